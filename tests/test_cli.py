@@ -112,7 +112,7 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("score", "small.toml", *ON), "is not a numpy file"),
         (("score", "maps.npy", *ON, "--split", "tset"), "expected train, val, test or all"),
         (("score", "maps.npy", *ON, "--split", "all"), "is for annotated sets, and xai-tris/lin-white-8x8 is none"),
-        (("score", "maps.npy", *ON, "--model", "resnet18"), "untrained, it can tell the classes of pet alone"),
+        (("score", "maps.npy", *ON, "--model", "resnet18"), "its classes can be mapped to those of pet only"),
         (("score", "maps.npy", *ON, "--metrics", "iuo"), "Error: Unknown metric 'iuo'; did you mean 'iou'"),
         (("score", "maps.npy", *ON, "--metrics", ","), "Error: metrics=[]: expected at least one"),
         (("score", "maps.npy", *ON, "--model", "rsnet18"), "Error: Unknown model 'rsnet18'; did you mean 'resnet18'"),
@@ -137,7 +137,7 @@ def test_bad_arguments_are_exit_code_2_and_one_line(invoke, arguments, message):
         (("score", "small.toml/t.npz", *ON, "--template"), "small.toml: File exists. Give another path"),
         (("run", "small.toml", "--store", "small.toml"), "Cannot read the store small.toml: Not a directory"),
         (("run", "small.toml", "--store", "nowhere://x"), "Cannot reach the store nowhere://x: Protocol not known"),
-        (("prepare", "pet", "--download"), "Download it to which folder? Give --root DIR or set"),
+        (("prepare", "pet", "--download"), "No download folder is known. Give --root DIR or set"),
     ],
 )
 def test_what_the_disk_refuses_is_exit_code_1_and_one_line(invoke, monkeypatch, arguments, message):
@@ -156,7 +156,7 @@ def test_ctrl_c_says_whether_the_command_goes_on(invoke, monkeypatch):
     monkeypatch.setattr(xaibench.data, "load", stopped)
     run, show = invoke("run", "small.toml"), invoke("show", "xai-tris/lin-white-8x8")
     assert run.exit_code == show.exit_code == 130
-    assert "Stopped. The same command goes on where this one was." in run.output
+    assert "Stopped. Run the same command again to continue." in run.output
     assert show.output.strip() == "Stopped."
 
 
@@ -202,7 +202,7 @@ def test_prepare_says_how_to_get_what_is_missing(invoke, tmp_path):
 def test_a_generated_set_needs_no_preparing(invoke):
     result = invoke("prepare", "xai-tris/lin-white-8x8")
     assert (result.exit_code, result.output.count("\n")) == (0, 1)
-    assert "nothing to prepare" in result.output
+    assert "no preparation is needed" in result.output
 
 
 def test_show_draws_a_sheet(invoke, pets, tmp_path):

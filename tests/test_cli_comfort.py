@@ -90,4 +90,4 @@ def test_the_size_of_a_set_on_disk_is_the_users(invoke, tmp_path):
         assert template["maps"].shape[1:] == (32, 32)
     result = invoke("score", "maps.npy", *ON, "--size", "32")
     assert result.exit_code == 2
-    assert "has a size of its own" in result.output
+    assert "has a fixed size" in result.output

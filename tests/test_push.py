@@ -120,7 +120,7 @@ def test_the_card_of_a_set_counts_and_says_how_it_was_made(tmp_path):
     values = (everything.min(), everything.max(), everything.mean(), everything.std(correction=0))
     low, high, mean, std = (f"{float(value):.6g}" for value in values)
     assert f"- Pixel values: {low} to {high}, mean {mean}, standard deviation {std}." in card.text
-    assert "6.25 % to 6.25 %, 6.25 % on average; 0 masks mark nothing" in card.text
+    assert "6.25 % to 6.25 %, 6.25 % on average; 0 masks are empty" in card.text
     call = re.search(r"```python\n(xb\.load\(.*\))\n```", card.text)[1]
     assert_same(eval(call, {"xb": xb}), dataset)
     assert 'xb.load("hf://ann/sets")' in card.text
@@ -237,7 +237,7 @@ def test_a_new_set_replaces_the_files_of_an_older_one(hub, invoke):  # noqa: F81
     result = invoke(SET, "ann/sets", "--yes", "--private", *SMALL)
     assert result.exit_code == 0, result.output
     assert "removed  data/train-00000-of-00009.parquet\n" in result.output
-    assert "private, there already" in result.output
+    assert "private, existing" in result.output
     assert {"data/notes.csv", "model.bin"} < set(repo.files)
     assert "data/train-00000-of-00009.parquet" not in repo.files
     assert_same(xb.load("hf://ann/sets"), small())
@@ -259,16 +259,18 @@ def test_a_private_repository_is_private(hub):  # noqa: F811
     push_dataset(small(), "ann/sets", private=True)
     assert hub.repos["ann/sets"].private
     hub.repos["ann/open"] = Repo(private=False)
-    with pytest.raises(HubError, match=r"ann/open is there already, and public: it was to be private"):
+    with pytest.raises(HubError, match=r"ann/open exists and is public, but a private repository was requested"):
         push_dataset(small(), "ann/open", private=True)
 
 
 def test_sets_and_results_do_not_overwrite_each_other(hub, run):  # noqa: F811
     push_dataset(small(), "ann/sets")
-    with pytest.raises(HubError, match=r"ann/sets holds a data set; choose another repository for results of a run"):
+    with pytest.raises(HubError, match=r"ann/sets contains a data set; choose another repository for results of a run"):
         push_run(run, "ann/sets")
     push_run(run, "ann/scores")
-    with pytest.raises(HubError, match=r"ann/scores holds results of a run; choose another repository for a data set"):
+    with pytest.raises(
+        HubError, match=r"ann/scores contains results of a run; choose another repository for a data set"
+    ):
         push_dataset(small(), "ann/scores")
     with pytest.raises(MissingDataError, match=r"hf://ann/sets holds no results of a run: expected scores.parquet"):
         xb.hub.load_results("hf://ann/sets")
@@ -282,7 +284,7 @@ def test_sets_and_results_do_not_overwrite_each_other(hub, run):  # noqa: F811
 def test_sets_of_others_are_not_handed_on(hub, invoke, name, license):  # noqa: F811
     result = invoke(name, "ann/sets", "--yes", "--license", "mit")
     assert result.exit_code == 2
-    assert "is not uploaded: its files belong to those who published them, under this license: " in result.output
+    assert "cannot be uploaded: its files belong to their publishers, under this license: " in result.output
     assert license in result.output
     assert hub.requests == []
 
@@ -292,7 +294,7 @@ def test_photographs_need_a_license(hub, invoke, tmp_path):  # noqa: F811
     source = f"folder:{tmp_path / 'mine'}"
     refused = invoke(source, "ann/sets", "--yes")
     assert (refused.exit_code, "--license cc-by-4.0" in refused.output) == (2, True)
-    assert "under which license" in invoke("xai-tris/lin-imagenet-8x8", "ann/sets", "--yes").output
+    assert "state the license" in invoke("xai-tris/lin-imagenet-8x8", "ann/sets", "--yes").output
     assert hub.requests == []
     result = invoke(source, "ann/sets", "--yes", "--license", "cc-by-4.0", "--set", "size=16", "--seed", 2)
     assert result.exit_code == 0, result.output
@@ -304,7 +306,7 @@ def test_photographs_need_a_license(hub, invoke, tmp_path):  # noqa: F811
     everything = b"".join(hub.repos["ann/sets"].files.values())
     assert str(tmp_path).encode() not in everything
     assert b"healthy.v1" not in everything
-    with pytest.raises(LicenseError, match=r"expected the short name of a license as the Hub lists them"):
+    with pytest.raises(LicenseError, match=r"expected a license identifier of the Hub"):
         push_dataset(mine, "ann/sets", license="My own!")
 
 
@@ -317,7 +319,7 @@ def test_photographs_need_a_license(hub, invoke, tmp_path):  # noqa: F811
         ((SET, "ann/sets", "--set", "alpha"), "expected NAME=VALUE, such as n_samples=1000"),
         ((SET, "ann/sets", "--set", "alfa=1"), "takes no 'alfa'; did you mean 'alpha'?"),
         ((SET, "ann/sets", "--set", "alpha=7"), "alpha=7: expected a signal-to-noise ratio in [0, 1]"),
-        ((SET, "ann/sets", "--license", "©"), "expected the short name of a license"),
+        ((SET, "ann/sets", "--license", "©"), "expected a license identifier of the Hub"),
         (("run", "ann/scores", "--set", "alpha=1"), "--set is for data sets"),
         (("empty", "ann/scores"), "is a folder without scores.parquet; expected a run folder"),
     ],
@@ -354,15 +356,15 @@ def fail(hub, monkeypatch, how):  # noqa: F811
         (
             "logged out",
             "ann/sets",
-            "Nobody is logged in to the Hugging Face Hub. Log in with `hf auth login`, or set HF_TOKEN",
+            "No user is logged in to the Hugging Face Hub. Log in with `hf auth login`, or set HF_TOKEN",
         ),
-        ("bad token", "ann/sets", "the Hub does not know your token, or it has expired. Log in"),
+        ("bad token", "ann/sets", "Your token is unknown to the Hub, or it has expired. Log in"),
         ("no network", "ann/sets", r"http://127.0.0.1:9 cannot be reached \(\w+\). Check the network, and HF_ENDPOINT"),
         ("offline", "ann/sets", "HF_HUB_OFFLINE is set, so nothing can be uploaded; unset it"),
-        ("", "bob/sets", "you may not write to bob/sets. Choose a repository of your own, ask its owner"),
-        ("read only", "ann/sets", "you may not write to ann/sets"),
-        ("gone", "ann/sets", "There is no dataset repository ann/sets, or you may not see it"),
-        ("trouble", "ann/sets", "the Hub answers with HTTP status 418"),
+        ("", "bob/sets", "You may not write to bob/sets. Choose a repository of your own, ask its owner"),
+        ("read only", "ann/sets", "You may not write to ann/sets"),
+        ("gone", "ann/sets", "There is no dataset repository ann/sets, or you have no access to it"),
+        ("trouble", "ann/sets", "The Hub returned HTTP status 418"),
     ],
 )
 def test_what_can_go_wrong_is_said_in_a_line(hub, invoke, monkeypatch, how, repo, message):  # noqa: F811
@@ -410,7 +412,7 @@ def test_nothing_of_the_token_is_left_anywhere(hub, invoke, run, tmp_path, monke
 def test_a_file_with_the_token_is_not_uploaded(hub, run):  # noqa: F811
     with (run / "suite.toml").open("a") as stream:
         stream.write(f'# my token is "{TOKEN}"\n')
-    with pytest.raises(HubError, match=r"README.md holds your token for the Hub; nothing was uploaded") as caught:
+    with pytest.raises(HubError, match=r"README.md contains your Hub token; nothing was uploaded") as caught:
         push_run(run, "ann/scores")
     assert TOKEN not in str(caught.value)
     assert hub.writes == []
@@ -505,7 +507,7 @@ def test_a_token_that_the_server_echoes_is_not_repeated(monkeypatch):
 
     with (
         pytest.raises(HubError, match=r"418: no \(your token\) here") as caught,
-        uploading._explaining(Target("ann/sets"), None),
+        uploading._translate_errors(Target("ann/sets"), None),
     ):
         raise AnswerError("hf_secret is refused")
     assert "hf_secret" not in "".join(traceback.format_exception(caught.value, chain=True))

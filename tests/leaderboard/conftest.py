@@ -1,4 +1,4 @@
-"""A tiny suite, a method that is not the library's, and its result."""
+"""A tiny suite, a method that is not part of the library, and its result."""
 
 import functools
 import shutil
@@ -61,17 +61,17 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def submitted(tiny, tmp_path_factory):
-    """A results repository with one result, and where it was made."""
+    """The result of the method, in a results repository."""
     place = tmp_path_factory.mktemp("submitted")
     (place / "mine.py").write_text(METHOD)
-    words = SubmissionInfo(label="Gradient × input", authors=("Ann Other",), license="mit", citation="Other: It. 2026.")
-    where = {"words": words, "work": place / "work", "engine": "serial"}
+    info = SubmissionInfo(label="Gradient × input", authors=("Ann Other",), license="mit", citation="Other: It. 2026.")
+    where = {"info": info, "work": place / "work", "engine": "serial"}
     return submit(f"{place / 'mine.py'}:gxi", tiny, place / "results", **where)
 
 
 @pytest.fixture
 def result(submitted, tmp_path):
-    """A copy of the result, to be spoilt."""
+    """A copy of the result that a test may damage."""
     repository = submitted.parent.parent
     shutil.copytree(repository, tmp_path / "results")
     return tmp_path / "results" / submitted.relative_to(repository)
@@ -79,7 +79,7 @@ def result(submitted, tmp_path):
 
 @pytest.fixture
 def typed(monkeypatch, tmp_path):
-    """Types a command in an empty folder; its output and exit code."""
+    """Run a command in an empty folder; return output and exit code."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(submission, "run", functools.partial(run, engine="serial"))
     return functools.partial(CliRunner().invoke, app)

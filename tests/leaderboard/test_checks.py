@@ -48,11 +48,11 @@ def test_a_whole_result_is_taken(result):
     [
         (
             lambda at: _change_scores(at, lambda t: _value(t, 0, 0.99)),
-            "scores.parquet was changed after it was written",
+            "scores.parquet was modified",
         ),
-        (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "method/mine.py was changed"),
+        (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "method/mine.py was modified"),
         (lambda at: (at / "images.parquet").unlink(), "images.parquet is missing"),
-        (lambda at: (at / "more.txt").write_text("x"), "more.txt is not among the files"),
+        (lambda at: (at / "more.txt").write_text("x"), "more.txt is not listed in"),
         (lambda at: (at / "link").symlink_to("/etc/passwd"), "link are links"),
         (lambda at: (at / MANIFEST).write_text("{}"), "lacks 'method'"),
     ],
@@ -65,29 +65,29 @@ def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda at: _change_scores(at, lambda t: _value(t, 0, 1.5)), "such as 1.5, lie outside its range [0, 1]"),
-        (lambda at: _change_scores(at, lambda t: pa.concat_tables([t, t[:2]])), "has 2 rows twice"),
+        (lambda at: _change_scores(at, lambda t: _value(t, 0, 1.5)), "such as 1.5, are outside its range [0, 1]"),
+        (lambda at: _change_scores(at, lambda t: pa.concat_tables([t, t[:2]])), "has 2 duplicate rows"),
         (lambda at: _change_scores(at, lambda t: _value(t, 0, None)), "1 undefined scores without a reason"),
         (
             lambda at: _change_scores(at, lambda t: t.filter(pc.not_equal(t["model"], "mlp"))),
-            "",  # a network left out whole is what a method that refuses it leaves
+            "",  # a method may refuse a network, which then has no scores
         ),
         (
             lambda at: _change_scores(at, _later),
             "the suite explains the first 6",
         ),
-        (lambda at: (at / "notes.md").write_text("hf_" + "a" * 34), "holds what looks like a token"),
-        (lambda at: (at / "method" / "mine.py").write_text("def gxi(:\n"), "is no Python"),
+        (lambda at: (at / "notes.md").write_text("hf_" + "a" * 34), "contains what looks like a token"),
+        (lambda at: (at / "method" / "mine.py").write_text("def gxi(:\n"), "is not valid Python"),
         (lambda at: shutil.rmtree(at / "method"), "there is no method/mine.py"),
         (
             lambda at: (at / "suite.toml").write_text(
                 (at / "suite.toml").read_text().replace("epochs = 2", "epochs = 3")
             ),
-            "its data, networks or metrics are others now",
+            "its data, networks or metrics have changed",
         ),
         (
             lambda at: (at / "suite.toml").write_text((at / "suite.toml").read_text().replace("gxi =", "other =")),
-            "has the explainers other; expected gxi alone",
+            "has the explainers other; expected only gxi",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_images_of_one_machine_are_refused_and_not_opened(name, result):
     text = (result / "suite.toml").read_text()
     (result / "suite.toml").write_text(text.replace("xai-tris/lin-white-8x8", name))
     (fault,) = check(rewritten(result))
-    assert f"tiny is about images of one's own ({name})" in fault
+    assert f"tiny uses images of a local folder ({name})" in fault
     (result / "suite.toml").write_text(text.replace('["xai-tris/lin-white-8x8"]', "3"))
     (fault,) = check(rewritten(result))
     assert "suite.toml cannot be run" in fault
@@ -135,7 +135,7 @@ def test_a_result_lies_where_it_says(result, tmp_path):
     moved.parent.mkdir()
     result.rename(moved)
     (fault,) = check(moved)
-    assert f"it lies at other/{result.name}, but says that it is gxi/{result.name}" in fault
+    assert f"it is at other/{result.name}, but its manifest says gxi/{result.name}" in fault
     assert check(moved, in_repository=False) == []
 
 
@@ -149,9 +149,9 @@ def test_another_version_is_another_suite(result):
     (fault,) = check(place)
     assert f"is version {manifest.suite.version} of tiny with this xaibench, not 00000000" in fault
     assert isinstance(manifest.suite, SuiteVersion)
-    assert check(place, earlier=True) == [fault], "nobody has verified it"
+    assert check(place, earlier=True) == [fault], "it was not verified"
 
-    # As it was verified when that was the version: it stays, for the history of its method.
+    # A result that was verified at that version is kept for the history of its method.
     known = {"schema": 1, "result": manifest_checksum(place), "verdict": "within bounds"}
     (place / VERIFICATION).write_text(json.dumps(known))
     assert check(place) == [fault]
@@ -164,4 +164,4 @@ def test_another_version_is_another_suite(result):
     assert check(place, earlier=True) == [fault]
     (place / VERIFICATION).write_text(json.dumps(known))
     (place / "README.md").write_text("changed")
-    assert "README.md was changed" in check(place, earlier=True)[0]
+    assert "README.md was modified" in check(place, earlier=True)[0]

@@ -27,11 +27,11 @@ def test_a_round_runs_what_was_handed_in_on_time(named, result, tmp_path):
     repository = result.parent.parent
     today = date.fromisoformat(read_manifest(result).submitted)
     commit_round(repository, "winter", "tiny", today, tmp_path / "seed.json")
-    with pytest.raises(ResultError, match="The seed of round winter is not shown"):
+    with pytest.raises(ResultError, match="The seed of round winter is revealed after"):
         run_round(repository, "winter", engine="serial")
     shown = reveal_round(repository, tmp_path / "seed.json", today=date.max)
     said = []
-    (fresh,) = run_round(repository, "winter", engine="serial", said=said.append)
+    (fresh,) = run_round(repository, "winter", engine="serial", on_message=said.append)
     assert said == ["gxi: done"]
     assert fresh.name == f"{result.name}+winter"
     assert check(fresh) == []
@@ -53,6 +53,6 @@ def test_what_came_too_late_is_not_run(named, result, tmp_path):
     commit_round(repository, "winter", "tiny", date(2020, 1, 1), tmp_path / "seed.json")
     reveal_round(repository, tmp_path / "seed.json")
     said = []
-    with pytest.raises(ResultError, match="has no result of tiny for round winter"):
-        run_round(repository, "winter", engine="serial", said=said.append)
+    with pytest.raises(ResultError, match="has no result of tiny that can be run for round winter"):
+        run_round(repository, "winter", engine="serial", on_message=said.append)
     assert "after the deadline 2020-01-01" in said[0]

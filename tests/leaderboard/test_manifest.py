@@ -65,7 +65,7 @@ def test_the_schema_says_the_same_to_a_validator_of_json_schema(path, value, _):
 
 
 def test_a_manifest_that_is_none_is_an_error(tmp_path):
-    with pytest.raises(ResultError, match=r"holds no results: no METHOD/SUITE@VERSION/result\.json below it"):
+    with pytest.raises(ResultError, match=r"contains no results: no METHOD/SUITE@VERSION/result\.json below it"):
         find_results(tmp_path)
     with pytest.raises(ResultError, match="no such folder"):
         find_results(tmp_path / "nowhere")

@@ -27,7 +27,7 @@ def repository(submitted, tmp_path):
 def test_code_is_compared_with_the_commit(result, repository):
     check_code_at_commit(result, *repository)
     (result / "method" / "mine.py").write_text("def gxi(model, images, targets): ...\n")
-    with pytest.raises(ResultError, match=r"mine\.py of method is not as in commit"):
+    with pytest.raises(ResultError, match=r"mine\.py of method differs from commit"):
         check_code_at_commit(result, *repository)
 
 

@@ -48,7 +48,7 @@ def test_one_without_results_is_called_by_its_address(hub, typed):
     for command in (["results", "check"], ["leaderboard"]):
         said = typed([*command, "hf://ann/empty"])
         assert said.exit_code == 2
-        assert "hf://ann/empty holds no results" in said.output
+        assert "hf://ann/empty contains no results" in said.output
 
 
 def test_a_verdict_is_not_written_to_a_copy(published, typed):

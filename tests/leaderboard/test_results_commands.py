@@ -20,7 +20,7 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     assert said.exit_code == 0, said.output
     assert "Trial: " in said.output
     assert "# Mine on Tiny" in said.output
-    assert "Not said: --citation, --license." in said.output
+    assert "Not given: --citation, --license." in said.output
     assert "Would open a pull request on ann/results with mine/tiny@" in said.output
     assert "Nothing was sent (--dry-run)." in said.output
     (folder,) = find_results(tmp_path / "results")
@@ -34,7 +34,7 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     (folder / "scores.parquet").write_bytes(b"other")
     refused = typed(["results", "check", "results"])
     assert refused.exit_code == 1
-    assert "scores.parquet was changed after it was written" in refused.output
+    assert "scores.parquet was modified" in refused.output
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("within bounds", 0), ("differs", 1)])
@@ -49,7 +49,7 @@ def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, ver
     said = typed(["results", "verify", str(submitted), "--workers", "1", "--work", "again"])
     assert said.exit_code == code, said.output
     assert f"{verdict}  {find_results(submitted)[0]}" in said.output
-    assert "1,100 of 1,200 scores equal to the bit; largest difference of a cell's mean 0.25 (lin-white mlp)" in (
+    assert "1,100 of 1,200 scores bit-identical; largest difference of a cell's mean 0.25 (lin-white mlp)" in (
         " ".join(said.output.split())
     )
     typed(["results", "verify", str(submitted)])
@@ -76,10 +76,10 @@ def test_only_what_has_no_verdict_is_verified_when_asked_so(typed, result, monke
 
 def test_what_is_wrong_is_said_in_a_line(typed, tmp_path):
     for command, what in (
-        (["results", "check", "nowhere"], "nowhere holds no results: no such folder"),
+        (["results", "check", "nowhere"], "nowhere contains no results: no such folder"),
         (["submit", "none.py"], "there is no file none.py"),
         (["submit", "saliency", "--set", "x"], "--set 'x': expected NAME=VALUE"),
-        (["results", "add", "nowhere"], "nowhere is no run folder"),
+        (["results", "add", "nowhere"], "nowhere is not a run folder"),
         (["results", "fresh", ".", "winter"], ". has no round 'winter'"),
     ):
         said = typed(command)

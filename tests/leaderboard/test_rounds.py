@@ -35,7 +35,7 @@ def test_nothing_of_the_seed_is_in_the_repository_before_its_time(matches_commit
     assert str(kept["seed"]) not in (repository / ROUNDS).read_text()
     with pytest.raises(ResultError, match="is open until 2026-12-31"):
         reveal_round(repository, secret, today=LAST)
-    with pytest.raises(ResultError, match="is not shown before 2026-12-31 is over"):
+    with pytest.raises(ResultError, match="is revealed after 2026-12-31"):
         read_rounds(repository)[0].seeds(1)
 
 
@@ -48,7 +48,7 @@ def test_the_seed_that_is_shown_is_the_promised_one(matches_commitment):
     content = json.loads((repository / ROUNDS).read_text())
     content[0]["seed"] += 1
     (repository / ROUNDS).write_text(json.dumps(content))
-    with pytest.raises(ResultError, match="the seed of round winter is not the one that was promised"):
+    with pytest.raises(ResultError, match="the seed of round winter does not match its commitment"):
         read_rounds(repository)
 
 
@@ -56,18 +56,18 @@ def test_another_secret_is_refused(matches_commitment, tmp_path):
     repository, secret, _ = matches_commitment
     kept = json.loads(secret.read_text()) | {"seed": 7}
     (tmp_path / "other.json").write_text(json.dumps(kept))
-    with pytest.raises(ResultError, match="holds another seed than round winter was promised with"):
+    with pytest.raises(ResultError, match="does not contain the seed that round winter commits to"):
         reveal_round(repository, tmp_path / "other.json", today=AFTER)
 
 
 def test_a_promise_is_made_once_and_kept_outside(matches_commitment, tmp_path):
     repository, secret, _ = matches_commitment
-    with pytest.raises(ResultError, match="There is a round 'winter' already"):
+    with pytest.raises(ResultError, match="Round 'winter' exists already"):
         commit_round(repository, "winter", "xai-tris-8x8", LAST, tmp_path / "new.json")
     for place in (secret, repository / "seed.json"):
         with pytest.raises(ResultError, match="choose another file"):
             commit_round(repository, "spring", "xai-tris-8x8", LAST, place)
-    with pytest.raises(ResultError, match="sets that are not generated"):
+    with pytest.raises(ResultError, match="data sets that are not generated"):
         commit_round(repository, "spring", "saliency-bench", LAST, tmp_path / "new.json")
 
 

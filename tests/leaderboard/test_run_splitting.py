@@ -47,22 +47,22 @@ def test_so_many_samples_go_along_as_fit(finished, tmp_path, monkeypatch):
     cells = read_samples(whole)
     assert [len(cell.samples) > 2 for cell in cells] == [True, True]
     room = max(len(to_safetensors([cell.lowest(2)])) for cell in cells)
-    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 2 * room)  # of a suite of two cells
+    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 2 * room)  # of a suite of two cells
     (cut,) = split_run(finished, tmp_path / "cut", methods=["saliency"])
     for cell, kept in zip(cells, read_samples(cut), strict=True):
         assert sorted(kept.samples) == sorted(cell.samples)[:2]  # which others have, too
     assert check(cut) == []
-    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 2 * room - 2)
+    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 2 * room - 2)
     (less,) = split_run(finished, tmp_path / "less", methods=["saliency"])
     assert [len(cell.samples) for cell in read_samples(less)] == [1, 1]
-    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 100)
+    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 100)
     assert read_samples(split_run(finished, tmp_path / "none", methods=["saliency"])[0]) == []
 
 
 def test_a_run_on_images_of_ones_own_is_no_result(finished, tmp_path):
     text = (finished / "suite.toml").read_text()
     (finished / "suite.toml").write_text(text.replace("xai-tris/lin-white-8x8", "folder:mine"))
-    with pytest.raises(ResultError, match=r"about images of one's own \(folder:mine\), which others have not"):
+    with pytest.raises(ResultError, match=r"uses images of a local folder \(folder:mine\)"):
         split_run(finished, tmp_path / "results")
     assert not (tmp_path / "results").exists()
 
@@ -91,7 +91,7 @@ def test_two_methods_are_two_results(tiny, tmp_path):
     results = split_run(folder, tmp_path / "results")
     assert sorted(place.parent.name for place in results) == ["gradcam", "gradcamplusplus", "uniform"]
     assert [check(place) for place in results] == [[], [], []]
-    with pytest.raises(ResultError, match="saliency and Saliency would be one folder"):
+    with pytest.raises(ResultError, match="saliency and Saliency would have the same folder"):
         run_splitting._check_names_differ(folder, ["saliency", "Saliency"])
 
 
@@ -101,7 +101,7 @@ def test_what_can_treat_no_network_has_no_result(tiny, tmp_path):
     folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
     results = split_run(folder, tmp_path / "results")
     assert [read_manifest(place).method.name for place in results] == ["saliency"]
-    with pytest.raises(ResultError, match=r"has no scores of gradcam\+\+, which can treat none of its networks"):
+    with pytest.raises(ResultError, match=r"has no scores of gradcam\+\+, which support none of its networks"):
         split_run(folder, tmp_path / "results", methods=["gradcam++"])
 
 
@@ -140,7 +140,7 @@ def test_a_method_for_some_networks_brings_the_same_samples_as_one_for_all(tiny,
     folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
     whole = read_samples(split_run(folder, tmp_path / "whole", methods=["saliency"])[0])
     room = max(len(to_safetensors([cell.lowest(1)])) for cell in whole)
-    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 2 * room)
+    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 2 * room)
     both = split_run(folder, tmp_path / "results", methods=["saliency", "gradcam"])
     many, few = ({cell.model: sorted(cell.samples) for cell in read_samples(place)} for place in both)
     assert (list(many), list(few)) == (["mlp", "cnn"], ["cnn"])

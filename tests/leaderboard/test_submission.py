@@ -58,9 +58,9 @@ def test_what_a_library_has_needs_no_code(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("text", "which", "said"),
     [
-        (RANDOM, "", "gives other maps the second time"),
+        (RANDOM, "", "returns different maps on a second call"),
         (BROKEN, "", "fails in its trial on a small mlp: ZeroDivisionError"),
-        (TWO, "", r"has 2 public functions and classes \(one, other\); say which"),
+        (TWO, "", r"has 2 public functions and classes \(one, other\); say which one"),
         (FEW, "", r"is called as \(model\); expected \(model, images, targets\)"),
         (BROKEN, ":nothing", "has no 'nothing'|no attribute"),
     ],
@@ -90,7 +90,7 @@ def test_a_method_to_the_template_of_exact_is_taken_as_it_is(tmp_path):
 def test_a_map_that_depends_on_its_neighbors_is_remarked_on(tmp_path):
     (tmp_path / "mine.py").write_text(BESIDE)
     (remark,) = try_method(stage_method(str(tmp_path / "mine.py"), tmp_path / "code")).remarks
-    assert "depends on the images beside it" in remark
+    assert "depends on the other images of the batch" in remark
 
 
 def test_a_file_that_was_changed_is_read_again(tmp_path):
@@ -129,6 +129,6 @@ def test_a_run_sees_no_tokens(monkeypatch):
 
 def test_images_of_ones_own_are_refused_before_anything_is_run(tmp_path, monkeypatch):
     monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path))
-    with pytest.raises(ResultError, match=r"photographs is about images of one's own \(photographs:\$XAIBENCH_DATA\)"):
+    with pytest.raises(ResultError, match=r"photographs uses images of a local folder \(photographs:\$XAIBENCH_DATA\)"):
         submit("saliency", "photographs", tmp_path / "results", work=tmp_path / "work")
     assert not (tmp_path / "work").exists()

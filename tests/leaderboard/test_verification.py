@@ -47,7 +47,7 @@ def test_an_honest_result_is_equal_to_the_bit_and_a_forged_one_differs(result, w
         table.set_column(table.column_names.index("value"), "value", pa.array(better)), result / "scores.parquet"
     )
     (fault,) = check(rewritten(result))
-    assert "verification.json is of another state of this result" in fault, "an old verdict vouches for nothing new"
+    assert "verification.json is of an earlier state of this result" in fault, "an old verdict vouches for nothing new"
     assert read_verification(result) == {}
     assert check(result, verdict=False) == [], "nothing but running it again tells"
     forged = verify(result, **settings)
@@ -85,7 +85,7 @@ def test_a_method_that_learns_from_the_masks_is_refused(result, work):
 
 def test_what_does_not_pass_the_check_is_not_run(result):
     (result / "method" / "mine.py").write_text("import this_would_fail")
-    with pytest.raises(ResultError, match=r"is refused before it is run: method/mine\.py was changed"):
+    with pytest.raises(ResultError, match=r"is refused before it is run: method/mine\.py was modified"):
         verify(result)
 
 

@@ -65,9 +65,9 @@ def called(monkeypatch):
         calls.extend((folder.name, "beside") for folder in runs)
         yield from (VerifiedResult(folder, object()) for folder in runs)
 
-    monkeypatch.setattr(module, "_verified", verified)
-    monkeypatch.setattr(module, "_side_by_side", side_by_side)
-    monkeypatch.setattr(module, "_by_suite", lambda folders: [list(folders)])
+    monkeypatch.setattr(module, "_verify_one", verified)
+    monkeypatch.setattr(module, "_verify_parallel", side_by_side)
+    monkeypatch.setattr(module, "_group_by_suite", lambda folders: [list(folders)])
     return calls
 
 
@@ -89,7 +89,7 @@ def test_the_first_of_a_suite_takes_all_workers_and_the_others_one_each(called, 
 def test_suites_do_not_wait_for_the_networks_of_each_other(repository, result):
     (result / "result.json").write_text("damaged")
     folders = [*find_results(repository / "results"), result]
-    groups = module._by_suite(folders)
+    groups = module._group_by_suite(folders)
     assert [len(group) for group in groups] == [3, 1]
     (one,) = verify_all([result], workers=1)
     assert one.verification is None
@@ -128,8 +128,8 @@ def test_who_was_taken_along_by_a_process_that_died_is_verified_again(monkeypatc
 
     monkeypatch.setattr(module, "ProcessPoolExecutor", Broken)
     monkeypatch.setattr(
-        module, "_verified", lambda folder, clone, settings: VerifiedResult(folder, None, str(settings))
+        module, "_verify_one", lambda folder, clone, settings: VerifiedResult(folder, None, str(settings))
     )
     runs = {tmp_path / name: tmp_path / f"run-{name}" for name in "ab"}
-    found = {one.folder: one.refused for one in module._side_by_side(runs, 2, False, {"store": "s"})}
+    found = {one.folder: one.refused for one in module._verify_parallel(runs, 2, False, {"store": "s"})}
     assert found == {folder: str({"store": "s", "workers": 2, "work": run}) for folder, run in runs.items()}

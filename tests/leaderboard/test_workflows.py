@@ -61,7 +61,7 @@ def pull_request(repository, step):
     return done.returncode == 0, done.stdout
 
 
-NEW = "See which results are new, and that nothing else was touched"
+NEW = "List new results, and refuse other changes"
 
 
 def test_results_of_one_method_are_found_and_checked(repository, xaibench):
@@ -86,12 +86,15 @@ def test_a_result_that_is_refused_stops_it(repository, xaibench):
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        (["results/rise/tiny@1/result.json", "README.md"], "below results/METHOD/SUITE@VERSION alone"),
-        ([".github/workflows/check.yml"], "below results/METHOD/SUITE@VERSION alone"),
-        (["results/rise/tiny@1/verification.json"], "does not verify it"),
-        (["results/rise/tiny@1/result.json", "results/rise2/tiny@1/result.json"], "One method"),
-        (["results/rise/tiny@1/result.json", "results/rounds.json"], "below results/METHOD/SUITE@VERSION alone"),
-        (["results/pip/__init__.py"], "below results/METHOD/SUITE@VERSION alone"),
+        (["results/rise/tiny@1/result.json", "README.md"], "only change files below results/METHOD/SUITE@VERSION"),
+        ([".github/workflows/check.yml"], "only change files below results/METHOD/SUITE@VERSION"),
+        (["results/rise/tiny@1/verification.json"], "must not contain verification.json"),
+        (["results/rise/tiny@1/result.json", "results/rise2/tiny@1/result.json"], "one method only"),
+        (
+            ["results/rise/tiny@1/result.json", "results/rounds.json"],
+            "only change files below results/METHOD/SUITE@VERSION",
+        ),
+        (["results/pip/__init__.py"], "only change files below results/METHOD/SUITE@VERSION"),
     ],
 )
 def test_a_pull_request_with_more_is_refused(repository, files, reason):
@@ -109,7 +112,7 @@ def test_nobody_takes_the_result_of_another_away(repository):
     write(repository, "results/rise/tiny@1/result.json")
     passed, said = pull_request(repository, NEW)
     assert not passed
-    assert "One method" in said
+    assert "one method only" in said
 
 
 def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
@@ -120,9 +123,9 @@ def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
     # The command that stands in for ours writes no verdict; this is the one that it would have written.
     write(repository, "results/rise/tiny@1/verification.json")
     (repository / "results/rise/tiny@1/verification.json").rename(repository / "later")
-    subprocess.run(script(steps, "Verify what nobody has verified"), cwd=repository, check=True)
+    subprocess.run(script(steps, "Verify new results"), cwd=repository, check=True)
     (repository / "later").rename(repository / "results/rise/tiny@1/verification.json")
-    subprocess.run(script(steps, "Hand on the verdicts"), cwd=repository, check=True)
+    subprocess.run(script(steps, "Collect the verdicts"), cwd=repository, check=True)
     assert xaibench() == ["results verify results --new --install --work /temporary/again"]
     kept = [path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.json")]
     assert [str(path) for path in kept] == ["results/rise/tiny@1/verification.json"]
@@ -154,4 +157,4 @@ def test_what_was_verified_in_time_is_kept_where_there_is_too_much():
     (verify,) = [step for step in steps if step.get("id") == "verify"]
     assert verify["continue-on-error"]
     assert verify["timeout-minutes"] < SITE["verify"]["timeout-minutes"]
-    assert steps[steps.index(verify) + 1]["name"] == "Hand on the verdicts"
+    assert steps[steps.index(verify) + 1]["name"] == "Collect the verdicts"

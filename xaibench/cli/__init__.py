@@ -1,6 +1,6 @@
-"""The command line. A command is a function in one of the modules here, and its module a line below.
+"""Command line. Each module here defines commands, and is imported below.
 
-Exit codes: 0 all went well, 1 jobs failed (they are listed), data are missing or the disk gave out, 2 bad arguments.
+Exit codes: 0 for success, 1 if jobs failed, data are missing or the disk is full, 2 for invalid arguments.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ __all__ = ["annotated", "app", "hub", "leaderboard", "listing", "main", "results
 
 
 def main() -> None:
-    """Entry point of the ``xaibench`` command."""
-    # A console script has its own folder on the path, and not, as ``python -m``, the one that it is run in, where parts
-    # of one's own (``mine:squared``) lie. Last, so that a file there hides no package; worker processes take it over.
-    with contextlib.suppress(FileNotFoundError):  # a folder that was deleted meanwhile
+    """Run the ``xaibench`` command."""
+    # Unlike ``python -m``, a console script does not have the current folder on its path, which may contain the user's
+    # parts (``mine:squared``). It is added last so that it hides no package; worker processes inherit the path.
+    with contextlib.suppress(FileNotFoundError):  # the folder was deleted
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
     app()

@@ -1,4 +1,4 @@
-"""The command itself, to which each module of this package adds its own."""
+"""The Typer application to which the other modules add commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    # Else: colors on a terminal, none in files and pipes.
+    # By default there are colors on a terminal, and none in files and pipes.
     if os.environ.get("NO_COLOR"):
         context.color = False
     elif os.environ.get("FORCE_COLOR"):

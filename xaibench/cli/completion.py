@@ -1,4 +1,4 @@
-"""What the shell offers after the tabulator key: names of parts and suites, without loading torch."""
+"""Shell completion of part and suite names, without loading torch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TABLES = {
 
 
 def completer(kind: str, *, several: bool = False) -> Callable[[str], list[str]]:
-    """Completes names.
+    """Return a completion function for names.
 
     Args:
         kind: ``"datasets"``, ``"models"``, ``"explainers"``, ``"metrics"`` or ``"suites"``.
-        several: Whether names follow each other with commas between; the last is completed.
+        several: Whether the option takes comma-separated names; the last one is completed.
 
     Returns:
-        From what stands there to all that it can become.
+        A function from the typed text to its possible completions.
 
     Example:
         >>> completer("explainers", several=True)("mine:f,guided_")

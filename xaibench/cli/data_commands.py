@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="An annotated set (see: xaibench list datasets), or folder:DIR.")],
+    name: Annotated[str, typer.Argument(help="An annotated data set (see: xaibench list datasets), or folder:DIR.")],
     root: Root = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch it, where the license lets us.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Download it, if its license permits.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)
+        int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
     ] = None,
 ) -> None:
-    """Check a set, download it where that is allowed, build what is slow to build, and count what there is.
+    """Check a data set, download it where permitted, build its indices, and count its samples.
 
-    Stop it at any time: the same command goes on.
+    The command can be interrupted; the same command continues.
     """
     with clear_errors(goes_on=True):
-        part = _annotated(name)
+        part = _resolve_annotated(name)
         base = None if root is None else root.expanduser()
         if download:
             _download(part, base)
@@ -39,7 +39,7 @@ def prepare(
         typer.echo(f"{part.info.name}: found in {folder}")
         with count_bar("preparing") as progress:
             part.prepare(folder, workers=workers or os.cpu_count() or 1, progress=progress)
-        print_table(_counts(part, folder))
+        print_table(_count_table(part, folder))
         if part.info.published:
             typer.echo("Published: " + ", ".join(f"{count:,} {what}" for what, count in part.info.published))
         if part.info.benchmark_size:
@@ -51,13 +51,17 @@ def prepare(
 def show(
     name: Annotated[str, typer.Argument(help="A data set (see: xaibench list datasets), folder:DIR or published:DIR.")],
     root: Root = None,
-    out: Annotated[Path, typer.Option(help="The picture to write; its suffix decides the format.")] = Path("sheet.png"),
-    count: Annotated[int, typer.Option(min=1, help="Samples.")] = 16,
-    classes: Annotated[str | None, typer.Option(help="Only these, such as dog,cat.", show_default=False)] = None,
-    seed: Annotated[int, typer.Option(help="Which samples.")] = 0,
-    size: Annotated[int, typer.Option(min=8, help="Side of the images, of sets that are scaled.")] = 224,
+    out: Annotated[Path, typer.Option(help="Image file to write; the suffix sets the format.")] = Path("sheet.png"),
+    count: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 16,
+    classes: Annotated[
+        str | None, typer.Option(help="Only these classes, such as dog,cat.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample selection.")] = 0,
+    size: Annotated[
+        int, typer.Option(min=8, help="Side of the images in pixels, for data sets that are resized.")
+    ] = 224,
 ) -> None:
-    """Draw a sheet of a set's images, with what is important outlined and the class below, to look at."""
+    """Draw a sheet of images with outlined masks and class names."""
     with clear_errors():
         from xaibench import data
         from xaibench.data.annotated import AnnotatedSet
@@ -66,25 +70,25 @@ def show(
         made_folder_of(out)
         part = data.DATASETS.resolve(name)
         parameters: dict[str, Any] = {}
-        if "n_samples" in inspect.signature(part).parameters:  # of what is made, no more than is shown
+        if "n_samples" in inspect.signature(part).parameters:  # generate only as many as are shown
             parameters = {"n_samples": max(100, 10 * count)}
         if isinstance(part, AnnotatedSet):
             parameters = {"root": root, "classes": classes, "size": size, "splits": (0.0, 0.0, 1.0)}
         dataset = data.load(name, seed=seed, **parameters)
-        images, masks, targets = dataset.test[_spread(dataset.test.targets.tolist(), count, seed)]
+        images, masks, targets = dataset.test[_balanced_indices(dataset.test.targets.tolist(), count, seed)]
         labels = [dataset.classes[target] for target in targets.tolist()]
         with name_file_in_errors(out):
             sheet(images.numpy(), masks.numpy(), labels).savefig(out)
         typer.echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
 
 
-def _annotated(name: str) -> AnnotatedSet:
+def _resolve_annotated(name: str) -> AnnotatedSet:
     from xaibench.data import DATASETS
     from xaibench.data.annotated import AnnotatedSet
 
     part = DATASETS.resolve(name)
     if not isinstance(part, AnnotatedSet):
-        typer.echo(f"{name} is generated when it is loaded; there is nothing to prepare.")
+        typer.echo(f"{name} is generated when it is loaded; no preparation is needed.")
         raise typer.Exit
     return part
 
@@ -95,7 +99,7 @@ def _download(part: AnnotatedSet, root: Path | None) -> None:
     base = data_root(root)
     if base is None:
         raise MissingDataError(
-            "Download it to which folder? Give --root DIR or set the environment variable XAIBENCH_DATA."
+            "No download folder is known. Give --root DIR or set the environment variable XAIBENCH_DATA."
         )
     try:
         part.find(base)
@@ -105,7 +109,7 @@ def _download(part: AnnotatedSet, root: Path | None) -> None:
             part.download(base, progress=progress)
 
 
-def _counts(part: AnnotatedSet, folder: Path) -> Any:
+def _count_table(part: AnnotatedSet, folder: Path) -> Any:
     import pandas as pd
 
     counts = part.counts(folder)
@@ -114,8 +118,8 @@ def _counts(part: AnnotatedSet, folder: Path) -> Any:
     return pd.DataFrame(rows, columns=["class", "samples", "without annotation"])
 
 
-def _spread(targets: list[int], count: int, seed: int) -> list[int]:
-    """Up to ``count`` indices, the classes taking turns, each in random order."""
+def _balanced_indices(targets: list[int], count: int, seed: int) -> list[int]:
+    """Return up to ``count`` indices that alternate between classes, in random order within each class."""
     import numpy as np
 
     order = np.random.default_rng(seed).permutation(len(targets))

@@ -15,20 +15,22 @@ from xaibench.cli.terminal import clear_errors, hint
 def write_leaderboard(
     folder: Annotated[
         str,
-        typer.Argument(help="A results repository: METHOD/SUITE@VERSION below it; or hf://OWNER/NAME.", metavar="DIR"),
+        typer.Argument(
+            help="Results repository: a folder with METHOD/SUITE@VERSION, or hf://OWNER/NAME.", metavar="DIR"
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="The site: a new folder, or one from before, which is replaced.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of the site: new, or an existing site, which is replaced.")] = Path(
         "site"
     ),
-    title: Annotated[str, typer.Option(help="Of the site.")] = "Saliency maps, compared",
+    title: Annotated[str, typer.Option(help="Title of the site.")] = "Saliency maps, compared",
     first: Annotated[
-        str, typer.Option(help="The suite of the first page. [default: the one of most methods]", show_default=False)
+        str, typer.Option(help="Suite of the first page. [default: the one with most methods]", show_default=False)
     ] = "",
     strict: Annotated[
-        bool, typer.Option("--strict", help="A result that cannot be shown is an error; else it is left out.")
+        bool, typer.Option("--strict", help="Fail if a result cannot be shown, instead of leaving it out.")
     ] = False,
 ) -> None:
-    """Build the leaderboard of a results repository: a static site, which needs no server."""
+    """Write the leaderboard of a results repository as a static site, which needs no server."""
     with clear_errors():
         from xaibench import leaderboard
 

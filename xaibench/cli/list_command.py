@@ -18,7 +18,7 @@ from xaibench.core.part_info import DatasetInfo, MetricInfo
 
 
 class PartKind(enum.StrEnum):
-    """What can be listed."""
+    """Kinds of parts that can be listed."""
 
     datasets = enum.auto()
     models = enum.auto()
@@ -29,12 +29,12 @@ class PartKind(enum.StrEnum):
 
 @app.command(name="list")
 def list_parts(
-    kind: Annotated[PartKind | None, typer.Argument(help="What to list; all when left out.")] = None,
+    kind: Annotated[PartKind | None, typer.Argument(help="Kind of parts to list. [default: all]")] = None,
     root: Root = None,
 ) -> None:
     """List the data sets, models, explainers, metrics and suites that a suite or a call can name.
 
-    Of the annotated data sets it says which are ready, and of data sets and metrics of which kind of truth they are.
+    For data sets and metrics, the kind of truth is shown, and for annotated data sets whether they are available.
     """
     from xaibench.runner import SUITES, load_suite
 
@@ -42,7 +42,7 @@ def list_parts(
         if part is PartKind.suites:
             rows = [(name, load_suite(name)[0].title) for name in SUITES]
         else:
-            registry = getattr(importlib.import_module(f"xaibench.{_PACKAGE[part]}"), part.value.upper())
+            registry = getattr(importlib.import_module(f"xaibench.{_PACKAGES[part]}"), part.value.upper())
             rows = [(name, _label(registry.resolve(name), root)) for name in registry]
         width = max(len(name) for name, _ in rows)
         typer.echo(typer.style(part.value, bold=True))
@@ -50,7 +50,7 @@ def list_parts(
             typer.echo(f"  {name:<{width}}  {label}".rstrip())
 
 
-_PACKAGE = {
+_PACKAGES = {
     PartKind.datasets: "data",
     PartKind.models: "models",
     PartKind.explainers: "explainers",
@@ -76,7 +76,7 @@ def _readiness(part: object, root: Path | None) -> str:
     if not isinstance(part, AnnotatedSet):
         return "generated"
     name = part.info.name
-    with _quiet():
+    with _silence_logger():
         try:
             folder = part.find(root)
         except MissingDataError:
@@ -91,8 +91,8 @@ def _readiness(part: object, root: Path | None) -> str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """What is said of single files belongs to ``prepare``."""
+def _silence_logger() -> Iterator[None]:
+    """Silence messages on single files, which ``prepare`` shows."""
     logger = logging.getLogger("xaibench")
     before = logger.disabled
     logger.disabled = True

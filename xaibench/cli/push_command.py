@@ -25,12 +25,12 @@ def push(
         str, typer.Argument(help="A run folder, or a data set: xai-tris/..., folder:DIR.", metavar="RUN|DATASET")
     ],
     repo: Annotated[str, typer.Argument(help="Dataset repository on the Hugging Face Hub: OWNER/NAME.")],
-    seed: Annotated[int, typer.Option(min=0, help="Of the data set.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data set.")] = 0,
     parameters: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="A parameter of the data set, such as n_samples=1000; may be given again.",
+            help="A parameter of the data set, such as n_samples=1000; repeatable.",
             metavar="NAME=VALUE",
         ),
     ] = None,
@@ -39,7 +39,7 @@ def push(
         typer.Option(
             "--license",
             "--license",
-            help="Such as cc-by-4.0. [default: cc0-1.0 for generated sets]",
+            help="License, such as cc-by-4.0. [default: cc0-1.0 for generated data sets]",
             show_default=False,
         ),
     ] = None,
@@ -47,18 +47,20 @@ def push(
     revision: Annotated[
         str | None, typer.Option("--revision", "--branch", help="Branch. [default: main]", show_default=False)
     ] = None,
-    create_pr: Annotated[bool, typer.Option("--create-pr", help="Open a pull request; change no branch.")] = False,
+    create_pr: Annotated[
+        bool, typer.Option("--create-pr", help="Open a pull request instead of changing the branch.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Keep the files in this (new or empty) folder.", show_default=False)
+        Path | None, typer.Option(help="Keep the uploaded files in this new or empty folder.", show_default=False)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be uploaded, without asking the Hub.")
+        bool, typer.Option("--dry-run", help="Show what would be uploaded, without contacting the Hub.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before uploading.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Upload without confirmation.")] = False,
 ) -> None:
-    """Upload a generated data set, images of your own or the results of a run to the Hugging Face Hub, with a card.
+    """Upload a generated data set, your own images or the results of a run to the Hugging Face Hub, with a card.
 
-    Log in first (hf auth login), or set HF_TOKEN. Nothing is uploaded before you have seen the files and agreed.
+    Log in first (hf auth login), or set HF_TOKEN. The files are listed, and nothing is uploaded without confirmation.
     """
     with clear_errors(), contextlib.ExitStack() as stack:
         from xaibench import hub
@@ -66,21 +68,25 @@ def push(
         target = hub.Target(repo.removeprefix("hf://"), private, revision, create_pr)
         is_run = _is_run(source)
         if is_run and parameters:
-            raise ValueError("--set is for data sets; the results of a run are uploaded as they are.")
+            raise ValueError("--set is for data sets only; leave it out for the results of a run.")
         if not is_run:
             _check_license(source, license)
-        folder = _empty(out) if out else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xaibench-push-")))
+        folder = (
+            _make_empty_folder(out)
+            if out
+            else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xaibench-push-")))
+        )
         remote = None if dry_run else hub.inspect_remote(target)
         if is_run:
             hub.prepare_run(source, folder, license=license, repo=target.repo)
         else:
-            dataset = _dataset(source, seed, parameters or ())
+            dataset = _load_dataset(source, seed, parameters or ())
             hub.prepare_dataset(dataset, folder, license=license, repo=target.repo)
-        _say_plan(folder, target, remote)
+        _print_plan(folder, target, remote)
         if remote is None:
             typer.echo("Nothing was uploaded (--dry-run).")
             return
-        if not yes and not _agreed():
+        if not yes and not _confirm_upload():
             typer.echo("Nothing was uploaded.")
             raise typer.Exit(1)
         page = hub.upload(folder, target, remote, message=f"Upload {'results' if is_run else 'data set'}")
@@ -90,10 +96,10 @@ def push(
         typer.echo(f'Load it with: xaibench.{call}("hf://{target.repo}{at}")')
 
 
-def _agreed() -> bool:
+def _confirm_upload() -> bool:
     try:
         return typer.confirm("Upload?")
-    except typer.Abort:  # nobody is there to answer, or they pressed Ctrl-C
+    except typer.Abort:  # no terminal, or Ctrl-C
         typer.echo()
         return False
 
@@ -106,14 +112,14 @@ def _is_run(source: str) -> bool:
         return False
     if not (folder / "scores.parquet").is_file():
         raise RunFolderError(
-            f"{source} is a folder without scores.parquet; expected a run folder. Images and masks of your own are "
-            f"named folder:{source}, a set that xaibench wrote parquet:{source}."
+            f"{source} is a folder without scores.parquet; expected a run folder. For your own images and masks use "
+            f"folder:{source}, for a data set written by xaibench parquet:{source}."
         )
     return True
 
 
 def _check_license(name: str, license: str | None) -> None:
-    """Refuse before anything is generated or read, where that can be told."""
+    """Check the license, if possible, before any data is generated or read."""
     from xaibench.data import DATASETS
     from xaibench.hub.license import choose_license
 
@@ -122,7 +128,7 @@ def _check_license(name: str, license: str | None) -> None:
         choose_license(info, license)
 
 
-def _dataset(name: str, seed: int, given: list[str] | tuple[str, ...]) -> Dataset:
+def _load_dataset(name: str, seed: int, given: list[str] | tuple[str, ...]) -> Dataset:
     from xaibench.data import load
 
     parameters: dict[str, Any] = {}
@@ -132,21 +138,21 @@ def _dataset(name: str, seed: int, given: list[str] | tuple[str, ...]) -> Datase
             raise ValueError(f"--set {text}: expected NAME=VALUE, such as n_samples=1000.")
         try:
             parameters[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):  # a text without quotes
+        except (ValueError, SyntaxError):  # a string without quotes
             parameters[key] = value
     dataset = load(name, seed=seed, **parameters)
-    # Sets read from disk do not keep the seed of their split among their parameters.
+    # Data sets read from disk do not record the seed of their split.
     return dataclasses.replace(dataset, parameters={"seed": seed, **dataset.parameters})
 
 
-def _empty(folder: Path) -> Path:
+def _make_empty_folder(folder: Path) -> Path:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"--out {folder}: expected a new or an empty folder; all that is in it would be uploaded.")
+        raise ValueError(f"--out {folder}: expected a new or an empty folder, because everything in it is uploaded.")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _say_plan(folder: Path, target: Target, remote: Remote | None) -> None:
+def _print_plan(folder: Path, target: Target, remote: Remote | None) -> None:
     from xaibench.hub.uploading import list_files
 
     names = list_files(folder)
@@ -160,7 +166,7 @@ def _say_plan(folder: Path, target: Target, remote: Remote | None) -> None:
     state = ""
     if remote is not None:
         kind = "private" if remote.private else "public"
-        state = f", {kind}, {'there already' if remote.exists else 'new'}; as {remote.user} at {remote.endpoint}"
+        state = f", {kind}, {'existing' if remote.exists else 'new'}; as {remote.user} at {remote.endpoint}"
     elif target.private:
         state = ", private"
     typer.echo(f"{sum(sizes):,} bytes in {len(names)} files, to {branch} of the dataset {target.repo}{state}")

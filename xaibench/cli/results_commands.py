@@ -1,4 +1,4 @@
-"""``xaibench results``: a repository of results is filled, checked, verified, and given fresh seeds."""
+"""``xaibench results``: fill, check and verify a results repository, and run rounds of fresh seeds."""
 
 from __future__ import annotations
 
@@ -12,40 +12,38 @@ import typer
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Images, Root, alarm, clear_errors, hint, names, progress_bars
 
-results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Results of methods: check, verify, add.")
+results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, verify and add results of methods.")
 app.add_typer(results, name="results")
 
-_Seconds = Annotated[float, typer.Option(min=1, help="The longest that a method may take for one batch of images.")]
-_Memory = Annotated[float, typer.Option(min=0.5, help="The most memory that a method may hold, in GiB.")]
+_Seconds = Annotated[float, typer.Option(min=1, help="Time limit per batch of images, in seconds.")]
+_Memory = Annotated[float, typer.Option(min=0.5, help="Memory limit of a method, in GiB.")]
 _Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes; 1 is none beside this. [default: one a CPU]"),
+    typer.Option(min=1, help="Number of processes; 1 uses this process. [default: one per CPU]"),
 ]
-_Device = Annotated[
-    str, typer.Option(help="cpu, auto, cuda, ...; what was made on a CPU is equal to the bit on a CPU alone.")
-]
+_Device = Annotated[str, typer.Option(help="cpu, auto, cuda, ...; results from a CPU are bit-identical on a CPU only.")]
 _Work = Annotated[
     Path | None,
-    typer.Option(help="Keep the run here; the next one takes its networks over.", show_default=False),
+    typer.Option(help="Keep the run in this folder; later runs reuse its networks.", show_default=False),
 ]
 
 
 _Install = Annotated[
     bool,
-    typer.Option("--install", help="Get the packages that a method needs, as wheels, for its sandbox alone."),
+    typer.Option("--install", help="Install packages that a method requires, as wheels, for its sandbox only."),
 ]
 
 
 def _engine(workers: int | None) -> dict[str, Any]:
-    """One worker is this process, which is warm after the first of many methods."""
+    """Use the current process for one worker, and worker processes otherwise."""
     return {"engine": "serial"} if workers == 1 else {"workers": workers}
 
 
-@results.command()
-def check(
-    folder: Annotated[str, typer.Argument(help="A results repository, or one result in it; or hf://OWNER/NAME.")],
+@results.command(name="check")
+def check_results(
+    folder: Annotated[str, typer.Argument(help="A results repository, one result in it, or hf://OWNER/NAME.")],
 ) -> None:
-    """See without running anything whether results are whole, unchanged, and could be what they say they are."""
+    """Check that results are complete, unmodified and consistent with their suite, without running anything."""
     with clear_errors():
         from xaibench.leaderboard.checks import check
         from xaibench.leaderboard.manifest import find_results
@@ -65,20 +63,21 @@ def check(
             raise typer.Exit(1)
 
 
-@results.command()
-def verify(
+@results.command(name="verify")
+def verify_results(
     folder: Annotated[Path, typer.Argument(help="A results repository, or one result.")],
     seconds: _Seconds = 600,
     memory: _Memory = 8,
     bound: Annotated[
-        float, typer.Option(min=0, help="How far a cell's mean may be off where scores are not equal to the bit.")
+        float, typer.Option(min=0, help="Largest accepted difference of a cell's mean if scores are not bit-identical.")
     ] = 0.02,
     datasets: Annotated[
-        str | None, typer.Option(help="Only these sets: quicker, and not written down.", show_default=False)
+        str | None,
+        typer.Option(help="Verify only these data sets; faster, but no verdict is written.", show_default=False),
     ] = None,
-    new: Annotated[bool, typer.Option("--new", help="Only results that have no verdict yet.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Only results without a verdict.")] = False,
     clone: Annotated[
-        bool, typer.Option("--clone", help="Fetch the commit that a result names, and compare its code first.")
+        bool, typer.Option("--clone", help="First fetch the commit that a result names and compare its code.")
     ] = False,
     workers: _Workers = None,
     device: _Device = "cpu",
@@ -95,7 +94,7 @@ def verify(
 
         if sandbox_kind() != "bubblewrap":
             typer.echo(
-                hint("Without bubblewrap (bwrap) the sandbox stops accidents, not adversaries: apt install bubblewrap.")
+                hint("Without bubblewrap (bwrap) the sandbox does not stop an adversary: apt install bubblewrap.")
             )
         bad = 0
         places = [place for place in find_results(folder) if not new or not read_verification(place)]
@@ -127,19 +126,19 @@ def verify(
             typer.echo(f"{said}  {one.folder}")
             most = "undefined" if found.largest_difference is None else f"{found.largest_difference:.2g}"
             typer.echo(
-                f"         {found.equal_rows:,} of {found.rows:,} scores equal to the bit; largest difference of a "
+                f"         {found.equal_rows:,} of {found.rows:,} scores bit-identical; largest difference of a "
                 f"cell's mean {most} ({found.where}); sandbox: {found.sandbox}"
             )
         if bad:
             raise typer.Exit(1)
 
 
-@results.command()
-def add(
+@results.command(name="add")
+def add_results(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    out: Annotated[Path, typer.Option(help="The results repository.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Results repository.")] = Path("results"),
     methods: Annotated[
-        str | None, typer.Option(help="Only these of its explainers. [default: all]", show_default=False)
+        str | None, typer.Option(help="Only these explainers. [default: all]", show_default=False)
     ] = None,
 ) -> None:
     """Write a result for each explainer of a run."""
@@ -150,50 +149,51 @@ def add(
             typer.echo(folder)
 
 
-@results.command()
-def manifest_schema() -> None:
+@results.command(name="schema")
+def print_schema() -> None:
     """Print the JSON Schema of result.json."""
     from xaibench.leaderboard.manifest import manifest_schema
 
     typer.echo(json.dumps(manifest_schema(), indent=2))
 
 
-@results.command()
-def commit(
-    folder: Annotated[Path, typer.Argument(help="The results repository.")],
-    name: Annotated[str, typer.Argument(help="Of the round.")],
+@results.command(name="commit")
+def commit_fresh_seed(
+    folder: Annotated[Path, typer.Argument(help="Results repository.")],
+    name: Annotated[str, typer.Argument(help="Name of the round.")],
     suite: Annotated[str, typer.Option(help="A suite of generated data.")],
-    deadline: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="The last day to hand in a method.")],
-    secret: Annotated[Path, typer.Option(help="Where the seed is kept; not in the repository.")],
+    deadline: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="Last day of submissions.")],
+    secret: Annotated[Path, typer.Option(help="New file for the seed, outside the repository.")],
 ) -> None:
-    """Promise fresh seeds by their hash: nobody can tune a method on data that nobody has seen."""
+    """Commit to fresh seeds by publishing their hash, so that no method can be tuned on the data."""
     with clear_errors():
         from xaibench.leaderboard.rounds import commit_round
 
         made = commit_round(folder, name, suite, deadline.date(), secret)
         typer.echo(f"{made.commitment}  round {made.name} of {made.suite}, until {made.deadline}")
-        typer.echo(f"Publish {folder / 'rounds.json'} now; keep {secret} to yourself until the deadline is over.")
+        typer.echo(f"Publish {folder / 'rounds.json'} now; keep {secret} secret until the deadline has passed.")
 
 
-@results.command()
-def reveal(
-    folder: Annotated[Path, typer.Argument(help="The results repository.")],
-    secret: Annotated[Path, typer.Argument(help="The file that commit left.")],
+@results.command(name="reveal")
+def reveal_fresh_seed(
+    folder: Annotated[Path, typer.Argument(help="Results repository.")],
+    secret: Annotated[Path, typer.Argument(help="File written by commit.")],
 ) -> None:
-    """Show the seed of a round once its deadline is over."""
+    """Reveal the seed of a round after its deadline."""
     with clear_errors():
         from xaibench.leaderboard.rounds import reveal_round
 
         shown = reveal_round(folder, secret)
         typer.echo(
-            f"Round {shown.name}: seed {shown.seed}, as promised. Run it: xaibench results fresh {folder} {shown.name}"
+            f"Round {shown.name}: seed {shown.seed} matches its commitment. Run it: xaibench results fresh "
+            f"{folder} {shown.name}"
         )
 
 
-@results.command()
-def fresh(
-    folder: Annotated[Path, typer.Argument(help="The results repository.")],
-    name: Annotated[str, typer.Argument(help="Of the round, whose seed is shown.")],
+@results.command(name="fresh")
+def run_fresh_round(
+    folder: Annotated[Path, typer.Argument(help="Results repository.")],
+    name: Annotated[str, typer.Argument(help="Name of the round; its seed must be revealed.")],
     seconds: _Seconds = 600,
     memory: _Memory = 8,
     workers: _Workers = None,
@@ -201,11 +201,11 @@ def fresh(
     install: _Install = False,
     work: _Work = None,
 ) -> None:
-    """Run every method on the fresh data of a round, each in its sandbox."""
+    """Run every method on the fresh data of a round, each in a sandbox."""
     with clear_errors(goes_on=work is not None):
         from xaibench.leaderboard.fresh_runs import run_round
 
         limits = {"seconds": seconds, "memory_gb": memory}
         run_round(
-            folder, name, work=work, said=typer.echo, device=device, install=install, **limits, **_engine(workers)
+            folder, name, work=work, on_message=typer.echo, device=device, install=install, **limits, **_engine(workers)
         )

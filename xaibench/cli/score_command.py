@@ -1,4 +1,4 @@
-"""``xaibench score``: maps that were computed elsewhere, scored on a data set."""
+"""``xaibench score``: score maps that were computed elsewhere."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from xaibench.data import Split
     from xaibench.evaluation import Evaluation
 
-#: Samples that a page shows with their maps.
-_SHOWN = 8
+#: Number of samples whose maps are on the page.
+_N_SHOWN = 8
 
 
 @app.command()
@@ -29,55 +29,64 @@ def score(
     dataset: Annotated[
         str,
         typer.Option(
-            help="The set they are of (see: xaibench list datasets), or folder:DIR.",
+            help="Data set of the maps (see: xaibench list datasets), or folder:DIR.",
             autocompletion=completer("datasets"),
         ),
     ],
     root: Root = None,
     size: Annotated[
         int | None,
-        typer.Option(min=8, help="Side of the images, of sets that are scaled. [default: 224]", show_default=False),
+        typer.Option(
+            min=8,
+            help="Side of the images in pixels, for data sets that are resized. [default: 224]",
+            show_default=False,
+        ),
     ] = None,
-    split: Annotated[str, typer.Option(help="train, val, test or all: which samples the maps are of.")] = "test",
-    classes: Annotated[str | None, typer.Option(help="Only these, such as dog,cat.", show_default=False)] = None,
-    seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
+    split: Annotated[str, typer.Option(help="Split of the maps: train, val, test or all.")] = "test",
+    classes: Annotated[
+        str | None, typer.Option(help="Only these classes, such as dog,cat.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     model: Annotated[
         str | None,
         typer.Option(
-            help="For metrics that ask the model: yours, as package.module:name, or a pretrained one.",
+            help="For metrics that call the model: your own, as package.module:name, or a pretrained one.",
             show_default=False,
         ),
     ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Names, with commas between.",
+            help="Comma-separated names.",
             show_default=False,
             autocompletion=completer("metrics", several=True),
         ),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="How maps are cut: scaled (the default) or published.", show_default=False)
+        str | None,
+        typer.Option(
+            help="How maps are rescaled and thresholded: scaled (the default) or published.", show_default=False
+        ),
     ] = None,
     scored: Annotated[
-        str, typer.Option(help="With --model: only the samples that it classifies correctly, or all.")
+        str, typer.Option(help="With --model: score only correctly classified samples (correct), or all.")
     ] = "correct",
-    out: Annotated[Path | None, typer.Option(help="Write every score to this CSV file.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all scores to this CSV file.", show_default=False)] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write the table, and some maps to look at, to this page.", show_default=False)
+        Path | None, typer.Option(help="Write a page with the table and some of the maps.", show_default=False)
     ] = None,
     template: Annotated[
-        bool, typer.Option("--template", help="Write MAPS.npz with the samples' ids, to be filled in, and stop.")
+        bool, typer.Option("--template", help="Write MAPS.npz with the sample ids, to be filled in, and stop.")
     ] = False,
 ) -> None:
-    """Score saliency maps that were computed elsewhere, beside controls that know no model."""
+    """Score saliency maps that were computed elsewhere, together with controls that do not use the model."""
     with clear_errors():
         from xaibench import evaluation
         from xaibench.evaluation.protocol import DEFAULT
 
         for file in (maps,) if template else (out, html):
             made_folder_of(file)
-        samples = _samples(dataset, root, split, classes, seed, size)
+        samples = _load_samples(dataset, root, split, classes, seed, size)
         if template:
             evaluation.write_template(maps, samples)
             typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
@@ -87,13 +96,13 @@ def score(
             {maps.stem: found},
             samples,
             metrics=names(metrics),
-            model=_model(model, dataset, samples),
+            model=_load_model(model, dataset, samples),
             protocol=cast(Any, protocol or DEFAULT),
             scored=cast(Any, scored),
         )
-        typer.echo(_colored(result))
+        typer.echo(_style_table(result))
         if html is not None:
-            page = _page(result, maps.stem, found, samples)
+            page = _render_page(result, maps.stem, found, samples)
             with name_file_in_errors(html):
                 html.write_text(page, encoding="utf-8")
             typer.echo(f"\nPage: {html.resolve()}")
@@ -103,27 +112,29 @@ def score(
             typer.echo(f"\nScores: {out.resolve()}")
 
 
-def _colored(result: Evaluation) -> str:
-    """The table with its head in bold, and with what knows no network stepping back."""
+def _style_table(result: Evaluation) -> str:
+    """Style the table for the terminal: bold header, dimmed controls."""
     head, *lines = str(result).splitlines()
     shown = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]
     return "\n".join([typer.style(head, bold=True), *shown])
 
 
-def _page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:
-    """One file that loads nothing from outside: the table, and the first samples that were scored with their maps."""
+def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:
+    """Render a self-contained page with the table and the maps of the first scored samples."""
     from xaibench.core.html_repr import html_page
     from xaibench.report import show
     from xaibench.report.figures.style import save
 
     places = {identity: place for place, identity in enumerate(samples.ids)}
-    chosen = [places[identity] for identity in result.scores["sample"].drop_duplicates()[:_SHOWN]]
+    chosen = [places[identity] for identity in result.scores["sample"].drop_duplicates()[:_N_SHOWN]]
     images, masks, _ = samples[chosen]
     figure = show(images, {name: maps[chosen]}, masks, labels=[samples.ids[place] for place in chosen])
     return html_page(f"{name}: scores", result._repr_html_(), pictures={"Maps": save(figure, "png")})
 
 
-def _samples(dataset: str, root: Path | None, split: str, classes: str | None, seed: int, size: int | None) -> Split:
+def _load_samples(
+    dataset: str, root: Path | None, split: str, classes: str | None, seed: int, size: int | None
+) -> Split:
     from xaibench.data import DATASETS, load
     from xaibench.data.annotated import AnnotatedSet
 
@@ -135,34 +146,36 @@ def _samples(dataset: str, root: Path | None, split: str, classes: str | None, s
         if split == "all":
             parameters["splits"] = (0.0, 0.0, 1.0)
     elif size is not None:
-        raise typer.BadParameter(f"--size is for annotated sets, and {dataset} has a size of its own; leave it out.")
+        raise typer.BadParameter(f"--size is for annotated data sets, and {dataset} has a fixed size; leave it out.")
     elif split == "all":
-        raise typer.BadParameter(f"--split all is for annotated sets, and {dataset} is none; give train, val or test.")
+        raise typer.BadParameter(
+            f"--split all is for annotated data sets, which {dataset} is not; give train, val or test."
+        )
     found: Split = getattr(load(dataset, seed=seed, **parameters), "test" if split == "all" else split)
     return found
 
 
-def _model(target: str | None, dataset: str, samples: Split) -> nn.Module | None:
-    """A user's own model, or a pretrained one whose classes are folded to those of the set, where that is known."""
+def _load_model(target: str | None, dataset: str, samples: Split) -> nn.Module | None:
+    """Return the user's model, or a pretrained one with its classes mapped to the classes of the data set."""
     if target is None:
         return None
     from xaibench.data import DATASETS
     from xaibench.models import FOLDS, MODELS, build
 
     if ":" in target:
-        return _own(target)
+        return _import_model(target)
     MODELS.target(target)
     fold = DATASETS.canonical(dataset)
     if fold not in FOLDS:
         raise typer.BadParameter(
-            f"--model {target}: untrained, it can tell the classes of {', '.join(FOLDS)} alone, not those of {fold}. "
+            f"--model {target}: its classes can be mapped to those of {', '.join(FOLDS)} only, not to those of {fold}. "
             "Train it, and give the trained network as package.module:name."
         )
     channels, height, width = samples[0][0].shape
     return build(target, (channels, height, width), len(FOLDS[fold]), fold=fold)
 
 
-def _own(target: str) -> nn.Module:
+def _import_model(target: str) -> nn.Module:
     from torch import nn
 
     from xaibench.core.registry import import_target
@@ -173,11 +186,11 @@ def _own(target: str) -> nn.Module:
             inspect.signature(found).bind()
         except TypeError as error:
             raise typer.BadParameter(
-                f"--model {target}: {error}, expected a network, or what makes one without arguments."
+                f"--model {target}: {error}, expected a network, or a function without arguments that returns one."
             ) from error
         found = found()
     if not isinstance(found, nn.Module):
         raise typer.BadParameter(
-            f"--model {target}: got {type(found).__name__}, expected a torch.nn.Module, or what makes one."
+            f"--model {target}: got {type(found).__name__}, expected a torch.nn.Module, or a function that returns one."
         )
     return found

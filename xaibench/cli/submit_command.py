@@ -16,32 +16,34 @@ if TYPE_CHECKING:
     from xaibench.leaderboard.submission import Trial
 
 
-@app.command()
-def submit(
+@app.command(name="submit")
+def submit_method(
     method: Annotated[
         str, typer.Argument(help="mypackage.module:name, method.py, method.py:name, or a listed explainer.")
     ],
     suite: Annotated[
         str, typer.Option(help="A built-in suite, or a TOML file.", autocompletion=completer("suites"))
     ] = "xai-tris-8x8",
-    out: Annotated[Path, typer.Option(help="The folder of results.")] = Path("results"),
-    name: Annotated[str, typer.Option(help="[default: as the function is called]", show_default=False)] = "",
-    label: Annotated[str, typer.Option(help="For people. [default: the name]", show_default=False)] = "",
-    author: Annotated[list[str] | None, typer.Option(help="May be given again.", show_default=False)] = None,
-    citation: Annotated[str, typer.Option(help="In words, or a .bib file.", show_default=False)] = "",
-    license: Annotated[
-        str, typer.Option("--license", "--license", help="Of code and scores, such as mit.", show_default=False)
+    out: Annotated[Path, typer.Option(help="Results repository to write to.")] = Path("results"),
+    name: Annotated[
+        str, typer.Option(help="Name of the method. [default: name of the function]", show_default=False)
     ] = "",
-    homepage: Annotated[str, typer.Option(help="https://...", show_default=False)] = "",
-    repository: Annotated[str, typer.Option(help="Where the code is developed.", show_default=False)] = "",
-    commit: Annotated[str, typer.Option(help="Which state of it this is.", show_default=False)] = "",
+    label: Annotated[str, typer.Option(help="Display name. [default: the name]", show_default=False)] = "",
+    author: Annotated[list[str] | None, typer.Option(help="Name of an author; repeatable.", show_default=False)] = None,
+    citation: Annotated[str, typer.Option(help="Citation, as text or a .bib file.", show_default=False)] = "",
+    license: Annotated[
+        str, typer.Option("--license", "--license", help="License of code and scores, such as mit.", show_default=False)
+    ] = "",
+    homepage: Annotated[str, typer.Option(help="Web address, https://...", show_default=False)] = "",
+    repository: Annotated[str, typer.Option(help="Address of the source repository.", show_default=False)] = "",
+    commit: Annotated[str, typer.Option(help="Commit in that repository.", show_default=False)] = "",
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A parameter of the method; may be given again.", metavar="NAME=VALUE"),
+        typer.Option("--set", help="A parameter of the method; repeatable.", metavar="NAME=VALUE"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The suite's small form, to see how it goes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run the small form of the suite, as a test.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)
+        int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     root: Root = None,
@@ -50,28 +52,30 @@ def submit(
         str, typer.Option(help="A results repository on the Hugging Face Hub, OWNER/NAME.", show_default=False)
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run/--no-dry-run", help="With --publish: say what would be sent, and send nothing.")
+        bool, typer.Option("--dry-run/--no-dry-run", help="With --publish: only show what would be sent.")
     ] = True,
 ) -> None:
-    """Run a suite with a method of your own, and write what others need to trust and to repeat its scores.
+    """Run a suite with your own method, and write the result with everything needed to verify it.
 
-    Nothing leaves this machine, unless you say --publish OWNER/NAME --no-dry-run: that opens a pull request there.
+    Nothing is sent unless --publish OWNER/NAME --no-dry-run is given, which opens a pull request there.
     """
     with clear_errors(goes_on=True):
         from xaibench.leaderboard.submission import SubmissionInfo, submit
 
-        words = SubmissionInfo(name, label, tuple(author or ()), _text(citation), license, homepage, repository, commit)
-        given = dict(_parameter(text) for text in parameters or ())
+        info = SubmissionInfo(
+            name, label, tuple(author or ()), _read_citation(citation), license, homepage, repository, commit
+        )
+        given = dict(_parse_parameter(text) for text in parameters or ())
         with progress_bars() as progress:
             folder = submit(
                 method,
                 suite,
                 out,
-                words=words,
+                info=info,
                 parameters=given,
                 quick=quick,
                 progress=progress,
-                tried=_say_trial,
+                on_trial=_print_trial,
                 workers=workers,
                 device=device,
                 root=root,
@@ -79,32 +83,32 @@ def submit(
             )
         card = (folder / "README.md").read_text(encoding="utf-8")
         typer.echo(f"\n{card.partition('---')[2].partition('---')[2].strip()}\n")
-        _say_missing(words)
+        _print_missing(info)
         if publish:
             _publish(out, folder, publish, dry_run)
         else:
-            _say_next(out, folder)
+            _print_next_steps(out, folder)
 
 
-def _say_trial(trial: Trial) -> None:
-    typer.echo(f"Trial: {1e3 * trial.seconds:.1f} ms for an image of 8×8 pixels.")
+def _print_trial(trial: Trial) -> None:
+    typer.echo(f"Trial: {1e3 * trial.seconds:.1f} ms per image of 8×8 pixels.")
     for network, why in trial.refused.items():
-        typer.echo(f"{hint(f'Not for {network}:')} {why}")
+        typer.echo(f"{hint(f'Does not support {network}:')} {why}")
     for remark in trial.remarks:
         typer.echo(hint(f"Note: {remark}."))
 
 
-def _say_missing(words: Any) -> None:
-    lacking = [f"--{name}" for name in ("author", "citation", "license") if not _said(words, name)]
-    if lacking:
-        typer.echo(hint(f"Not said: {', '.join(lacking)}. The same command with them writes the result anew."))
+def _print_missing(info: Any) -> None:
+    missing = [f"--{name}" for name in ("author", "citation", "license") if not _is_given(info, name)]
+    if missing:
+        typer.echo(hint(f"Not given: {', '.join(missing)}. Run the same command with them to rewrite the result."))
 
 
-def _said(words: Any, name: str) -> object:
-    return getattr(words, {"author": "authors", "license": "license"}.get(name, name))
+def _is_given(info: Any, name: str) -> bool:
+    return bool(getattr(info, {"author": "authors", "license": "license"}.get(name, name)))
 
 
-def _say_next(out: Path, folder: Path) -> None:
+def _print_next_steps(out: Path, folder: Path) -> None:
     place = folder.relative_to(out)
     typer.echo(
         f"Written: {folder}\n\nTo publish it:\n"
@@ -136,11 +140,11 @@ def _publish(out: Path, folder: Path, repository: str, dry_run: bool) -> None:
     typer.echo(f"Opened: {page}")
 
 
-def _text(citation: str) -> str:
+def _read_citation(citation: str) -> str:
     return Path(citation).read_text(encoding="utf-8") if citation.endswith(".bib") else citation
 
 
-def _parameter(text: str) -> tuple[str, Any]:
+def _parse_parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ValueError(f"--set {text!r}: expected NAME=VALUE, such as n_samples=100.")

@@ -1,4 +1,4 @@
-"""What the commands say in the terminal: tables, bars, errors in a line."""
+"""Terminal output of the commands: tables, progress bars, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,51 +19,54 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 
-#: The option ``--root`` of all commands that read annotated sets.
+#: The option ``--root`` of all commands that read annotated data sets.
 Root = Annotated[
     Path | None,
-    typer.Option(help="The folder below which annotated sets lie. [default: $XAIBENCH_DATA]", show_default=False),
+    typer.Option(help="Parent folder of the annotated data sets. [default: $XAIBENCH_DATA]", show_default=False),
 ]
 
 #: The option ``--images`` of all commands that run a suite.
 Images = Annotated[
     Path | None,
-    typer.Option(help="The photographs that IMAGENET sets lie on. [default: $XAIBENCH_IMAGES]", show_default=False),
+    typer.Option(
+        help="Folder of photographs for the variants of IMAGENET data sets. [default: $XAIBENCH_IMAGES]",
+        show_default=False,
+    ),
 ]
 
 
 def hint(text: str) -> str:
-    """What is to be noticed, in yellow."""
+    """Style text as a hint, in yellow."""
     return typer.style(text, fg="yellow")
 
 
 def alarm(text: str) -> str:
-    """What went wrong, in red."""
+    """Style text as an error, in red."""
     return typer.style(text, fg="red", bold=True)
 
 
 def names(text: str | None) -> list[str] | None:
-    """The names in ``"a, b"``; None stays None."""
+    """Split ``"a, b"`` into names; None stays None."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def print_table(table: pd.DataFrame) -> None:
-    """Print a table, its head in bold; numbers with three decimals."""
+    """Print a table with a bold header, and numbers with three decimals."""
     with_numbers = table.map(lambda value: f"{value:.3f}" if isinstance(value, float) else str(value))
     rows = [list(map(str, with_numbers.columns)), *with_numbers.to_numpy().tolist()]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    # What knows no network steps back.
+    # Controls are dimmed.
     shown = [typer.style(line, dim=True) if "(control)" in line else line for line in lines[1:]]
     typer.echo("\n".join([typer.style(lines[0], bold=True), *shown]))
 
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
-    """One progress bar per stage of a run, for the ``progress`` argument of :func:`xaibench.runner.run`.
+    """Show one progress bar per stage. The yielded function is a ``progress`` callback of :func:`xaibench.runner.run`.
 
-    A bar shows the share of the stage's work; its label counts the jobs. The time of a stage starts with the first
-    result of the stage before it.
+    Outside a terminal, a line is printed from time to time. The time of a stage is counted from the first result of the
+    previous stage, on which its first job depends.
     """
     bars: dict[str, tqdm[Any]] = {}
     start = time.time()
@@ -100,7 +103,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
 
 @contextlib.contextmanager
 def count_bar(description: str, unit: str = "file", **options: Any) -> Iterator[Callable[[int, int], None]]:
-    """Progress bar for a ``progress(done, total)`` callback; ``options`` are tqdm's."""
+    """Show one progress bar for ``progress(done, total)`` from its first call; ``options`` are passed to tqdm."""
     bar: ProgressBar | None = None
 
     def show(done: int, total: int) -> None:
@@ -117,10 +120,10 @@ def count_bar(description: str, unit: str = "file", **options: Any) -> Iterator[
 
 @contextlib.contextmanager
 def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
-    """What a user can mend is said in a line, not a traceback (which ``python -X dev -m xaibench`` shows).
+    """Print errors that a user can fix as one line instead of a traceback (``python -X dev -m xaibench`` shows it).
 
     Args:
-        goes_on: Whether the same command goes on where it was stopped.
+        goes_on: Whether an interrupted command can be continued by running it again.
     """
     from xaibench.core.registry import UnknownNameError
     from xaibench.data.annotated import DataFileError, MissingDataError
@@ -136,17 +139,17 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
     except (StoreError, DataChangedError, MissingDataError, DataFileError) as error:
         typer.echo(f"{alarm('Error:')} {error}", err=True)
         raise typer.Exit(1) from error
-    except (ValueError, TypeError, ImportError, OSError) as error:  # said by a part, by a package, or by the system
+    except (ValueError, TypeError, ImportError, OSError) as error:  # from a part, a package, or the system
         if sys.flags.dev_mode:
             raise
-        typer.echo(f"{alarm('Error:')} {_in_words(error)}", err=True)
+        typer.echo(f"{alarm('Error:')} {_error_text(error)}", err=True)
         raise typer.Exit(1 if isinstance(error, OSError) else 2) from error
     except KeyboardInterrupt:
-        typer.echo(f"\nStopped.{' The same command goes on where this one was.' if goes_on else ''}", err=True)
+        typer.echo(f"\nStopped.{' Run the same command again to continue.' if goes_on else ''}", err=True)
         raise typer.Exit(130) from None
 
 
-def _in_words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error) or type(error).__name__
     if error.filename is None:
@@ -155,6 +158,6 @@ def _in_words(error: Exception) -> str:
 
 
 def made_folder_of(file: Path | None) -> None:
-    """Make the folder in which ``file`` will be written, before anything is computed that could be lost."""
+    """Create the parent folder of ``file`` before anything is computed that could be lost."""
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Upload data sets and runs to the Hugging Face Hub, and load results of runs from it.
 
 Uploaded data sets are loaded with ``xaibench.load("hf://owner/name")``. Nothing is uploaded except by
-:func:`push_dataset`, :func:`push_run` and ``xaibench push``. They use the token of ``huggingface_hub`` (``hf auth login``
-or ``$HF_TOKEN``), never print it, and refuse files that contain it.
+:func:`push_dataset`, :func:`push_run` and ``xaibench push``. They use the token of ``huggingface_hub`` (``hf auth
+login`` or ``$HF_TOKEN``), never print it, and refuse files that contain it.
 """
 
 from typing import TYPE_CHECKING, Any

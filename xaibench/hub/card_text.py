@@ -1,4 +1,4 @@
-"""What cards are made of: a YAML head, Markdown tables, and texts that tell nothing of the machine they come from."""
+"""Building blocks of cards: YAML header, Markdown tables, and text without local paths."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# An absolute path of two parts or more. A URL is none: its slashes follow one another, or a word.
+# An absolute path with at least two parts. In a URL, the slash follows another slash or a word.
 _PATH = re.compile(
     r"""(?<![\w/.])(?:~?/(?!/)|[A-Za-z]:\\+)   # where it begins
-        (?:[^\s"'/\\<>|]+[/\\]+)+               # the folders that are nobody's business
-        (?=[^\s"'/\\<>|])                       # the name that stays""",
+        (?:[^\s"'/\\<>|]+[/\\]+)+               # the folders to remove
+        (?=[^\s"'/\\<>|])                       # the name to keep""",
     re.VERBOSE,
 )
 
 
 def strip_folders(text: str) -> str:
-    """Absolute paths without the folders they lie in: these tell who the user is, and nothing else.
+    """Remove the folders from absolute paths, which may identify the user.
 
     Example:
         >>> strip_folders("folder:/home/ann/sets/dogs is not like https://example.org/sets/dogs or lin/white")
@@ -26,7 +26,7 @@ def strip_folders(text: str) -> str:
 
 
 def strip_folders_nested(value: Any) -> Any:
-    """:func:`strip_folders` of every text in lists, tuples and dicts."""
+    """Apply :func:`strip_folders` to all strings in nested lists, tuples and dicts."""
     if isinstance(value, str):
         return strip_folders(value)
     if isinstance(value, Mapping):
@@ -37,14 +37,14 @@ def strip_folders_nested(value: Any) -> Any:
 
 
 def readme(head: Mapping[str, Any], body: str) -> str:
-    """A README as the Hub reads it: YAML between dashes, then Markdown."""
+    """Return a README with the YAML header that the Hub reads."""
     from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined, unused-ignore]
 
     return f"---\n{yaml_dump(dict(head), sort_keys=False)}---\n\n{body.strip()}\n"
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    r"""A Markdown table; numbers stand to the right, and what Markdown would read as its own is escaped.
+    r"""Return a Markdown table with numbers right-aligned and cells escaped.
 
     Example:
         >>> print(markdown_table(["name", "n"], [["a|b", 1200]]))
@@ -60,7 +60,7 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> 
 
 
 def escape_markdown(text: str) -> str:
-    r"""Text from outside, such as a class's name, so that Markdown shows it as it is.
+    r"""Escape untrusted text, such as class names, for Markdown.
 
     Example:
         >>> escape_markdown("a_b <script>")
@@ -71,7 +71,7 @@ def escape_markdown(text: str) -> str:
 
 
 def code_block(text: str, language: str) -> str:
-    """A block of code, whose fence is longer than any in the text.
+    """Return a fenced code block whose fence does not occur in the text.
 
     Example:
         >>> print(code_block("a ``` b", "text"))

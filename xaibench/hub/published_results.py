@@ -1,4 +1,4 @@
-"""Results from the Hub."""
+"""Load results of runs from the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The results of a run that somebody uploaded.
+    """Results of an uploaded run.
 
     Attributes:
-        folder: Where they lie in the cache of ``huggingface_hub``: a run folder without images and maps, which
-            ``xaibench compare`` takes beside one's own.
-        tables: ``"scores"``, ``"summary"`` and whatever else is there, with the columns of the run folder's files.
+        folder: Folder in the cache of ``huggingface_hub``: a run folder without images and maps, which ``xaibench
+            compare`` accepts.
+        tables: ``"scores"``, ``"summary"`` and other tables, with the columns of the run folder's files.
     """
 
     folder: Path
@@ -31,7 +31,7 @@ class Results:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """A row for each sample and metric."""
+        """One row per sample and metric."""
         return self.tables["scores"]
 
     def __repr__(self) -> str:
@@ -40,18 +40,18 @@ class Results:
 
 
 def load_results(address: str) -> Results:
-    """Load the results of a run that ``xaibench push`` uploaded.
+    """Load the results of a run that was uploaded by ``xaibench push``.
 
     Args:
         address: ``"hf://owner/name"``, or ``"hf://owner/name@revision"``.
 
     Returns:
-        The scores, a row for each sample and metric, the other tables of the run, and the folder they were read from.
+        Scores, other tables of the run, and the folder they were read from.
 
     Raises:
-        ValueError: For another address.
-        MissingDataError: If there is no such repository (or none that you may read), it holds no results, or the Hub
-            cannot be reached and they were not loaded before.
+        ValueError: If the address is malformed.
+        MissingDataError: If the repository does not exist or is not accessible, holds no results, or the Hub cannot be
+            reached and the results are not in the cache.
         DataFileError: If a table is damaged.
     """
     import pyarrow.parquet as pq

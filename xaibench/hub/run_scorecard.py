@@ -1,4 +1,4 @@
-"""The card of a run's results: scores in the Hub's ``model-index``, the leaderboard, and how they came about."""
+"""Card of an uploaded run: scores as ``model-index``, leaderboards, settings and versions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL, TABLES
 
-#: Name of a table to what it holds.
-_WHAT = {table.stem: table.what for table in TABLES}
+#: Table name to description.
+_TABLE_CONTENTS = {table.stem: table.what for table in TABLES}
 
 
 def render_run_card(run: RunResults, rows: Mapping[str, int], license: str | None, repo: str) -> str:
-    """The card.
+    """Render the card of a run.
 
     Args:
         run: The run.
-        rows: Of each uploaded table, how many rows it has.
-        license: As the Hub names it; None = not stated.
+        rows: Number of rows per uploaded table.
+        license: License as an identifier of the Hub; None = not stated.
         repo: ``"owner/name"``.
     """
     summary = summarize(run)
@@ -44,10 +44,10 @@ def render_run_card(run: RunResults, rows: Mapping[str, int], license: str | Non
 
 
 def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """One entry for each explainer, as the Hub's ``model-index`` has one for each model.
+    """Return the ``model-index`` of the Hub, with one entry per explainer.
 
-    A result is a data set with a network; its values are the medians over the samples that the report counts. Where no
-    score is defined there is no value.
+    Each result is a pair of data set and network. Values are medians over the samples that the report counts; metrics
+    without a defined score are omitted.
     """
     suite = run.suite
     named = run.scores.groupby(["subset", "variant"], observed=True)["dataset"].first()
@@ -68,7 +68,7 @@ def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
                         "split": "test",
                         "args": {"model": str(model)},
                     },
-                    "metrics": [_metric(run, row) for _, row in rows.iterrows()],
+                    "metrics": [_metric_entry(run, row) for _, row in rows.iterrows()],
                 }
             )
         if results:
@@ -76,7 +76,7 @@ def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     return entries
 
 
-def _metric(run: RunResults, row: pd.Series) -> dict[str, Any]:
+def _metric_entry(run: RunResults, row: pd.Series) -> dict[str, Any]:
     metric = str(row["metric"])
     value = round(float(row["median"]), 6)
     counted = {"n": int(row["n"]), "n_valid": int(row["n_valid"]), "mean": round(float(row["mean"]), 6)}
@@ -87,26 +87,33 @@ def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo:
     cells = int(summary.groupby(list(CELL), observed=True).ngroups)
     about = (
         f"Scores of {sum(not part.control for part in run.explainers.values())} explainers and "
-        f"{sum(part.control for part in run.explainers.values())} controls (which know no network) in {cells:,} pairs "
+        f"{sum(part.control for part in run.explainers.values())} controls (which do not use the network) in "
+        f"{cells:,} pairs "
         f"of data set and network, by [xaibench](https://pypi.org/project/xaibench/) {__version__}; "
         f"{len(run.failures):,} jobs failed."
     )
     counted = "the samples that every explained network of a set classifies correctly"
     if run.settings.get("explaining", {}).get("scored") == "all":
         counted = "all samples"
-    held = [(name, count, _WHAT[name]) for name, count in rows.items()]
+    held = [(name, count, _TABLE_CONTENTS[name]) for name, count in rows.items()]
     parts = [
         "\n\n".join(
             filter(
-                None, [f"# {escape_markdown(run.title)}", about, escape_markdown(run.citation), _notes(run.environment)]
+                None,
+                [
+                    f"# {escape_markdown(run.title)}",
+                    about,
+                    escape_markdown(run.citation),
+                    _render_notes(run.environment),
+                ],
             )
         ),
-        f"## Leaderboard\n\n{_leaderboards(run, summary)}\n\nRanks and medians are over {counted}. "
+        f"## Leaderboard\n\n{_render_leaderboards(run, summary)}\n\nRanks and medians are over {counted}. "
         "Mean rank: over all pairs and metrics of one kind of truth, 1 is best. Above controls: in how many pairs the "
         "method's median is better than that of every control. A method without a place was not scored in every pair, "
         "or is a control.",
-        f"## Tables\n\n{markdown_table(['table', 'rows', 'what it holds'], held)}\n\n{_USE.format(repo=repo)}",
-        f"## Settings\n\n{code_block(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
+        f"## Tables\n\n{markdown_table(['table', 'rows', 'content'], held)}\n\n{_USE.format(repo=repo)}",
+        f"## Settings\n\n{code_block(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not stored.'}",
         f"## Versions\n\n{markdown_table(['what', 'version'], _versions(run.environment))}",
     ]
     return "\n\n".join(parts)
@@ -121,27 +128,29 @@ results = xb.hub.load_results("hf://{repo}")  # results.scores, results.tables["
 `load_dataset("{repo}", "scores")` of the library `datasets` reads a table as well."""
 
 
-def _notes(environment: Mapping[str, Any]) -> str:
-    """What is to be known of the sets before their scores are read, as that few photographs lie under many samples."""
+def _render_notes(environment: Mapping[str, Any]) -> str:
+    """Return notes on the data sets that matter for reading the scores, as a list."""
     notes = environment.get("notes")
     found = notes.items() if isinstance(notes, Mapping) else ()
     return "\n".join(f"- {escape_markdown(name)}: {escape_markdown(str(said))}" for name, said in found)
 
 
-def _leaderboards(run: RunResults, summary: pd.DataFrame) -> str:
-    """One for each kind of truth, below what it asks; of a folder that does not tell them apart, one."""
-    found = {truth: _leaderboard(run, truth, board) for truth, board in leaderboards_by_truth(run, summary).items()}
+def _render_leaderboards(run: RunResults, summary: pd.DataFrame) -> str:
+    """Return one leaderboard per kind of truth, or a single one if the run does not distinguish them."""
+    found = {
+        truth: _render_leaderboard(run, truth, board) for truth, board in leaderboards_by_truth(run, summary).items()
+    }
     return "\n\n".join(f"### {question_of(truth)}\n\n{board}" if truth else board for truth, board in found.items())
 
 
-def _leaderboard(run: RunResults, truth: str, board: pd.DataFrame) -> str:
+def _render_leaderboard(run: RunResults, truth: str, board: pd.DataFrame) -> str:
     columns, metrics = ["place", "method", "mean rank"], run.truths[truth]
     for part in (run.metrics[name] for name in metrics):
         columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "above controls"]
-    return markdown_table(columns, [list(_line(run, metrics, row)) for _, row in board.iterrows()])
+    return markdown_table(columns, [list(_leaderboard_row(run, metrics, row)) for _, row in board.iterrows()])
 
 
-def _line(run: RunResults, metrics: Sequence[str], row: pd.Series) -> Iterator[object]:
+def _leaderboard_row(run: RunResults, metrics: Sequence[str], row: pd.Series) -> Iterator[object]:
     part = run.explainers[str(row["explainer"])]
     yield "" if pd.isna(row["place"]) else str(int(row["place"]))
     yield part.label + (" (control)" if part.control else "")

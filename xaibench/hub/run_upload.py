@@ -1,4 +1,4 @@
-"""Results of a run as they are uploaded: its tables as Parquet and their card."""
+"""Prepare the upload of a run: tables as Parquet, and the card."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from xaibench.report.read.results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import TABLES, RunFolderError, TableSchema
 
-#: Texts that a run folder needs to be reported on.
+#: Text files that a report of the run requires.
 TEXTS = (PARTS, ENVIRONMENT, SUITE)
 
-#: What says where a job ran, or how a user's files are called.
-_PRIVATE = ("worker", "file")
+#: Columns with names of machines or of the user's files.
+_PRIVATE_COLUMNS = ("worker", "file")
 
 
 def prepare_run(
@@ -37,34 +37,34 @@ def prepare_run(
     license: str | None = None,
     repo: str = "OWNER/NAME",
 ) -> Path:
-    """Write what is uploaded of a run: its tables as Parquet, its suite and versions, and ``README.md``, their card.
+    """Write the files of an upload: tables as Parquet, suite, versions, and the card ``README.md``.
 
-    No image, mask or map is among it. Names of machines and the folders of this one are left out, as are the names of
-    samples of sets that are not registered (``folder:DIR``).
+    Images, masks and maps are not included. Machine names and local folders are removed, as are sample names of data
+    sets that are not registered (``folder:DIR``).
 
     Args:
-        run: A folder that ``xaibench run`` wrote.
-        folder: Where to write; nothing but the results should be in it.
-        license: Of the results, as the Hub names it; None = not stated.
-        repo: Where they will lie, for the card.
+        run: Folder written by ``xaibench run``.
+        folder: Target folder, which should contain nothing else.
+        license: License of the results, as an identifier of the Hub; None = not stated.
+        repo: Repository of the upload, for the card.
 
     Returns:
         The folder.
 
     Raises:
-        RunFolderError: If it is no run folder, or one of its files is damaged.
-        LicenseError: If that is no license's name.
+        RunFolderError: If ``run`` is not a run folder, or one of its files is damaged.
+        LicenseError: If the license name is malformed.
         OSError: If the folder cannot be written.
     """
     check_license_name(license)
     source, target = Path(run), Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     read = read_run(source)
-    open_sets = _open_sets(read.suite_toml)
+    open_sets = _registered_sets(read.suite_toml)
     rows: dict[str, int] = {}
     for table in TABLES:
-        parts = (_public(part, open_sets) for part in _parts(source, table))
-        if count := _write(target / f"{table.stem}.parquet", parts):
+        parts = (_remove_private(part, open_sets) for part in _read_parts(source, table))
+        if count := _write_parquet(target / f"{table.stem}.parquet", parts):
             rows[table.stem] = count
     for name in TEXTS:
         if (source / name).exists():
@@ -76,8 +76,8 @@ def prepare_run(
     return target
 
 
-def _write(file: Path, parts: Iterator[pa.Table]) -> int:
-    """Write the parts of a table, and say how many rows they have; nothing for none: the viewer fails on no rows."""
+def _write_parquet(file: Path, parts: Iterator[pa.Table]) -> int:
+    """Write a table in parts and return its number of rows. An empty table, which the Hub cannot show, has no file."""
     first = next(parts, None)
     if first is None:
         return 0
@@ -94,8 +94,8 @@ def _write(file: Path, parts: Iterator[pa.Table]) -> int:
     return rows
 
 
-def _parts(folder: Path, table: TableSchema) -> Iterator[pa.Table]:
-    """A table of a run folder, a row group at a time; nothing if there is none, or it is empty."""
+def _read_parts(folder: Path, table: TableSchema) -> Iterator[pa.Table]:
+    """Yield a table of a run folder by row groups; nothing if it is missing or empty."""
     parquet, text = folder / f"{table.stem}.parquet", folder / f"{table.stem}.csv"
     file = parquet if parquet.exists() else text
     try:
@@ -110,11 +110,11 @@ def _parts(folder: Path, table: TableSchema) -> Iterator[pa.Table]:
             if len(rows):
                 yield rows
     except (OSError, pa.ArrowException) as error:
-        raise RunFolderError(f"{file} cannot be read ({error}). Run the suite again: it writes it anew.") from error
+        raise RunFolderError(f"{file} cannot be read ({error}). Run the suite again to write it.") from error
 
 
-def _open_sets(suite: str) -> set[str]:
-    """The sets of a suite, under their names in the tables, whose samples are named in public: registered ones."""
+def _registered_sets(suite: str) -> set[str]:
+    """Return the table names of a suite's registered data sets, the only ones whose sample names are published."""
     try:
         cells: list[Mapping[str, Any]] = tomllib.loads(suite).get("cells", [])
         named = [(str(cell.get("label") or name), str(name)) for cell in cells for name in cell.get("datasets", [])]
@@ -124,23 +124,23 @@ def _open_sets(suite: str) -> set[str]:
     return {shown for shown, _ in named} - closed
 
 
-def _public(table: pa.Table, open_sets: Collection[str]) -> pa.Table:
-    """A table without what is nobody's business."""
+def _remove_private(table: pa.Table, open_sets: Collection[str]) -> pa.Table:
+    """Remove private columns, names and folders from a table."""
     if "id" in table.column_names:
         told = pc.is_in(table["dataset"], pa.array(sorted(open_sets), pa.string()))
         shown = pc.if_else(told, table["id"], pa.scalar(None, pa.string()))
         table = table.set_column(table.column_names.index("id"), "id", shown)
-    table = table.drop_columns([name for name in _PRIVATE if name in table.column_names])
+    table = table.drop_columns([name for name in _PRIVATE_COLUMNS if name in table.column_names])
     for place, name in enumerate(table.column_names):
         column = table[name]
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            table = table.set_column(place, name, _without_folders(column))
+            table = table.set_column(place, name, _strip_folders_in_column(column))
     return table
 
 
-def _without_folders(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _strip_folders_in_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     texts = column.unique().to_pylist()
     changed = {text: strip_folders(text) for text in texts if text is not None}
     if all(before == after for before, after in changed.items()):

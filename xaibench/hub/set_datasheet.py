@@ -1,6 +1,6 @@
-"""The datasheet of a set (Gebru et al. 2021, *Datasheets for Datasets*, CACM 64), from its parameters and its samples.
+"""Datasheet of a data set (Gebru et al. 2021, *Datasheets for Datasets*, CACM 64), from its parameters and samples.
 
-Every number is counted from the samples, and every answer that nobody gave is said to be missing.
+All numbers are computed from the samples. Answers that are unknown are marked as missing.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from xaibench.hub.license import is_generated_set
 _BATCH = 256
 
 _SCENARIOS = {
-    "lin": "Each image shows one tetromino, T or L, added to the background, each always at its own place. The class "
-    "is which of the two it is; a linear classifier can tell.",
-    "mult": "Each image shows one tetromino, T or L, each always at its own place, by which the background is dimmed. "
-    "The class is which of the two it is; no linear classifier can tell.",
-    "rigid": "Each image shows one tetromino, T or L, added to the background, rotated by a multiple of 90° and moved "
+    "lin": "Each image shows one tetromino, T or L, added to the background, each at a fixed position. The class "
+    "is which of the two it is; a linear classifier can distinguish them.",
+    "mult": "Each image shows one tetromino, T or L, each at a fixed position, which multiplies the background. "
+    "The class is which of the two it is; a linear classifier cannot distinguish them.",
+    "rigid": "Each image shows one tetromino, T or L, added to the background, rotated by a multiple of 90° and "
+    "shifted "
     "at random. The class is which of the two it is.",
-    "xor": "Each image shows both tetrominoes, each always at its own place, each added to the background or "
+    "xor": "Each image shows both tetrominoes, each at a fixed position, each added to the background or "
     "subtracted from it. The class is whether their signs agree.",
 }
 _BACKGROUNDS = {
     "white": "Its background is white noise: every pixel is drawn from a standard normal distribution.",
-    "corr": "Its background is white noise smoothed by a Gaussian, so that pixels outside the tetromino say something "
-    "about the noise inside it (suppressor variables) and nothing about the class.",
-    "imagenet": "Its background is photographs from a folder that the publisher of this set chose.",
+    "corr": "Its background is white noise smoothed by a Gaussian, so that pixels outside the tetromino are "
+    "informative about the noise inside it (suppressor variables) but not about the class.",
+    "imagenet": "Its backgrounds are photographs from a folder chosen by the publisher of this data set.",
 }
 _MIXTURES = {
     "mult": "`x = (1 − alpha·a)·η` for a pattern a and a background η",
@@ -46,17 +47,17 @@ _MIXTURES = {
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """What was counted in the samples.
+    """Statistics of the samples.
 
     Attributes:
-        samples: Of each split, by the name that ``datasets`` gives it.
-        classes: Of each split, how many samples of each class.
-        lowest: The smallest pixel value.
-        highest: The largest.
-        mean: The mean pixel value.
-        std: The standard deviation of all pixel values.
-        marked: Smallest, mean and largest share of an image that its mask marks.
-        unmarked: Samples whose mask marks nothing.
+        samples: Number of samples per split; splits have the names of ``datasets``.
+        classes: Number of samples per class, by split.
+        lowest: Smallest pixel value.
+        highest: Largest pixel value.
+        mean: Mean pixel value.
+        std: Standard deviation of all pixel values.
+        marked: Smallest, mean and largest fraction of an image that is masked.
+        unmarked: Number of empty masks.
     """
 
     samples: Mapping[str, int]
@@ -70,7 +71,7 @@ class DatasetFacts:
 
 
 def measure_dataset(dataset: Dataset) -> DatasetFacts:
-    """Count; splits on disk are read a part at a time."""
+    """Compute the statistics, reading splits on disk in batches."""
     lowest, highest, total, squares, pixels = math.inf, -math.inf, 0.0, 0.0, 0
     shares: list[float] = []
     for name in HUB_SPLITS:
@@ -88,7 +89,9 @@ def measure_dataset(dataset: Dataset) -> DatasetFacts:
     mean = total / pixels if pixels else math.nan
     return DatasetFacts(
         samples={theirs: len(getattr(dataset, name)) for name, theirs in HUB_SPLITS.items()},
-        classes={theirs: _counts(getattr(dataset, name), len(dataset.classes)) for name, theirs in HUB_SPLITS.items()},
+        classes={
+            theirs: _class_counts(getattr(dataset, name), len(dataset.classes)) for name, theirs in HUB_SPLITS.items()
+        },
         lowest=lowest,
         highest=highest,
         mean=mean,
@@ -98,28 +101,29 @@ def measure_dataset(dataset: Dataset) -> DatasetFacts:
     )
 
 
-def _counts(split: Split, classes: int) -> tuple[int, ...]:
+def _class_counts(split: Split, classes: int) -> tuple[int, ...]:
     return tuple(torch.bincount(split.targets, minlength=classes).tolist())
 
 
 def render_datasheet(dataset: Dataset, facts: DatasetFacts, license: str, repo: str) -> str:
-    """The body of the card.
+    """Render the body of the card.
 
     Args:
-        dataset: The set, as it is uploaded.
-        facts: What was counted in it.
-        license: As the Hub names it.
+        dataset: The uploaded data set.
+        facts: Its statistics.
+        license: License as an identifier of the Hub.
         repo: ``"owner/name"``.
     """
     info = dataset.info
     parts = (
-        f"# {escape_markdown(info.name)}\n\n{_what(info)}\n\n{_USE.format(repo=repo)}",
+        f"# {escape_markdown(info.name)}\n\n{_describe_content(info)}\n\n{_USE.format(repo=repo)}",
         f"## Motivation\n\n{_motivation(info)}",
         f"## Composition\n\n{_composition(dataset, facts)}",
         f"## Collection process\n\n{_collection(dataset)}",
         f"## Preprocessing\n\n{_preprocessing(info, facts)}",
         f"## Uses\n\n{_uses(info)}",
-        f"## Distribution\n\nLicense: `{license}`. Source to cite: {escape_markdown(info.citation or 'none was given')}",
+        f"## Distribution\n\nLicense: `{license}`. Source to cite: "
+        f"{escape_markdown(info.citation or 'none was given')}",
         f"## Maintenance\n\n{_MAINTENANCE.format(version=__version__, revision=info.revision, repo=repo)}",
     )
     return "\n\n".join(parts)
@@ -128,7 +132,7 @@ def render_datasheet(dataset: Dataset, facts: DatasetFacts, license: str, repo: 
 _USE = """```python
 import xaibench as xb
 
-data = xb.load("hf://{repo}")  # .train .val .test of (image, mask, target), the same bits as were uploaded
+data = xb.load("hf://{repo}")  # .train .val .test of (image, mask, target), bit-identical to the upload
 ```
 
 ```python
@@ -138,13 +142,13 @@ data = load_dataset("{repo}")  # columns: image, mask (255 = important), target
 ```"""
 
 _MAINTENANCE = (
-    "The owner of this repository maintains it; write in its Community tab. Written by xaibench {version} "
-    "(revision {revision} of the set). A set is not changed in place: another one has another commit, and "
-    "`hf://{repo}@COMMIT` stays what it was."
+    "The owner of this repository maintains it; use its Community tab. Written by xaibench {version} "
+    "(revision {revision} of the data set). Changed data get a new commit, and "
+    "`hf://{repo}@COMMIT` remains unchanged."
 )
 
 
-def _what(info: DatasetInfo) -> str:
+def _describe_content(info: DatasetInfo) -> str:
     if not is_generated_set(info):
         return "Images, their classes, and for each image a mask of the pixels that are important for its class."
     return (
@@ -157,9 +161,10 @@ def _motivation(info: DatasetInfo) -> str:
     if not is_generated_set(info):
         return "To score saliency maps against the masks. Why the images were collected, and by whom, was not stated."
     return (
-        "To tell whether a saliency map marks the pixels that decide the class. In photographs nobody knows these "
-        "pixels for certain; here they are known by construction. The design is that of the publication cited below; "
-        "the samples were generated by xaibench for whoever owns this repository. Funding: none was stated."
+        "To evaluate whether a saliency map marks the pixels that determine the class. In photographs these "
+        "pixels are not known for certain; here they are known by construction. The design is that of the "
+        "publication cited below; "
+        "the samples were generated with xaibench by the owner of this repository. Funding: none was stated."
     )
 
 
@@ -169,10 +174,10 @@ def _composition(dataset: Dataset, facts: DatasetFacts) -> str:
     rows = [(theirs, facts.samples[theirs], *facts.classes[theirs]) for theirs in HUB_SPLITS.values()]
     low, mean, high = (f"{100 * share:.2f} %" for share in facts.marked)
     missing = (
-        "Nothing is missing. The samples of a set share its norms and its largest value, and are independent "
-        "otherwise. No people, nothing confidential."
+        "Nothing is missing. The samples of a data set share its norms and its largest value, and are otherwise "
+        "independent. No people, nothing confidential."
         if is_generated_set(info) and info.variant != "imagenet"
-        else "xaibench does not know whether the images show people, or anything confidential or offensive; ask the "
+        else "It is unknown whether the images show people, or anything confidential or offensive; ask the "
         "owner of this repository."
     )
     return (
@@ -180,8 +185,8 @@ def _composition(dataset: Dataset, facts: DatasetFacts) -> str:
         f"{markdown_table(['split', 'samples', *info.classes], rows)}\n\n"
         f"- Pixel values: {facts.lowest:.6g} to {facts.highest:.6g}, mean {facts.mean:.6g}, standard deviation "
         f"{facts.std:.6g}.\n"
-        f"- Share of an image that its mask marks: {low} to {high}, {mean} on average; {facts.unmarked:,} masks mark "
-        "nothing.\n"
+        f"- Fraction of an image that is masked: {low} to {high}, {mean} on average; {facts.unmarked:,} masks are "
+        "empty.\n"
         f"- {missing}"
     )
 
@@ -194,8 +199,8 @@ def _collection(dataset: Dataset) -> str:
     arguments = "".join(f", {name}={value!r}" for name, value in dataset.parameters.items())
     images = " and the same folder of images" if info.variant == "imagenet" else ""
     return (
-        f"Generated, with these parameters:\n\n{given}\n\nThe same bits are generated anew by xaibench (revision "
-        f"{info.revision} of this set) with this call{images}:\n\n"
+        f"Generated, with these parameters:\n\n{given}\n\nBit-identical data are generated by xaibench (revision "
+        f"{info.revision} of this data set) with this call{images}:\n\n"
         + code_block(f"xb.load({json.dumps(info.name)}{arguments})", "python")
     )
 
@@ -208,25 +213,29 @@ def _preprocessing(info: DatasetInfo, facts: DatasetFacts) -> str:
             f"masks by the nearest pixel. {mask}"
         )
     truth = (
-        "It marks the support of the image's own tetromino"
+        "It is the support of the image's own tetromino"
         if info.subset == "rigid"
-        else "It marks the places of both tetrominoes in every image, for the absence of one informs as well"
+        else "It covers the positions of both tetrominoes in every image, because the absence of one is "
+        "informative as well"
     )
     return (
-        f"{_MIXTURES.get(info.subset, _MIXTURES[''])}; then the whole set is divided by its largest absolute value. "
+        f"{_MIXTURES.get(info.subset, _MIXTURES[''])}; then the whole data set is divided by its largest "
+        "absolute value. "
         f"Nothing is clipped or rounded to bytes: `image` holds the float32 values. {mask} {truth}. `preview` is only "
-        "to look at: 8 bit, every image stretched by its own largest magnitude, 0 in middle gray, small ones enlarged."
+        "for viewing: 8 bit, each image scaled by its own largest magnitude, 0 is gray, small images are enlarged."
     )
 
 
 def _uses(info: DatasetInfo) -> str:
     if not is_generated_set(info):
         return (
-            "Training image classifiers and scoring saliency maps of them, within the license. A mask says what people "
-            "find important, which need not be what a network uses."
+            "Training image classifiers and scoring saliency maps of them, within the license. A mask shows "
+            "what people "
+            "find important, which may differ from what a network uses."
         )
     return (
         "Training image classifiers, explaining them, and scoring the maps against the masks, over samples that the "
-        "network classifies correctly. Scores on these images say how a method fares where the truth is known; they "
-        "are no proof that it does so on photographs. As pictures of the world the images are of no use."
+        "network classifies correctly. Scores on these images show how a method performs if the ground truth "
+        "is known; they "
+        "do not prove the same for photographs. The images do not depict the real world."
     )

@@ -1,4 +1,4 @@
-"""A set as it is uploaded: its Parquet files and their card."""
+"""Prepare the upload of a data set: Parquet files and the card."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ def prepare_dataset(
     license: str | None = None,
     repo: str = "OWNER/NAME",
 ) -> Path:
-    """Write what is uploaded of a set: ``data/*.parquet`` and ``README.md``, its card with a datasheet.
+    """Write the files of an upload: ``data/*.parquet``, and ``README.md`` with a datasheet.
 
     Args:
-        dataset: The set. Folders of this machine in its name and parameters are left out.
-        folder: Where to write; nothing but the set should be in it.
-        license: As the Hub names it (``"cc-by-4.0"``, ``"mit"``, ...). None = CC0 for sets generated from numbers
-            alone; all others need one.
-        repo: Where it will lie, for the card.
+        dataset: The data set. Local folders are removed from its name and parameters.
+        folder: Target folder, which should contain nothing else.
+        license: License as an identifier of the Hub (``"cc-by-4.0"``, ``"mit"``, ...). None = CC0 for data generated
+            from numbers alone; other data sets require one.
+        repo: Repository of the upload, for the card.
 
     Returns:
         The folder.
 
     Raises:
-        LicenseError: If it is one of the annotated sets, whose files are not ours to hand on; if it needs a license; or
-            if that is no license's name.
-        TypeError: If a parameter of the set is no plain value.
+        LicenseError: If the data set belongs to others (annotated sets), requires a license, or its name is malformed.
+        TypeError: If a parameter of the data set is not a plain value.
         OSError: If the folder cannot be written.
     """
     chosen = choose_license(dataset.info, license)
@@ -51,14 +50,14 @@ def prepare_dataset(
     shown = dataclasses.replace(dataset, info=info, parameters=strip_folders_nested(dict(dataset.parameters)))
     files = write_parquet(shown, folder)
     facts = measure_dataset(shown)
-    text = readme(_head(shown, facts, files, chosen), render_datasheet(shown, facts, chosen, repo))
+    text = readme(_card_metadata(shown, facts, files, chosen), render_datasheet(shown, facts, chosen, repo))
     with atomic_file(Path(folder) / "README.md") as stream:
         stream.write(text.encode())
     return Path(folder)
 
 
-def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], license: str) -> dict[str, Any]:
-    """What the Hub and its viewer read of the card."""
+def _card_metadata(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], license: str) -> dict[str, Any]:
+    """Return the card's header for the Hub and its viewer."""
     total = sum(facts.samples.values())
     size = next((name for limit, name in _SIZES if total < limit), "n>1M")
     generated = is_generated_set(dataset.info)
@@ -87,7 +86,7 @@ def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], license:
             }
         ],
         "dataset_info": {
-            "features": [_feature(name, what) for name, what in hub_features(dataset.info, layout).items()],
+            "features": [_card_feature(name, what) for name, what in hub_features(dataset.info, layout).items()],
             "splits": splits,
             "download_size": sum(file.stat().st_size for file in files),
             "dataset_size": sum(one["num_bytes"] for one in splits),
@@ -95,8 +94,8 @@ def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], license:
     }
 
 
-def _feature(name: str, feature: dict[str, Any]) -> dict[str, Any]:
-    """A column as ``dataset_info`` of a card writes it."""
+def _card_feature(name: str, feature: dict[str, Any]) -> dict[str, Any]:
+    """Return a column in the format of ``dataset_info``."""
     if feature["_type"] == "ClassLabel":
         names = {str(index): label for index, label in enumerate(feature["names"])}
         return {"name": name, "dtype": {"class_label": {"names": names}}}

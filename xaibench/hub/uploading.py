@@ -1,4 +1,4 @@
-"""The upload itself, which happens only when it is asked for."""
+"""Upload prepared files to the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
     from xaibench.data import Dataset
 
-#: Files of an earlier upload, which a new one replaces even where its own have other names.
-_OURS = re.compile(
+#: Names of uploaded files; those of an earlier upload are replaced or removed.
+_GENERATED_FILES = re.compile(
     rf"data/(train|validation|test)-\d{{5}}-of-\d{{5}}\.parquet|({'|'.join(table.stem for table in TABLES)})\.parquet"
 )
 
-_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write (huggingface.co/settings/tokens)."
+_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token with write access (huggingface.co/settings/tokens)."
 
 
 class HubError(OSError):
-    """The Hub did not take an upload; says why and what to do. The repository is as it was."""
+    """A failed upload. The message says why, and what to do. The repository is unchanged."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where an upload goes.
+    """Destination of an upload.
 
     Attributes:
-        repo: ``"owner/name"``, a dataset repository; made if it is not there.
-        private: Make a new one private.
-        revision: Branch; made if it is not there. None = the main branch.
+        repo: ``"owner/name"``, a dataset repository; created if it does not exist.
+        private: Make a new repository private.
+        revision: Branch; created if it does not exist. None = the main branch.
         create_pr: Open a pull request instead of changing the branch.
 
     Raises:
-        ValueError: If that is no repository's name.
+        ValueError: If the name of the repository is malformed.
     """
 
     repo: str
@@ -63,13 +63,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Remote:
-    """What is on the Hub before an upload.
+    """State of a repository before an upload.
 
     Attributes:
         endpoint: Address of the Hub.
-        user: Who is logged in.
-        exists: Whether the repository does.
-        private: Whether it is private; of one that will be made, whether it will be.
+        user: The user who is logged in.
+        exists: Whether the repository exists.
+        private: Whether the repository is, or will be, private.
         replaced: Files of an earlier upload in it.
     """
 
@@ -89,10 +89,10 @@ def push_dataset(
     revision: str | None = None,
     create_pr: bool = False,
 ) -> str:
-    """Upload a set, with a card; ``xaibench.load("hf://owner/name")`` gives it back to the bit.
+    """Upload a data set with a card. ``xaibench.load("hf://owner/name")`` returns bit-identical data.
 
     Args:
-        dataset: The set.
+        dataset: The data set.
         repo: ``"owner/name"``.
         license: See :func:`~xaibench.hub.prepare_dataset`.
         private: Make a new repository private.
@@ -100,11 +100,11 @@ def push_dataset(
         create_pr: Open a pull request instead of changing the branch.
 
     Returns:
-        Address of the page of what was uploaded.
+        Address of the uploaded page.
 
     Raises:
-        LicenseError: If the set may not be uploaded, or its license must be said first.
-        HubError: If nobody is logged in, the repository may not be written, or the Hub cannot be reached.
+        LicenseError: If the data set may not be uploaded, or requires a license.
+        HubError: If no user is logged in, the repository is not writable, or the Hub cannot be reached.
     """
     choose_license(dataset.info, license)
     target = Target(repo, private, revision, create_pr)
@@ -124,22 +124,22 @@ def push_run(
     revision: str | None = None,
     create_pr: bool = False,
 ) -> str:
-    """Upload the results of a run, with a card; :func:`~xaibench.hub.load_results` reads them.
+    """Upload the results of a run with a card; :func:`~xaibench.hub.load_results` reads them.
 
     Args:
-        run: A folder that ``xaibench run`` wrote.
+        run: Folder written by ``xaibench run``.
         repo: ``"owner/name"``.
-        license: Of the results, as the Hub names it; None = not stated.
+        license: License of the results, as an identifier of the Hub; None = not stated.
         private: Make a new repository private.
         revision: Branch; None = the main branch.
         create_pr: Open a pull request instead of changing the branch.
 
     Returns:
-        Address of the page of what was uploaded.
+        Address of the uploaded page.
 
     Raises:
-        RunFolderError: If it is no run folder.
-        HubError: If nobody is logged in, the repository may not be written, or the Hub cannot be reached.
+        RunFolderError: If ``run`` is not a run folder.
+        HubError: If no user is logged in, the repository is not writable, or the Hub cannot be reached.
     """
     target = Target(repo, private, revision, create_pr)
     return _push(target, "Upload results", lambda folder: prepare_run(run, folder, license=license, repo=repo))
@@ -152,24 +152,24 @@ def _push(target: Target, message: str, prepare: Callable[[str], Path]) -> str:
 
 
 def inspect_remote(target: Target) -> Remote:
-    """Who is logged in, and what the repository holds; changes nothing.
+    """Return the user and the state of the repository, without changing anything.
 
     Args:
-        target: The repository to look at.
+        target: The repository.
 
     Returns:
-        Who is logged in, whether the repository is there and private, and which files would be replaced.
+        User, existence and visibility of the repository, and the files that would be replaced.
 
     Raises:
-        HubError: If nobody is logged in, the token is not valid, the Hub cannot be reached, or the repository is public
-            and was to be private.
+        HubError: If no user is logged in, the token is invalid, the Hub cannot be reached, or the repository is public
+            but ``target`` asks for a private one.
     """
     from huggingface_hub import get_token
 
     if get_token() is None:
-        raise HubError(f"Nobody is logged in to the Hugging Face Hub. {_LOGIN}")
+        raise HubError(f"No user is logged in to the Hugging Face Hub. {_LOGIN}")
     api = _api()
-    with _explaining(target, api):
+    with _translate_errors(target, api):
         user = str(api.whoami()["name"])
         found: Any = _repo_info(api, target)
     if found is None:
@@ -178,43 +178,44 @@ def inspect_remote(target: Target) -> Remote:
         return Remote(api.endpoint, user, exists=False, private=target.private)
     if target.private and not found.private:
         raise HubError(
-            f"{target.repo} is there already, and public: it was to be private. Choose another name, or make it "
-            "private in its settings first."
+            f"{target.repo} exists and is public, but a private repository was requested. Choose another name, or "
+            "make it "
+            "private in its settings."
         )
     files = [file.rfilename for file in found.siblings or ()]
-    replaced = tuple(name for name in files if _OURS.fullmatch(name))
+    replaced = tuple(name for name in files if _GENERATED_FILES.fullmatch(name))
     return Remote(api.endpoint, user, exists=True, private=bool(found.private), replaced=replaced)
 
 
 def upload(folder: Path, target: Target, remote: Remote, *, message: str) -> str:
-    """Upload all files of a folder in one commit: all of them are there afterwards, or none.
+    """Upload all files of a folder in one commit.
 
-    Files of an earlier upload that are not among them are removed (from the branch; its history keeps them).
+    Files of an earlier upload that are not among them are removed from the branch; its history keeps them.
 
     Args:
-        folder: What :func:`~xaibench.hub.prepare_dataset` or :func:`~xaibench.hub.prepare_run` wrote.
-        target: Where it goes.
-        remote: What :func:`inspect_remote` found there.
+        folder: Folder written by :func:`~xaibench.hub.prepare_dataset` or :func:`~xaibench.hub.prepare_run`.
+        target: Destination.
+        remote: State of the repository, from :func:`inspect_remote`.
         message: Title of the commit.
 
     Returns:
-        Address of the page of what was uploaded.
+        Address of the uploaded page.
 
     Raises:
-        HubError: If a file holds the token, the repository may not be written, or the Hub cannot be reached.
+        HubError: If a file contains the token, the repository is not writable, or the Hub cannot be reached.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     names = list_files(folder)
-    _refuse_token([folder / name for name in names])
+    _check_no_token([folder / name for name in names])
     is_set = any(name.startswith("data/") for name in names)
     if any(name.startswith("data/") != is_set for name in remote.replaced):
         there, new = ("results of a run", "a data set") if is_set else ("a data set", "results of a run")
-        raise HubError(f"{target.repo} holds {there}; choose another repository for {new}.")
+        raise HubError(f"{target.repo} contains {there}; choose another repository for {new}.")
     operations: list[Any] = [CommitOperationAdd(name, str(folder / name)) for name in names]
     operations += [CommitOperationDelete(name) for name in remote.replaced if name not in names]
     api = _api()
-    with _explaining(target, api):
+    with _translate_errors(target, api):
         if not remote.exists:
             api.create_repo(target.repo, repo_type="dataset", private=target.private, exist_ok=True)
         if target.revision not in (None, "main"):
@@ -235,7 +236,7 @@ def upload(folder: Path, target: Target, remote: Remote, *, message: str) -> str
 
 
 def list_files(folder: Path) -> list[str]:
-    """The files below a folder, as a repository names them; hidden ones are none of ours."""
+    """Return the paths of all files below a folder, except hidden ones."""
     found = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
     return sorted(file.as_posix() for file in found if not any(part.startswith(".") for part in file.parts))
 
@@ -247,7 +248,7 @@ def _api() -> HfApi:
 
 
 def _repo_info(api: HfApi, target: Target) -> Any:
-    """What the Hub knows of the repository, at the branch or (if that is not there) its main one; None if it is not."""
+    """Return information on the repository at the branch, or at its main branch; None if it does not exist."""
     for revision in (target.revision, None):
         try:
             return api.repo_info(target.repo, repo_type="dataset", revision=revision)
@@ -260,7 +261,7 @@ def _repo_info(api: HfApi, target: Target) -> Any:
     return None
 
 
-def _refuse_token(files: Sequence[Path]) -> None:
+def _check_no_token(files: Sequence[Path]) -> None:
     from huggingface_hub import get_token
 
     token = get_token()
@@ -271,64 +272,64 @@ def _refuse_token(files: Sequence[Path]) -> None:
             continue
         with open(file, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             if content.find(token.encode()) >= 0:
-                raise HubError(
-                    f"{file.name} holds your token for the Hub; nothing was uploaded. Remove it there first."
-                )
+                raise HubError(f"{file.name} contains your Hub token; nothing was uploaded. Remove it from the file.")
 
 
 @contextlib.contextmanager
-def _explaining(target: Target, api: HfApi) -> Iterator[None]:
-    """Errors of the Hub, said so that a user knows what to do."""
+def _translate_errors(target: Target, api: HfApi) -> Iterator[None]:
+    """Turn errors of the Hub into :class:`HubError`."""
     try:
         yield
     except Exception as error:
-        explained = _explained(error, target, api)
+        explained = _to_hub_error(error, target, api)
         if explained is None:
             raise
-        raise explained from (error if _without_token(str(error)) == str(error) else None)
+        raise explained from (error if _hide_token(str(error)) == str(error) else None)
 
 
-def _without_token(text: str) -> str:
-    """What a server says, without the token that it may echo."""
+def _hide_token(text: str) -> str:
+    """Remove the token from a server's message."""
     from huggingface_hub import get_token
 
     token = get_token()
     return text.replace(token, "(your token)") if token else text
 
 
-def _root(error: BaseException) -> str:
-    """What began it: the name of the first error of a chain."""
+def _root_cause_name(error: BaseException) -> str:
+    """Return the class name of the first error in a chain."""
     while error.__cause__ is not None:
         error = error.__cause__
     return type(error).__name__
 
 
-def _explained(error: Exception, target: Target, api: HfApi) -> HubError | None:
-    """What a user can do about an error of the Hub; None if it is of another kind."""
+def _to_hub_error(error: Exception, target: Target, api: HfApi) -> HubError | None:
+    """Return an error that says what to do; None for other kinds of errors."""
     status = status_of(error)
     if status is None:
         if "OfflineModeIsEnabled" in error_class_names(error):
             return HubError("HF_HUB_OFFLINE is set, so nothing can be uploaded; unset it.")
         if is_network_error(error):
             return HubError(
-                f"{api.endpoint} cannot be reached ({_root(error)}). Check the network, and HF_ENDPOINT if it "
+                f"{api.endpoint} cannot be reached ({_root_cause_name(error)}). Check the network, and "
+                "HF_ENDPOINT if it "
                 "is set; then try again: nothing was changed."
             )
         return None
     if status == 401:
-        return HubError(f"the Hub does not know your token, or it has expired. {_LOGIN}")
+        return HubError(f"Your token is unknown to the Hub, or it has expired. {_LOGIN}")
     if status == 403:
         return HubError(
-            f"you may not write to {target.repo}. Choose a repository of your own, ask its owner to let you write, or "
-            "use a token that may write (huggingface.co/settings/tokens)."
+            f"You may not write to {target.repo}. Choose a repository of your own, ask its owner for write access, or "
+            "use a token with write access (huggingface.co/settings/tokens)."
         )
     if status == 404:
         return HubError(
-            f"There is no dataset repository {target.repo}, or you may not see it. Check the name, and that your token "
-            "may write to it."
+            f"There is no dataset repository {target.repo}, or you have no access to it. Check its name and the "
+            "access of "
+            "your token."
         )
-    said = _without_token(str(getattr(error, "server_message", None) or "").strip())
+    said = _hide_token(str(getattr(error, "server_message", None) or "").strip())
     return HubError(
-        f"the Hub answers with HTTP status {status}{': ' + said if said else ''}. "
+        f"The Hub returned HTTP status {status}{': ' + said if said else ''}. "
         + ("Try again later." if status >= 500 or status == 429 else "Nothing was uploaded.")
     )

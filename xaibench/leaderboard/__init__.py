@@ -1,8 +1,9 @@
 """Leaderboard of explainers: submit a method, check and verify its result, and write the site of all results.
 
-A *result* is one method on one version of a suite. A *results repository* is a folder (or a data set of the Hugging Face
-Hub) of results. :func:`submit` writes a result, :func:`check` inspects it without running anything, :func:`verify` runs
-the method again in a sandbox and compares the scores, and :func:`write_site` turns a repository into a static site.
+A *result* is one method on one version of a suite. A *results repository* is a folder (or a data set of the Hugging
+Face Hub) of results. :func:`submit` writes a result, :func:`check` inspects it without running anything,
+:func:`verify` runs the method again in a sandbox and compares the scores, and :func:`write_site` turns a repository
+into a static site.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,8 @@ __all__ = [
     "write_site",
 ]
 
-#: Public name -> module. Modules are loaded on first use: each sandboxed process imports this package, and needs neither
-#: pandas nor the templates of the site. No module has the name of a public function, which it would hide once imported.
+#: Public name -> module, loaded on first use: sandboxed processes import this package, and need neither pandas nor the
+#: templates of the site. No module has the name of a public function, because importing it would hide the function.
 _HOME = {
     "BuiltSite": "site.write",
     "ResultError": "manifest",

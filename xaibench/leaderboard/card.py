@@ -1,4 +1,4 @@
-"""The card of a result, which a results repository shows, and how to cite it."""
+"""Card (``README.md``) and citation of a result."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from xaibench.runfolder.tables import SCORES
 
 
 def render_card(manifest: Manifest, folder: Path) -> str:
-    """The text of ``README.md``: what it is, how it scores, what it was made with, how to check and to cite it.
+    """Return the card of a result: description, scores, versions, how to verify and how to cite it.
 
     Args:
-        manifest: Of the result.
-        folder: Where its tables lie.
+        manifest: Manifest of the result.
+        folder: Folder of its tables.
     """
     method, suite = manifest.method, manifest.suite
     head = {"pretty_name": f"{method.label} on {suite.title}", "tags": ["xaibench", suite.name]}
@@ -25,6 +25,7 @@ def render_card(manifest: Manifest, folder: Path) -> str:
     made = ", ".join(
         f"{name} {found}" for name, found in {"xaibench": ran.get("xaibench"), **ran.get("versions", {})}.items()
     )
+    processor = str(ran.get("machine", {}).get("processor", "an unknown processor"))
     lines = [
         f"# {escape_markdown(method.label)} on {escape_markdown(suite.title)}",
         escape_markdown(method.summary),
@@ -33,10 +34,10 @@ def render_card(manifest: Manifest, folder: Path) -> str:
         f"Suite `{suite.name}`, version `{suite.version}`"
         + (f", fresh seeds of round `{manifest.round}`" if manifest.round else "")
         + ". Means over the samples that the networks classify correctly, each cell counting once:",
-        markdown_table(["metric", "better", "mean", "cells"], _means(folder)),
-        f"Made with {made}, on {escape_markdown(str(ran.get('machine', {}).get('processor', 'a machine that is not known')))}.",
-        f"The method needs {needed}." if needed else "",
-        "Whether the scores are those of the method is checked by running it again:",
+        markdown_table(["metric", "better", "mean", "cells"], _metric_means(folder)),
+        f"Made with {made}, on {escape_markdown(processor)}.",
+        f"The method requires {needed}." if needed else "",
+        "To verify the scores, run the method again:",
         code_block(f"xaibench results verify {manifest.folder}{' --install' * bool(needed)}", "sh"),
         "To cite it:",
         code_block(bibtex_entry(manifest), "bibtex"),
@@ -44,22 +45,22 @@ def render_card(manifest: Manifest, folder: Path) -> str:
     return readme(head, "\n\n".join(line for line in lines if line))
 
 
-def _means(folder: Path) -> list[tuple[str, str, float, int]]:
+def _metric_means(folder: Path) -> list[tuple[str, str, float, int]]:
     scores = SCORES.read(folder, ["dataset", "model", "metric", "value", "correct", "higher_is_better"])
     cells = scores[scores["correct"]].groupby(["metric", "dataset", "model"], observed=True)["value"].mean()
     upward = dict(zip(scores["metric"], scores["higher_is_better"], strict=True))
     labels = read_parts(folder).metrics
     return [
-        (labels[name].label if name in labels else name, _WORDS[bool(upward[name])], float(own.mean()), len(own))
+        (labels[name].label if name in labels else name, _DIRECTIONS[bool(upward[name])], float(own.mean()), len(own))
         for name, own in ((str(name), own) for name, own in cells.groupby("metric", observed=True))
     ]
 
 
-_WORDS = {True: "higher", False: "lower"}
+_DIRECTIONS = {True: "higher", False: "lower"}
 
 
 def bibtex_entry(manifest: Manifest) -> str:
-    """A BibTeX entry for the method, and its publication in words where that is all there is."""
+    """Return a BibTeX entry for a method; a citation that is not BibTeX becomes its note."""
     method = manifest.method
     if method.citation.lstrip().startswith("@"):
         return method.citation.strip() + "\n"
@@ -71,10 +72,10 @@ def bibtex_entry(manifest: Manifest) -> str:
         "howpublished": f"\\url{{{method.homepage}}}" if method.homepage else "",
         "year": manifest.submitted[:4],
     }
-    body = ",\n".join(f"  {name} = {{{_plain(text)}}}" for name, text in fields.items() if text)
+    body = ",\n".join(f"  {name} = {{{_bibtex_value(text)}}}" for name, text in fields.items() if text)
     return f"@misc{{{key},\n{body}\n}}\n"
 
 
-def _plain(text: str) -> str:
-    """Text that ends no field of BibTeX early."""
+def _bibtex_value(text: str) -> str:
+    """Escape text so that it cannot end a BibTeX field."""
     return " ".join(text.split()).replace("{", "(").replace("}", ")") if not text.startswith("\\url") else text

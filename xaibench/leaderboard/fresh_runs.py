@@ -1,4 +1,4 @@
-"""The methods of a results repository on the fresh data of a round, each in its sandbox."""
+"""Run the submitted methods of a results repository on the data of a round."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def run_round(
     memory_gb: float = 8.0,
     work: str | Path | None = None,
     install: bool = False,
-    said: Callable[[str], None] = lambda line: None,
+    on_message: Callable[[str], None] = lambda line: None,
     **run_settings: Any,
 ) -> list[Path]:
-    """Run every method that was handed in by the deadline on the data of a round.
+    """Run every method that was submitted by the deadline on the data of a round, each in a sandbox.
 
     Args:
-        repository: A results repository with the round, whose seed is shown.
-        name: Of the round.
-        seconds: The longest that a method may take for one batch of images.
-        memory_gb: The most memory that it may hold.
-        work: Where the runs lie, one below the other's networks; default a temporary folder.
-        install: Whether packages that a method needs are installed for its sandbox, as in
+        repository: A results repository with the round, whose seed has been revealed.
+        name: Name of the round.
+        seconds: Time limit per batch of images, in seconds.
+        memory_gb: Memory limit of a method, in GiB.
+        work: Folder of the runs, which share their networks. Default: a temporary folder.
+        install: Install the packages that a method requires for its sandbox, as in
             :func:`xaibench.leaderboard.verification.verify`.
-        said: Called with a line for each method.
-        **run_settings: As :func:`xaibench.runner.run` takes them.
+        on_message: Called with one line per method.
+        **run_settings: Passed to :func:`xaibench.runner.run`.
 
     Returns:
         The folders of the new results.
 
     Raises:
-        ResultError: If there is no such round, its seed is not shown, or no result of its suite.
+        ResultError: If the round does not exist, its seed has not been revealed, or there is no result of its suite.
     """
     place = Path(repository)
     rounds = {one.name: one for one in read_rounds(place)}
@@ -62,21 +62,23 @@ def run_round(
             if manifest.suite.name != drawn.suite or manifest.round:
                 continue
             if manifest.submitted > drawn.deadline:
-                said(f"{manifest.method.name}: handed in on {manifest.submitted}, after the deadline {drawn.deadline}")
+                on_message(
+                    f"{manifest.method.name}: submitted on {manifest.submitted}, after the deadline {drawn.deadline}"
+                )
                 continue
             if problems := check(folder):
-                said(f"{manifest.method.name}: {problems[0]}")
+                on_message(f"{manifest.method.name}: {problems[0]}")
                 continue
             text = (folder / SUITE).read_text(encoding="utf-8")
             own, fresh = base / manifest.method.name, suite_for_round(text, drawn)
             own.mkdir(parents=True, exist_ok=True)
             limits = {"seconds": seconds, "memory_gb": memory_gb}
             try:
-                # One store for all: the data and networks of the round are made once.
+                # The shared store holds the data and networks of the round.
                 shared: dict[str, Any] = {"store": base / "store", "install": install, "hidden": runs} | run_settings
                 rerun_scores(folder, manifest, own, limits=limits, suite_text=fresh, **shared)
             except ResultError as error:
-                said(str(error))
+                on_message(str(error))
                 continue
             fields = {field.name: getattr(manifest.method, field.name) for field in dataclasses.fields(manifest.method)}
             found += split_run(
@@ -89,7 +91,7 @@ def run_round(
                 drawn=drawn,
                 entries={manifest.method.name: tomllib.loads(text)["explainers"][manifest.method.name]},
             )
-            said(f"{manifest.method.name}: done")
+            on_message(f"{manifest.method.name}: done")
     if not found:
-        raise ResultError(f"{place} has no result of {drawn.suite} for round {name}; nothing was run.")
+        raise ResultError(f"{place} has no result of {drawn.suite} that can be run for round {name}.")
     return found

@@ -1,8 +1,8 @@
-"""What a result says of itself: ``result.json``, beside the tables of its run.
+"""``result.json``, the manifest of a result.
 
 A result is a run folder of one method (:mod:`xaibench.runfolder`) with this manifest, a card, a license, a citation
-and, where the method is no part of the library, its source. In a results repository it lies at
-``METHOD/SUITE@VERSION``, one of fresh seeds at ``METHOD/SUITE@VERSION+ROUND``.
+and, if the method is not part of the library, its source. In a results repository its folder is
+``METHOD/SUITE@VERSION``, or ``METHOD/SUITE@VERSION+ROUND`` for a round of fresh seeds.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ MANIFEST, VERIFICATION, CARD, CITATION, LICENSE, METHOD = (
     "method",
 )
 
-#: What a verification may say, from the surest on; the last one refuses the result.
+#: Verdicts of a verification, from best to worst; results with the last one are refused.
 VERDICTS = ("bit-equal", "within bounds", "differs")
 
-#: The version of the schema that is written. A reader takes this one alone.
+#: Version of the schema. Other versions are not read.
 SCHEMA = 1
 
 
 class ResultError(ValueError):
-    """A result that cannot be taken; the message says which, why, and what to do."""
+    """A result that is not accepted. The message says which one, why, and what to do."""
 
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """Who made what.
+    """Description of a method and its authors.
 
     Attributes:
-        name: Of the folder, and as in the scores.
-        label: For people.
+        name: Name of the folder and in the scores.
+        label: Display name.
         entry: A listed explainer, or ``module:name`` below the folder ``method``.
-        summary: What it does, in a sentence.
+        summary: One-sentence description.
         citation: The publication to cite.
-        license: Of code and scores, as the Hub names it.
-        authors: Of the method.
-        homepage: An address on the web.
-        passes: How often it asks the network for an image, where that is no choice.
-        control: Whether it knows no model.
+        license: License of code and scores, as an identifier of the Hub.
+        authors: Authors of the method.
+        homepage: A web address.
+        passes: Network passes per image, if the method's parameters do not determine them.
+        control: Whether the method does not use the model.
     """
 
     name: str
@@ -70,12 +70,12 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class SuiteVersion:
-    """On what it was measured; scores of two methods stand beside each other when all of this is the same.
+    """Suite and version that a method was scored on. Only scores of the same version are comparable.
 
     Attributes:
-        name: Of the suite.
-        title: For people.
-        version: Of all that decides images, networks and metrics, their revisions included.
+        name: Name of the suite.
+        title: Display name.
+        version: Hash of everything that determines images, networks and metrics, including their revisions.
     """
 
     name: str
@@ -85,13 +85,13 @@ class SuiteVersion:
 
 @dataclass(frozen=True)
 class CodeInfo:
-    """What was run.
+    """The code that was run.
 
     Attributes:
-        sha256: Of the files below ``method``; empty for a listed explainer.
-        repository: Where the source is developed.
-        commit: Which state of it this is.
-        requires: Packages that it imports beside the library and what that needs, as ``name==version``.
+        sha256: Checksum of the files below ``method``; empty for a listed explainer.
+        repository: Address of the source repository.
+        commit: Commit in that repository.
+        requires: Imported packages that the library does not depend on, as ``name==version``.
     """
 
     sha256: str = ""
@@ -105,12 +105,12 @@ class Manifest:
     """The content of ``result.json``.
 
     Attributes:
-        method: Who made what.
-        suite: On what it was measured.
-        submitted: The day, ``2026-11-23``.
-        files: The sha256 of each file of the folder but this one and the verification.
-        code: What was run.
-        round: Of fresh seeds; empty for the suite's own.
+        method: The method.
+        suite: The suite and its version.
+        submitted: Date of the submission, such as ``2026-11-23``.
+        files: SHA-256 of each file of the folder except the manifest and the verification.
+        code: The code that was run.
+        round: Name of the round of fresh seeds; empty for the suite's own seeds.
     """
 
     method: MethodInfo
@@ -122,34 +122,34 @@ class Manifest:
 
     @property
     def folder(self) -> str:
-        """Where the result lies in a results repository."""
+        """Path of the result below a results repository."""
         return f"{self.method.name}/{self.suite.name}@{self.suite.version}{'+' * bool(self.round)}{self.round}"
 
     def to_json(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         words = asdict(self)
         ordered = {name: words[name] for name in ("method", "suite", "round", "submitted", "code", "files")}
         return json.dumps({"schema": SCHEMA} | ordered, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What the result in a folder says of itself.
+    """Read and validate the manifest of a result.
 
     Args:
-        folder: Of the result.
+        folder: Folder of the result.
 
     Returns:
-        Its manifest, which fits the schema.
+        The manifest.
 
     Raises:
-        ResultError: If there is none, or it does not fit the schema; says where.
+        ResultError: If the file is missing or does not match the schema; the message lists the violations.
     """
     file = folder / MANIFEST
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ResultError(
-            f"{file} cannot be read ({error}); a result has this file. `xaibench submit` writes it."
+            f"{file} cannot be read ({error}); every result needs it. `xaibench submit` writes it."
         ) from error
     if problems := list(schema_violations(content, manifest_schema())):
         raise ResultError(f"{file} does not fit schema {SCHEMA}: {'; '.join(problems)}.")
@@ -166,7 +166,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 @cache
 def manifest_schema() -> dict[str, Any]:
-    """The schema of ``result.json`` (JSON Schema, draft 2020-12)."""
+    """Return the JSON Schema (draft 2020-12) of ``result.json``."""
     text = resources.files("xaibench.leaderboard").joinpath("result.schema.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
@@ -179,15 +179,15 @@ _TYPES: dict[str, Any] = {
 
 
 def schema_violations(value: Any, schema: Mapping[str, Any], place: str = "it") -> Iterator[str]:
-    """Where a value does not fit a schema, in words, for the part of JSON Schema that ours is written in.
+    """Validate a value against a JSON Schema, limited to the keywords that ``result.schema.json`` uses.
 
     Args:
-        value: As JSON gives it.
-        schema: Of it.
-        place: What it is called.
+        value: A parsed JSON value.
+        schema: Its schema.
+        place: Name of the value in the messages.
 
     Returns:
-        An iterator over the faults; none where it fits.
+        An iterator over the violations, as text; empty if the value is valid.
 
     Example:
         >>> list(schema_violations({"n": "x"}, {"type": "object", "properties": {"n": {"type": "integer"}}}))
@@ -223,13 +223,14 @@ def _object_violations(value: Mapping[str, Any], schema: Mapping[str, Any], plac
 
 
 def read_verification(folder: Path) -> dict[str, Any]:
-    """What came of running a result again, where that is of the result as it now lies there.
+    """Read the verification of a result, if it applies to the current state of the result.
 
     Args:
-        folder: Of the result.
+        folder: Folder of the result.
 
     Returns:
-        The content of ``verification.json``; empty where there is none, or the result was changed after it.
+        The content of ``verification.json``; empty if the file is missing or the result was changed after it was
+        verified.
 
     Raises:
         ResultError: If the file is damaged.
@@ -246,47 +247,48 @@ def read_verification(folder: Path) -> dict[str, Any]:
 
 
 def manifest_checksum(folder: Path) -> str:
-    """The sha256 of ``result.json``, which holds those of all other files: a verdict is of one state of a result."""
+    """Return the SHA-256 of ``result.json``, which contains the checksums of all other files."""
     return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
 
 
 def find_results(folder: Path) -> list[Path]:
-    """The folders of a results repository, or of a single result, that hold a result.
+    """Return the folders of all results in a repository.
 
     Args:
-        folder: A results repository, or a result.
+        folder: A results repository, or a single result.
 
     Returns:
-        The folders, in the order of their names.
+        The folders, sorted by name.
 
     Raises:
-        ResultError: If there is no such folder, or no result in it.
+        ResultError: If the folder does not exist or contains no result.
     """
     if (folder / MANIFEST).is_file():
         return [folder]
     found = sorted(file.parent for file in folder.glob(f"*/*/{MANIFEST}"))
     if not found:
         if str(folder).startswith("hf:"):
-            repository = "/".join(folder.parts[1:3])  # a path has one slash where the address has two
+            repository = "/".join(folder.parts[1:3])  # Path collapses the two slashes of the address
             raise ResultError(
-                f"{repository} lies on the Hub; expected a folder, as a verdict is written beside its result. Get it "
+                f"{repository} is on the Hub; expected a local folder, because verdicts are written into results. "
+                "Get it "
                 f"by `hf download {repository} --repo-type dataset --local-dir results`."
             )
         there = "no such folder" if not folder.is_dir() else f"no METHOD/SUITE@VERSION/{MANIFEST} below it"
         raise ResultError(
-            f"{folder} holds no results: {there}. `xaibench submit` and `xaibench results add` make them."
+            f"{folder} contains no results: {there}. `xaibench submit` and `xaibench results add` write them."
         )
     return found
 
 
 def file_checksums(folder: Path) -> dict[str, str]:
-    """The sha256 of each file of a result, by its name below the folder; not of the manifest and the verification.
+    """Return the SHA-256 of each file of a result except the manifest and the verification.
 
     Args:
-        folder: Of the result.
+        folder: Folder of the result.
 
     Returns:
-        The sums, in the order of the names.
+        Path below the folder to checksum, sorted by path.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     names = {path.relative_to(folder).as_posix(): path for path in files}
@@ -298,6 +300,6 @@ def file_checksums(folder: Path) -> dict[str, str]:
 
 
 def code_checksum(files: Mapping[str, str]) -> str:
-    """One sum of all files below ``method``; empty where there are none."""
+    """Return one checksum over all files below ``method``; empty if there are none."""
     code = sorted(f"{name} {found}" for name, found in files.items() if name.startswith(f"{METHOD}/"))
     return hashlib.sha256("\n".join(code).encode()).hexdigest() if code else ""

@@ -1,6 +1,6 @@
-"""A method as its author gives it: a listed name, a module on the path, or a file.
+"""Locate and copy the source of a method: a listed explainer, a module or a file.
 
-Its code is copied whole, so that what is run, hashed and published is one and the same.
+The code is copied as a whole, so that the code that is run, hashed and published is the same.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from xaibench.core.messages import listed
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.leaderboard.manifest import ResultError
 
-#: What no source holds, and how large it may be in bytes.
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*.egg-info")
-_MOST_SOURCE = 20 << 20
+#: Files that are not copied, and the largest size of a method's source in bytes.
+_IGNORED = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*.egg-info")
+_MAX_SOURCE_BYTES = 20 << 20
 
-#: What a method to EXACT's template is called.
-_EXACT = "XAI_Method"
+#: Name of a method that follows the template of EXACT.
+_EXACT_NAME = "XAI_Method"
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,8 @@ class MethodSource:
     Attributes:
         entry: A listed explainer, or ``module:name`` below the folder.
         folder: A copy of the code; None for a listed explainer.
-        name: What it is called, in a word.
-        summary: The first sentence of its docstring.
-        parameters: Its own, as the run states them.
+        name: Default name of the method.
+        summary: First sentence of its docstring.
     """
 
     entry: str
@@ -47,18 +46,18 @@ class MethodSource:
 
 
 def stage_method(method: str, folder: Path) -> MethodSource:
-    """Copy a method's code, and look at it.
+    """Copy the code of a method and inspect it.
 
     Args:
-        method: A listed explainer; ``package.module:name``; ``file.py`` or ``file.py:name``. A file whose one public
-            function or class is the method needs no name; nor does one to EXACT's template.
-        folder: Where the copy goes; made anew.
+        method: A listed explainer, ``package.module:name``, ``file.py`` or ``file.py:name``. The name is optional if
+            the file has exactly one public function or class, or follows the template of EXACT.
+        folder: Destination of the copy; replaced if it exists.
 
     Returns:
-        What was found.
+        The method and its code.
 
     Raises:
-        ResultError: If there is no such method, its code is too large to publish, or it cannot be called as
+        ResultError: If the method does not exist, its code is too large to publish, or it cannot be called as
             ``(model, images, targets)``.
     """
     if EXPLAINERS.canonical(method) in EXPLAINERS:
@@ -82,17 +81,17 @@ def stage_method(method: str, folder: Path) -> MethodSource:
             "file.py:name."
         )
     with on_import_path(folder):
-        attribute = attribute or _only_method(module, folder)
-        part = _checked(f"{module}:{attribute}")
-        return MethodSource(f"{module}:{attribute}", folder, _plain_name(module, attribute), _first_sentence(part))
+        attribute = attribute or _find_only_method(module, folder)
+        part = _check_callable(f"{module}:{attribute}")
+        return MethodSource(f"{module}:{attribute}", folder, _default_name(module, attribute), _first_sentence(part))
 
 
 @contextlib.contextmanager
 def on_import_path(folder: Path | None) -> Iterator[None]:
-    """The folder in front of the path; what was imported from it is forgotten at the end, so that it can change.
+    """Put a folder first on ``sys.path``, and unload its modules at the end so that the code can change.
 
     Args:
-        folder: Of a method's code; None changes nothing.
+        folder: Folder of a method's code; None for no change.
 
     Yields:
         Nothing.
@@ -120,30 +119,33 @@ def _copy_package(method: str, module: str, folder: Path) -> None:
     sys.path.insert(0, here)
     try:
         found = importlib.util.find_spec(top)
-    except ValueError:  # a module without a spec, as __main__ is
+    except ValueError:  # a module without a spec, such as __main__
         found = None
     finally:
         sys.path.remove(here)
     if found is None or found.origin is None:
-        raise ResultError(f"method is {method!r}: there is no module {top!r} to import; install it, or run beside it.")
+        raise ResultError(
+            f"method is {method!r}: there is no module {top!r} to import; install it, or run the command in its folder."
+        )
     origin = Path(found.origin)
     folder.mkdir(parents=True)
     if origin.name != "__init__.py":
         shutil.copyfile(origin, folder / origin.name)
         return
     size = sum(path.stat().st_size for path in origin.parent.rglob("*") if path.is_file())
-    if size > _MOST_SOURCE:
+    if size > _MAX_SOURCE_BYTES:
         raise ResultError(
-            f"{origin.parent} holds {size >> 20} MiB, expected at most {_MOST_SOURCE >> 20}: a result has its method's "
-            "code in it. Move the method into a package of its own."
+            f"{origin.parent} holds {size >> 20} MiB, expected at most {_MAX_SOURCE_BYTES >> 20}: the code is "
+            "part of the "
+            "result. Move the method into a package of its own."
         )
-    shutil.copytree(origin.parent, folder / top, ignore=_LEFT_OUT)
+    shutil.copytree(origin.parent, folder / top, ignore=_IGNORED)
 
 
-def _only_method(module: str, folder: Path) -> str:
+def _find_only_method(module: str, folder: Path) -> str:
     found = vars(importlib.import_module(module))
-    if _EXACT in found:
-        return _EXACT
+    if _EXACT_NAME in found:
+        return _EXACT_NAME
     own = [
         name
         for name, part in found.items()
@@ -151,14 +153,14 @@ def _only_method(module: str, folder: Path) -> str:
     ]
     if len(own) != 1:
         raise ResultError(
-            f"{folder / module}.py has {len(own)} public functions and classes ({listed(own, 5)}); say which is the "
-            f"method: {module}.py:NAME."
+            f"{folder / module}.py has {len(own)} public functions and classes ({listed(own, 5)}); say which one is "
+            f"the method: {module}.py:NAME."
         )
     return own[0]
 
 
-def _checked(entry: str) -> Any:
-    """What the entry names, if it can be called as an explainer is."""
+def _check_callable(entry: str) -> Any:
+    """Resolve an entry and check that it can be called like an explainer."""
     part = EXPLAINERS.resolve(entry)
     built = build(part)
     call = built if inspect.isroutine(built) else getattr(built, "method", built)
@@ -172,9 +174,9 @@ def _checked(entry: str) -> Any:
     return part
 
 
-def _plain_name(module: str, attribute: str) -> str:
-    """``lime`` of ``lime:explain`` and ``lime:XAI_Method``; else what the function or class is called."""
-    return module.rpartition(".")[2] if attribute in (_EXACT, "explain", "method", "Method") else attribute
+def _default_name(module: str, attribute: str) -> str:
+    """Return the module's name for generic attributes such as ``explain``, and the attribute's name otherwise."""
+    return module.rpartition(".")[2] if attribute in (_EXACT_NAME, "explain", "method", "Method") else attribute
 
 
 def _first_sentence(part: Any) -> str:

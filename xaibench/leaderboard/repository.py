@@ -1,4 +1,4 @@
-"""Where a results repository lies: in a folder, or on the Hub."""
+"""Open a results repository from a folder or from the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from xaibench.leaderboard.manifest import ResultError
 
 @contextlib.contextmanager
 def open_repository(address: str | os.PathLike[str]) -> Iterator[Path]:
-    """A results repository as a folder to read from.
+    """Open a results repository for reading.
 
     Args:
-        address: A folder, or ``"hf://owner/name"`` or ``"hf://owner/name@revision"``: a data set of the Hub.
+        address: A folder, or a data set of the Hub: ``"hf://owner/name"`` or ``"hf://owner/name@revision"``.
 
     Yields:
-        The folder; of one on the Hub a copy, which is gone afterwards.
+        The folder; for the Hub a temporary copy, which is deleted at the end.
 
     Raises:
-        ValueError: For another address of the Hub.
-        MissingDataError: If there is no such repository (or none that you may read), or the Hub cannot be reached and
-            it was not loaded before.
+        ValueError: If the Hub address is malformed.
+        MissingDataError: If the repository does not exist or is not accessible, or the Hub cannot be reached and the
+            repository is not in the cache.
     """
     if not str(address).startswith("hf:"):
         yield Path(address)
         return
     kept = download_snapshot(HubAddress.parse(str(address)), ["*"])
     with tempfile.TemporaryDirectory(prefix="xaibench-results-") as place:
-        # Its files are links into a cache, and a result has none.
+        # The files are links into a cache, which are not allowed in a result.
         copy = Path(shutil.copytree(kept, Path(place) / "results"))
         try:
             yield copy
-        except ResultError as error:  # who gave an address knows no copy
+        except ResultError as error:  # name the address instead of the copy
             raise ResultError(str(error).replace(str(copy), str(address))) from error

@@ -1,9 +1,9 @@
-"""Fresh data that nobody can have tuned on: a seed is promised by its hash, and shown when the deadline is over.
+"""Rounds of fresh seeds by commit and reveal, so that no method can be tuned on the test data.
 
-Generated data give fresh test sets for free. Before the deadline ``rounds.json`` of a results repository holds the
-commitment alone, ``sha256(name:suite:deadline:seed:salt)``; whoever drew the seed keeps it. Methods are handed in, with
-their code. Afterwards the seed is shown, everybody can check that it is the promised one, and the methods that lie
-there are run on the data and networks of that seed.
+Before the deadline, ``rounds.json`` of a results repository contains only the commitment,
+``sha256(name:suite:deadline:seed:salt)``; the organizer keeps the seed. Methods are submitted with their code. After
+the deadline the seed is revealed, anyone can check it against the commitment, and the submitted methods are run on the
+data and networks of that seed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Round:
     """Fresh seeds for one suite.
 
     Attributes:
-        name: Of the round.
-        suite: Whose seeds they take the place of.
-        commitment: The sha256 that promises the seed.
-        deadline: The last day on which methods are handed in, ``2026-12-31``.
-        seed: None until it is shown.
-        salt: Of the commitment, so that the seed cannot be guessed from it; None until it is shown.
+        name: Name of the round.
+        suite: The suite whose seeds are replaced.
+        commitment: SHA-256 that commits to the seed.
+        deadline: Last day of submissions, such as ``2026-12-31``.
+        seed: The seed; None until it is revealed.
+        salt: Random text in the commitment that prevents guessing the seed; None until it is revealed.
     """
 
     name: str
@@ -46,38 +46,40 @@ class Round:
     salt: str | None = None
 
     def matches_commitment(self, seed: int, salt: str) -> bool:
-        """Whether this is the seed that was promised."""
-        return secrets.compare_digest(self.commitment, _commitment(self.name, self.suite, self.deadline, seed, salt))
+        """Return whether seed and salt match the commitment."""
+        return secrets.compare_digest(
+            self.commitment, _make_commitment(self.name, self.suite, self.deadline, seed, salt)
+        )
 
     def seeds(self, count: int) -> list[int]:
-        """So many seeds of data sets, which follow from the one that was drawn.
+        """Derive ``count`` data set seeds from the seed of the round.
 
         Raises:
-            ResultError: If it is not shown yet.
+            ResultError: If the seed has not been revealed.
         """
         if self.seed is None:
             raise ResultError(
-                f"The seed of round {self.name} is not shown before {self.deadline} is over: `xaibench results reveal`."
+                f"The seed of round {self.name} is revealed after {self.deadline}, by `xaibench results reveal`."
             )
         sums = (hashlib.sha256(f"{self.seed}:{number}".encode()).digest() for number in range(count))
         return [int.from_bytes(one[:4], "big") >> 1 for one in sums]
 
 
-def _commitment(name: str, suite: str, deadline: str, seed: int, salt: str) -> str:
+def _make_commitment(name: str, suite: str, deadline: str, seed: int, salt: str) -> str:
     return hashlib.sha256(f"{name}:{suite}:{deadline}:{seed}:{salt}".encode()).hexdigest()
 
 
 def read_rounds(repository: Path) -> list[Round]:
-    """The rounds of a results repository; each seed that is shown is the promised one.
+    """Read the rounds of a results repository and check each revealed seed against its commitment.
 
     Args:
         repository: The folder.
 
     Returns:
-        The rounds, in their order; none where there is no file.
+        The rounds, in file order; empty if there is no file.
 
     Raises:
-        ResultError: If the file is damaged, or a seed is not the promised one.
+        ResultError: If the file is damaged, or a seed does not match its commitment.
     """
     file = repository / ROUNDS
     if not file.exists():
@@ -89,56 +91,56 @@ def read_rounds(repository: Path) -> list[Round]:
         raise ResultError(f"{file} cannot be read ({error}); `xaibench results commit` writes it.") from error
     for one, _ in zip(rounds, days, strict=True):
         if one.seed is not None and not one.matches_commitment(one.seed, one.salt or ""):
-            raise ResultError(f"{file}: the seed of round {one.name} is not the one that was promised.")
+            raise ResultError(f"{file}: the seed of round {one.name} does not match its commitment.")
     return rounds
 
 
 def commit_round(repository: Path, name: str, suite: str, deadline: date, secret: Path) -> Round:
-    """Draw a seed, promise it in the repository, and keep it in a file that is nobody's but one's own.
+    """Draw a seed, write its commitment to the repository, and the seed to a private file.
 
     Args:
-        repository: Where the promise goes.
-        name: Of the round.
+        repository: The results repository.
+        name: Name of the round.
         suite: A suite of generated data.
-        deadline: The last day on which methods are handed in.
-        secret: The file with the seed; keep it out of the repository until then.
+        deadline: Last day of submissions.
+        secret: New file for the seed; it must not be published before the deadline.
 
     Returns:
         The round.
 
     Raises:
-        ResultError: If there is such a round, or the secret would lie in the repository or in place of another.
+        ResultError: If the round exists already, or the secret file exists or is inside the repository.
         UnknownNameError: If there is no such suite.
     """
     name_of_suite = SUITES.canonical(suite)
     _check_generated(name_of_suite)
     rounds = read_rounds(repository)
     if name in {one.name for one in rounds}:
-        raise ResultError(f"There is a round {name!r} already; give the new one another name.")
+        raise ResultError(f"Round {name!r} exists already; choose another name.")
     if secret.exists() or secret.resolve().is_relative_to(repository.resolve()):
-        raise ResultError(f"{secret} is there, or lies in {repository}; choose another file for the seed.")
+        raise ResultError(f"{secret} exists, or is inside {repository}; choose another file for the seed.")
     seed, salt = secrets.randbelow(1 << 62), secrets.token_hex(16)
     day = deadline.isoformat()
-    made = Round(name, name_of_suite, _commitment(name, name_of_suite, day, seed, salt), day)
+    made = Round(name, name_of_suite, _make_commitment(name, name_of_suite, day, seed, salt), day)
     secret.touch(mode=0o600, exist_ok=False)
     secret.write_text(json.dumps({"name": name, "seed": seed, "salt": salt}) + "\n", encoding="utf-8")
-    _write(repository, [*rounds, made])
+    _write_rounds(repository, [*rounds, made])
     return made
 
 
 def reveal_round(repository: Path, secret: Path, *, today: date | None = None) -> Round:
-    """Show the seed of a round when its deadline is over.
+    """Publish the seed of a round after its deadline.
 
     Args:
-        repository: Of the promise.
-        secret: The file that :func:`commit_round` left.
-        today: The day; default by the clock.
+        repository: The results repository.
+        secret: The file written by :func:`commit_round`.
+        today: Current date. Default: from the clock.
 
     Returns:
         The round with its seed.
 
     Raises:
-        ResultError: If the deadline is not over, or this is not the promised seed.
+        ResultError: If the deadline has not passed, or the seed does not match the commitment.
     """
     try:
         known = json.loads(secret.read_text(encoding="utf-8"))
@@ -150,45 +152,45 @@ def reveal_round(repository: Path, secret: Path, *, today: date | None = None) -
         raise ResultError(unknown(f"{repository} has no round", name, rounds))
     if (today or datetime.now(UTC).date()) <= date.fromisoformat(rounds[name].deadline):
         raise ResultError(
-            f"Round {name} is open until {rounds[name].deadline}; once the seed is shown, methods can be tuned on it. "
-            "Show it on the day after."
+            f"Round {name} is open until {rounds[name].deadline}; methods could be tuned on a revealed seed. "
+            "Reveal it on the day after."
         )
     if not rounds[name].matches_commitment(seed, salt):
-        raise ResultError(f"{secret} holds another seed than round {name} was promised with.")
+        raise ResultError(f"{secret} does not contain the seed that round {name} commits to.")
     rounds[name] = replace(rounds[name], seed=seed, salt=salt)
-    _write(repository, list(rounds.values()))
+    _write_rounds(repository, list(rounds.values()))
     return rounds[name]
 
 
 def suite_for_round(text: str, drawn: Round) -> str:
-    """A suite on the data of a round, and on networks that are trained anew.
+    """Replace the data set seeds of a suite by the seeds of a round.
 
     Args:
         text: The suite as TOML.
-        drawn: The round, whose seed is shown.
+        drawn: The round, whose seed has been revealed.
 
     Returns:
         The suite as TOML.
 
     Raises:
-        ResultError: If the seed is not shown.
+        ResultError: If the seed has not been revealed.
     """
     return with_seeds(text, drawn.seeds(len(read_seeds(text))))
 
 
 def suite_with_public_seeds(text: str, suite: str, drawn: Round) -> str:
-    """A suite of a round with the public seeds again, by which its version is known.
+    """Restore the public seeds in a suite of a round; its version is computed with these.
 
     Args:
-        text: The suite as TOML, on the data of the round.
-        suite: The public suite.
+        text: The suite as TOML, with the seeds of the round.
+        suite: Name of the public suite.
         drawn: The round.
 
     Returns:
         The suite as TOML.
 
     Raises:
-        ResultError: If it is on other seeds than those of the round.
+        ResultError: If the seeds do not belong to the round.
     """
     _, public = load_suite(suite)
     seeds = read_seeds(public)
@@ -201,12 +203,12 @@ def _check_generated(suite: str) -> None:
     found, _ = load_suite(suite)
     if fixed := sorted({name for cell in found.cells for name in cell.datasets if not is_generated(name)}):
         raise ResultError(
-            f"{suite} has sets that are not generated ({listed(fixed, 2)}), so there is nothing fresh to draw. Rounds "
-            f"are of suites such as {listed([one for one in SUITES if one.startswith('xai-tris')], 2)}."
+            f"{suite} has data sets that are not generated ({listed(fixed, 2)}) and have no fresh seeds. Use "
+            f"a suite such as {listed([one for one in SUITES if one.startswith('xai-tris')], 2)}."
         )
 
 
-def _write(repository: Path, rounds: Sequence[Round]) -> None:
+def _write_rounds(repository: Path, rounds: Sequence[Round]) -> None:
     repository.mkdir(parents=True, exist_ok=True)
     with atomic_file(repository / ROUNDS) as stream:
         stream.write(json.dumps([asdict(one) for one in rounds], indent=2).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""From a run folder to results: one folder for each of its methods."""
+"""Split a run folder into results, one folder per method."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, read_sample
 from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
 from xaibench.runner.suites.files import load_suite
 
-#: Pictures of samples are at most so large. Each cell of the suite has its part, and of every cell as many of the first
-#: of the test split go along as fit into it: methods have the same ones, whichever cells they can treat.
-_MOST_PICTURES = 1 << 20
+#: Largest size of the preview samples in bytes. It is divided equally between the cells of the suite, each of
+#: which keeps the first samples of the test split that fit, so that all methods have the same samples.
+_MAX_SAMPLE_BYTES = 1 << 20
 
 
 def split_run(
@@ -69,31 +69,33 @@ def split_run(
     entries: Mapping[str, Mapping[str, Any]] | None = None,
     submitted: str | None = None,
 ) -> list[Path]:
-    """Write a result for each method of a run: its scores, what they were made with, a card, and the manifest.
+    """Write one result per method of a run: scores, configuration, card and manifest.
 
     Args:
-        run: A folder that ``xaibench run`` wrote and finished.
-        repository: Below it each result lies at ``METHOD/SUITE@VERSION``; one that is there is replaced whole.
-        methods: Only these of its explainers; default all that are ranked and have scores, and the controls.
-        about: ``{method: fields of Method}`` that are not as the run has them, such as ``license``.
-        source: A folder with the source of a method that is no part of the library.
-        code: Where that is developed, and in which state.
-        drawn: The round whose fresh seeds the run is on; None for the suite's own.
-        entries: ``{method: its entry in a suite}`` where that is not the run's, as of what was run in a sandbox.
-        submitted: The day; default today.
+        run: Folder of a finished run.
+        repository: Results repository. Each result is written to ``METHOD/SUITE@VERSION`` and replaces an existing one.
+        methods: Names of the explainers to write. Default: all ranked explainers and controls that have scores.
+        about: ``{method: fields of MethodInfo}`` that differ from the run, such as ``license``.
+        source: Folder with the source of a method that is not part of the library.
+        code: Repository and commit of that source.
+        drawn: The round whose seeds the run used; None for the suite's own seeds.
+        entries: ``{method: its entry in a suite}`` if it differs from the run's, as for a method that ran in a sandbox.
+        submitted: Date of the submission. Default: today.
 
     Returns:
-        The folders.
+        The folders of the results.
 
     Raises:
-        RunFolderError: If it is no run folder, or one of its files is damaged.
-        ResultError: If a job of it failed, or it has no such method or no scores of it.
-        LicenseError: If a license has a name that is none.
+        RunFolderError: If the folder is not a run folder, or one of its files is damaged.
+        ResultError: If a job of the run failed, or a method is unknown or has no scores.
+        LicenseError: If a license name is malformed.
     """
     folder = Path(run)
     parts = read_parts(folder)
     if not parts.explainers or not (folder / SCORES.name).exists():
-        raise RunFolderError(f"{folder} is no run folder: it lacks {PARTS} or {SCORES.name}. `xaibench run` makes one.")
+        raise RunFolderError(
+            f"{folder} is not a run folder: it lacks {PARTS} or {SCORES.name}. `xaibench run` writes one."
+        )
     if len(failed := FAILURES.read(folder)):
         raise ResultError(
             f"{folder}: {len(failed)} jobs failed ({listed(failed['job'], 2)}); expected none. Run it again."
@@ -104,45 +106,45 @@ def split_run(
         if name not in parts.explainers:
             raise ResultError(unknown(f"{folder} has no method", name, parts.explainers))
     _check_names_differ(folder, names)
-    version, uses = _version(folder, drawn)
+    version, uses = _suite_version(folder, drawn)
     day = submitted or datetime.now(UTC).date().isoformat()
     scores = _scores_by_method(folder, names)
     if methods is not None and (silent := [name for name in names if name not in scores]):
-        raise ResultError(f"{folder} has no scores of {listed(silent)}, which can treat none of its networks.")
+        raise ResultError(f"{folder} has no scores of {listed(silent)}, which support none of its networks.")
     found = []
     for name in (one for one in names if one in scores):
-        method = _method(parts.explainers[name], uses[name], (about or {}).get(name, {}))
+        method = _method_info(parts.explainers[name], uses[name], (about or {}).get(name, {}))
         check_license_name(method.license or None)
         manifest = Manifest(method, version, day, {}, code or CodeInfo(), drawn.name if drawn else "")
         entry = (entries or {}).get(name)
-        found.append(_write(folder, Path(repository), manifest, name, scores[name], source, entry))
+        found.append(_write_result(folder, Path(repository), manifest, name, scores[name], source, entry))
     return found
 
 
-def _version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dict[str, str]]:
+def _suite_version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dict[str, str]]:
     suite, _ = load_suite(folder / SUITE)
     uses = {part.name: part.use for part in suite.explainers}
-    text = _suite_that_ran(folder)
+    text = _executed_suite(folder)
     check_public_datasets(text, suite.name)
     if drawn is not None:
         text = suite_with_public_seeds(text, suite.name, drawn)
     return SuiteVersion(suite.name, suite.title, suite_version(text)), uses
 
 
-def _suite_that_ran(run: Path) -> str:
-    """The suite without the sets that were not there: those on photographs, which not everybody has."""
+def _executed_suite(run: Path) -> str:
+    """Return the suite without the data sets that were missing on this machine (those on photographs)."""
     ran: dict[str, Any] = json.loads((run / ENVIRONMENT).read_text(encoding="utf-8"))
     return without_sets((run / SUITE).read_text(encoding="utf-8"), ran.get("missing", ()))
 
 
-def _method(words: PartDescription, use: str, about: Mapping[str, Any]) -> MethodInfo:
+def _method_info(words: PartDescription, use: str, about: Mapping[str, Any]) -> MethodInfo:
     known = {"summary": words.meaning, "citation": words.citation, "passes": words.passes, "control": words.control}
     license = {} if words.own else {"license": "mit"}
     return MethodInfo(**{"name": slugify(words.name), "label": words.label, "entry": use, **known, **license, **about})
 
 
 def slugify(name: str) -> str:
-    """A name as folders have it.
+    """Turn a name into a folder name.
 
     Example:
         >>> slugify("My Method (fast)")
@@ -157,18 +159,18 @@ def slugify(name: str) -> str:
 
 
 def _check_names_differ(run: Path, names: Collection[str]) -> None:
-    """So that no result takes the place of another of the same run."""
     for name, other in itertools.combinations(names, 2):
         if slugify(name) == slugify(other):
             raise ResultError(
-                f"{run}: the results of {name} and {other} would be one folder, {slugify(name)}; give one another name."
+                f"{run}: the results of {name} and {other} would have the same folder, {slugify(name)}; rename "
+                "one of them."
             )
 
 
 def _scores_by_method(folder: Path, names: Collection[str]) -> dict[str, pa.Table]:
-    """The scores of each method, read once, a row group at a time."""
+    """Read the scores of each method in one pass over the row groups."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in names}
-    SCORES.read(folder, ["explainer"])  # says so if the file is damaged, or of another kind
+    SCORES.read(folder, ["explainer"])  # raises if the file is damaged or malformed
     text = [column for column in pq.read_schema(folder / SCORES.name).names if column in SCORES.text]
     with pq.ParquetFile(folder / SCORES.name, read_dictionary=text) as file:
         for number in range(file.num_row_groups):
@@ -179,7 +181,7 @@ def _scores_by_method(folder: Path, names: Collection[str]) -> dict[str, pa.Tabl
     return {name: pa.concat_tables(found).unify_dictionaries() for name, found in parts.items() if found}
 
 
-def _write(
+def _write_result(
     run: Path,
     repository: Path,
     manifest: Manifest,
@@ -188,14 +190,14 @@ def _write(
     source: Path | None,
     entry: Mapping[str, Any] | None,
 ) -> Path:
-    """Beside its place first, so that a result is whole or not there."""
+    """Write to a temporary folder first, so that a result is either complete or absent."""
     target = repository / manifest.folder
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as place:
         folder = Path(place) / "result"
         folder.mkdir()
         _write_tables(run, folder, name, manifest.method.name, scores)
-        _write_words(run, folder, manifest, name, entry)
+        _write_texts(run, folder, manifest, name, entry)
         if source is not None:
             shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
         (folder / CITATION).write_text(bibtex_entry(manifest), encoding="utf-8")
@@ -219,21 +221,21 @@ def _write_tables(run: Path, folder: Path, name: str, shown: str, scores: pa.Tab
     for table in (IMAGES, TRAININGS, ACCURACY):
         if (run / table.name).exists():
             shutil.copyfile(run / table.name, folder / table.name)
-    if (run / SAMPLES.name).exists():  # who belongs together, for the intervals; not how files are called
+    if (run / SAMPLES.name).exists():  # groups for the intervals, without file names
         people = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
         (folder / SAMPLES.name).write_text(people.to_csv(index=False), encoding="utf-8")
     jobs = JOBS.read(run)
     own = jobs[jobs["explainer"].eq(name)].assign(worker="", explainer=shown)
     rows = ({str(name): value for name, value in row.items()} for row in own[list(JOBS.columns)].to_dict("records"))
     (folder / JOBS.name).write_bytes(JOBS.to_csv(rows))
-    cells = [cell for cell in read_samples(run) if name in cell.explainers and _may_be_shown(cell.dataset)]
-    room = _MOST_PICTURES // count_cells(_suite_that_ran(run))
-    if pictures := _pictures([_of_method(cell, name, shown) for cell in cells], room):
+    cells = [cell for cell in read_samples(run) if name in cell.explainers and _is_publishable(cell.dataset)]
+    room = _MAX_SAMPLE_BYTES // count_cells(_executed_suite(run))
+    if pictures := _encode_samples([_keep_method(cell, name, shown) for cell in cells], room):
         (folder / SAMPLES_FILE).write_bytes(pictures)
 
 
-def _pictures(cells: Sequence[SampleCell], room: int) -> bytes:
-    """The content of the file, each cell within so many bytes; nothing where one sample of each is too much."""
+def _encode_samples(cells: Sequence[SampleCell], room: int) -> bytes:
+    """Encode as many samples per cell as fit into ``room`` bytes; empty if one sample per cell does not fit."""
 
     def largest(count: int) -> int:
         return max(len(to_safetensors([cell.lowest(count)])) for cell in cells)
@@ -243,27 +245,27 @@ def _pictures(cells: Sequence[SampleCell], room: int) -> bytes:
     return to_safetensors([cell.lowest(count) for cell in cells]) if count else b""
 
 
-def _may_be_shown(dataset: str) -> bool:
-    """What is generated from numbers alone belongs to nobody; photographs stay at home."""
+def _is_publishable(dataset: str) -> bool:
+    """Return whether images of a data set may be published: generated ones without photographs."""
     return is_generated(dataset) and "imagenet" not in dataset
 
 
-def _of_method(cell: SampleCell, name: str, shown: str) -> SampleCell:
+def _keep_method(cell: SampleCell, name: str, shown: str) -> SampleCell:
     which = [cell.explainers.index(name)]
     return dataclasses.replace(
         cell, explainers=(shown,), maps=cell.maps[:, which], means=cell.means[which[: len(cell.means)]]
     )
 
 
-def _write_words(run: Path, folder: Path, manifest: Manifest, name: str, entry: Mapping[str, Any] | None) -> None:
+def _write_texts(run: Path, folder: Path, manifest: Manifest, name: str, entry: Mapping[str, Any] | None) -> None:
     parts, method = read_parts(run), manifest.method
     words = dataclasses.replace(parts.explainers[name], name=method.name, label=method.label)
     described = dataclasses.replace(parts, explainers={method.name: words})
     (folder / PARTS).write_bytes(described.to_json())
     ran = strip_folders((run / ENVIRONMENT).read_text(encoding="utf-8"))
     (folder / ENVIRONMENT).write_text(ran, encoding="utf-8")
-    text = _suite_that_ran(run)
+    text = _executed_suite(run)
     stated = explainer_entry(text, name) if entry is None else dict(entry)
-    # Under the name that the result has, whatever it was called in the run.
+    # Under the name of the result, which may differ from the name in the run.
     own = {method.name: {"use": method.entry} | {key: value for key, value in stated.items() if key != "use"}}
     (folder / SUITE).write_text(with_explainers(text, own, of=name), encoding="utf-8")

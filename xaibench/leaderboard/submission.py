@@ -1,4 +1,4 @@
-"""From a method to a result that can be published: tried for a minute, run on a suite, written with all it needs."""
+"""Submit a method: trial, run on a suite, and a result that can be published."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from xaibench.leaderboard.suite_text import check_public_datasets, with_explaine
 from xaibench.runner.run import RunProgress, run
 from xaibench.runner.suites.files import load_suite
 
-#: The suite of a submission, beside its code; hidden, so that it is not taken for code.
-_SUITE = ".suite.toml"
+#: The suite file in the folder of the code; hidden, so that it is not copied as code.
+_SUITE_FILE = ".suite.toml"
 
-#: Variables of the environment that a run does without.
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+#: Environment variables that are removed during a run.
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a minute with a method showed.
+    """Outcome of a short trial of a method.
 
     Attributes:
-        seconds: For one image.
-        refused: The networks that it says it cannot treat, and why.
-        remarks: What its author should know.
+        seconds: Seconds per image.
+        refused: Network name to reason, for networks that the method does not support.
+        remarks: Remarks for the author.
     """
 
     seconds: float
@@ -46,18 +46,19 @@ class Trial:
 
 
 def try_method(source: MethodSource, parameters: Mapping[str, Any] | None = None, *, limit: float = 60.0) -> Trial:
-    """Ask a method about small networks and images: what it returns, whether twice the same, and how long it takes.
+    """Run a method on small networks and images, and check that it is deterministic.
 
     Args:
         source: The method.
-        parameters: Its own.
-        limit: Seconds after which the networks that are left are not tried.
+        parameters: Its parameters.
+        limit: Seconds after which no further network is tried.
 
     Returns:
-        What was found.
+        The outcome.
 
     Raises:
-        ResultError: If it fails, or its maps are not the same the second time: then nobody could check its scores.
+        ResultError: If the method fails, or a second call returns different maps, so that its scores could not be
+            verified.
     """
     from xaibench.data import load
     from xaibench.models import build as build_model
@@ -70,7 +71,7 @@ def try_method(source: MethodSource, parameters: Mapping[str, Any] | None = None
                 break
             torch.manual_seed(0)
             network = build_model(name, (1, 8, 8), 2).double().eval()
-            method = AppliedExplainer(source.entry, parameters, seed=0, device="cpu", training=_few_samples)
+            method = AppliedExplainer(source.entry, parameters, seed=0, device="cpu", training=_training_samples)
             try:
                 maps, again = method(network, images, targets), method(network, images, targets)
                 alone = method(network, images[:1], targets[:1])
@@ -82,49 +83,49 @@ def try_method(source: MethodSource, parameters: Mapping[str, Any] | None = None
                 refused[name] = str(error)
                 continue
             asked += 2 * len(images) + 1
-            remarks += _remarks(source.entry, name, maps, again, alone)
+            remarks += _compare_maps(source.entry, name, maps, again, alone)
     if source.folder and (elsewhere := imported_packages(source.folder).elsewhere):
         remarks.append(
             f"it imports {listed(elsewhere)}, installed from a folder, a repository or a file, which others may not "
-            "get; what is part of the method belongs into its package"
+            "be able to get; move code of the method into its own package"
         )
     if not asked:
-        raise ResultError(f"{source.entry} can treat no network: {'; '.join(refused.values())}")
+        raise ResultError(f"{source.entry} supports none of the tested networks: {'; '.join(refused.values())}")
     return Trial((time.monotonic() - start) / asked, refused, tuple(dict.fromkeys(remarks)))
 
 
-def _few_samples() -> Any:
+def _training_samples() -> Any:
     from xaibench.data import load
 
     split = load("xai-tris/lin-white-8x8", n_samples=100).train
     return iter([split[: len(split)]])
 
 
-def _remarks(entry: str, name: str, maps: torch.Tensor, again: torch.Tensor, alone: torch.Tensor) -> Iterator[str]:
+def _compare_maps(entry: str, name: str, maps: torch.Tensor, again: torch.Tensor, alone: torch.Tensor) -> Iterator[str]:
     if not torch.equal(maps, again):
         raise ResultError(
-            f"{entry} gives other maps the second time (on a small {name}), so nobody could check its scores. Draw "
-            "from a generator that is seeded in it, or give it a field `seed`."
+            f"{entry} returns different maps on a second call (on a small {name}), so its scores cannot be verified. "
+            "Use a random generator with a fixed seed, or add a field `seed`."
         )
     if not bool(maps.any()):
         yield f"all its maps of a small {name} are zero"
     if not torch.allclose(maps[:1], alone, rtol=1e-6, atol=1e-9 * float(maps.abs().max())):
-        yield "its map of an image depends on the images beside it; scores may change with the size of the batches"
+        yield "its map of an image depends on the other images of the batch; scores may change with the batch size"
 
 
 @dataclass(frozen=True)
 class SubmissionInfo:
-    """What an author says of a method; empty is taken from its code.
+    """Information from the author; empty fields are derived from the code.
 
     Attributes:
-        name: Of the folder and the scores.
-        label: For people.
-        authors: Of the method.
-        citation: The publication, in words or as BibTeX.
-        license: Of code and scores, as the Hub names it.
-        homepage: An address on the web.
-        repository: Where the code is developed.
-        commit: Which state of it this is.
+        name: Name of the folder and in the scores.
+        label: Display name.
+        authors: Authors of the method.
+        citation: The publication, as text or BibTeX.
+        license: License of code and scores, as an identifier of the Hub.
+        homepage: A web address.
+        repository: Address of the source repository.
+        commit: Commit in that repository.
     """
 
     name: str = ""
@@ -142,50 +143,50 @@ def submit(
     suite: str | Path,
     repository: str | Path,
     *,
-    words: SubmissionInfo | None = None,
+    info: SubmissionInfo | None = None,
     parameters: Mapping[str, Any] | None = None,
     work: str | Path | None = None,
     quick: bool = False,
     progress: RunProgress | None = None,
-    tried: Any = lambda trial: None,
+    on_trial: Any = lambda trial: None,
     **run_settings: Any,
 ) -> Path:
     """Try a method, run a suite with it, and write the result.
 
     Args:
-        method: A listed explainer, ``package.module:name``, ``file.py`` or ``file.py:name``; one to EXACT's template
-            as it is.
+        method: A listed explainer, ``package.module:name``, ``file.py`` or ``file.py:name``; functions that follow the
+            template of EXACT are accepted unchanged.
         suite: Name or file of a suite.
-        repository: The folder of results; below it the result lies at ``METHOD/SUITE@VERSION``.
-        words: What is to be said of it.
-        parameters: The method's own.
-        work: Where the run lies, which goes on there if it is stopped; default ``runs/submit-NAME``.
-        quick: The suite's small form.
-        progress: Called as jobs end.
-        tried: Called with the :class:`Trial` before the suite is run.
-        **run_settings: As :func:`xaibench.runner.run` takes them: ``workers``, ``device``, ``store``, ``root``, ...
+        repository: Results repository; the result is written to ``METHOD/SUITE@VERSION`` below it.
+        info: Information on the method.
+        parameters: Parameters of the method.
+        work: Folder of the run; an interrupted run is continued. Default: ``runs/submit-NAME``.
+        quick: Use the small form of the suite.
+        progress: Called when jobs end.
+        on_trial: Called with the :class:`Trial` before the suite is run.
+        **run_settings: Passed to :func:`xaibench.runner.run`: ``workers``, ``device``, ``store``, ``root``, ...
 
     Returns:
         The folder of the result.
 
     Raises:
-        ResultError: If the method cannot be called, fails, or is not the same twice; or a job of the suite failed, or
-            its images are those of a folder of one's own.
+        ResultError: If the method cannot be called, fails or is not deterministic, a job of the suite failed, or the
+            suite uses images of a local folder.
         SuiteError: If there is no such suite.
     """
-    said = words or SubmissionInfo()
+    info = info or SubmissionInfo()
     loaded, text = load_suite(suite, quick=quick)
     check_public_datasets(text, loaded.name)  # before it is run
-    place = Path(work) if work else Path("runs") / f"submit-{slugify(said.name or Path(method).name)}"
+    place = Path(work) if work else Path("runs") / f"submit-{slugify(info.name or Path(method).name)}"
     place.mkdir(parents=True, exist_ok=True)
     source = stage_method(method, place / "code")
-    name = slugify(said.name or source.name)
+    name = slugify(info.name or source.name)
     with hide_secrets():
-        tried(try_method(source, parameters))
-        file = (source.folder or place) / _SUITE
+        on_trial(try_method(source, parameters))
+        file = (source.folder or place) / _SUITE_FILE
         entry = {"use": source.entry} | dict(parameters or {})
         file.write_text(with_explainers(text, {name: entry}), encoding="utf-8")
-        with on_import_path(source.folder):  # and no other module of that name, wherever this is run
+        with on_import_path(source.folder):  # before other modules of that name
             done = run(file, place / "run", progress=progress, **run_settings)
     if done.failures:
         first = next(iter(done.failures.items()))
@@ -194,14 +195,14 @@ def submit(
         )
     own = source.folder is not None
     about = {
-        **{"name": name, "label": said.label or name, "entry": source.entry, "summary": source.summary},
-        **({"citation": said.citation, "license": said.license} if own or said.citation or said.license else {}),
-        **{"authors": said.authors, "homepage": said.homepage},
+        **{"name": name, "label": info.label or name, "entry": source.entry, "summary": source.summary},
+        **({"citation": info.citation, "license": info.license} if own or info.citation or info.license else {}),
+        **{"authors": info.authors, "homepage": info.homepage},
     }
-    if not own:  # what the library says of its own stands, where nobody says otherwise
-        about = {key: value for key, value in about.items() if value and (key != "label" or said.label)}
+    if not own:  # listed explainers keep the library's metadata unless it is overridden
+        about = {key: value for key, value in about.items() if value and (key != "label" or info.label)}
     needed = imported_packages(source.folder).pinned if source.folder else ()
-    code = CodeInfo(repository=said.repository, commit=said.commit, requires=needed)
+    code = CodeInfo(repository=info.repository, commit=info.commit, requires=needed)
     with on_import_path(source.folder):
         (folder,) = split_run(
             done.folder, repository, methods=[name], about={name: about}, source=source.folder, code=code
@@ -211,12 +212,12 @@ def submit(
 
 @contextlib.contextmanager
 def hide_secrets() -> Iterator[None]:
-    """The environment without tokens and passwords, so that no code of others finds one to print or to keep.
+    """Remove tokens and passwords from the environment inside the block, so that submitted code cannot read them.
 
     Yields:
         Nothing.
     """
-    hidden = {name: os.environ.pop(name) for name in list(os.environ) if _SECRET.search(name)}
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if _SECRET_NAME.search(name)}
     try:
         yield
     finally:

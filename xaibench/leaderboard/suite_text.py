@@ -1,4 +1,4 @@
-"""The suite of a result, as TOML: with other explainers, on other seeds, and its version."""
+"""Edit the suite of a result (TOML): other explainers, other seeds, its version."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from xaibench.runner.published_scores import identity
 from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.toml_writing import to_toml
 
-# Sets of which every seed draws a fresh one.
-_GENERATED = ("xai-tris/", "certified:")
-# What a name may begin with that says where a set comes from; the others name a folder of one machine.
-_EVERYBODYS = {"certified", "hf"}
+# Data sets that are generated from a seed.
+_GENERATED_PREFIXES = ("xai-tris/", "certified:")
+# Schemes of data sets that everyone can get; other schemes refer to a local folder.
+_PUBLIC_SCHEMES = {"certified", "hf"}
 
 
 def is_generated(dataset: str) -> bool:
-    """Whether a seed makes a fresh data set of this name.
+    """Return whether every seed gives a new data set of this name.
 
     Example:
         >>> is_generated("xai-tris/lin-white-8x8"), is_generated("certified:xor"), is_generated("pascal")
         (True, True, False)
     """
-    return dataset.startswith(_GENERATED)
+    return dataset.startswith(_GENERATED_PREFIXES)
 
 
 def local_datasets(text: str) -> list[str]:
-    """The data sets of a suite that nobody else has: which it is, only the folder of one machine says.
+    """Return the data sets of a suite that exist only in a folder of this machine.
 
     Args:
         text: The suite as TOML.
@@ -44,39 +44,40 @@ def local_datasets(text: str) -> list[str]:
     Returns:
         Their names, such as ``photographs:$XAIBENCH_DATA``.
     """
-    names = dict.fromkeys(name for cell in _plain(text)["cells"] for name in cell["datasets"])
-    return [name for name in names if ":" in name and name.partition(":")[0] not in _EVERYBODYS]
+    names = dict.fromkeys(name for cell in _read_tables(text)["cells"] for name in cell["datasets"])
+    return [name for name in names if ":" in name and name.partition(":")[0] not in _PUBLIC_SCHEMES]
 
 
 def check_public_datasets(text: str, suite: str) -> None:
-    """Look whether a result on a suite could be run again elsewhere.
+    """Check that a suite can be run on other machines.
 
     Args:
         text: The suite as TOML.
-        suite: Its name.
+        suite: Its name, for the message.
 
     Raises:
-        ResultError: If its images are those of a folder of one's own.
+        ResultError: If it uses images of a local folder.
     """
     if own := local_datasets(text):
         raise ResultError(
-            f"{suite} is about images of one's own ({listed(own, 2)}), which others have not; results are on data sets "
-            "that are generated, annotated ones by their name, or hf://owner/name."
+            f"{suite} uses images of a local folder ({listed(own, 2)}), which others do not have. Use generated "
+            "data sets, "
+            "registered annotated ones, or hf://owner/name."
         )
 
 
 def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]], *, of: str = "") -> str:
-    """A suite with these explainers in place of its own; none of them is imported.
+    """Replace the explainers of a suite, without importing any.
 
     Args:
         text: The suite as TOML.
         explainers: Name to entry.
-        of: An explainer of the suite: cells that are asked of others alone are left out.
+        of: Name of an explainer of the suite; cells that are limited to other explainers are removed.
 
     Returns:
-        The text.
+        The suite as TOML.
     """
-    tables = _plain(text)
+    tables = _read_tables(text)
     cells = [cell for cell in tables["cells"] if not of or of in cell.get("explainers", [of])]
     for cell in cells:
         cell.pop("explainers", None)
@@ -84,72 +85,74 @@ def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]], *, o
 
 
 def without_sets(text: str, missing: Collection[str]) -> str:
-    """A suite without some of its data sets, and without the cells that have no other.
+    """Remove data sets from a suite, and cells that have no other data set.
 
     Args:
         text: The suite as TOML.
-        missing: Their names.
+        missing: Names of the data sets.
 
     Returns:
-        The text.
+        The suite as TOML.
     """
-    tables = _plain(text)
+    tables = _read_tables(text)
     kept = [cell | {"datasets": [name for name in cell["datasets"] if name not in missing]} for cell in tables["cells"]]
     return to_toml(tables | {"cells": [cell for cell in kept if cell["datasets"]]})
 
 
 def explainer_entry(text: str, explainer: str) -> dict[str, Any]:
-    """What a suite states of one of its explainers.
+    """Return the entry of an explainer in a suite.
 
     Args:
         text: The suite as TOML.
-        explainer: Its name there.
+        explainer: Name of the explainer.
 
     Returns:
-        The entry: ``use``, where the name is another, and parameters.
+        The entry: parameters, and ``use`` if the explainer has a name of its own in the suite.
     """
-    return dict(_plain(text)["explainers"][explainer])
+    return dict(_read_tables(text)["explainers"][explainer])
 
 
 def count_cells(text: str) -> int:
-    """How many pairs of a data set and a model a suite has.
+    """Return the number of pairs of data set and model in a suite.
 
     Args:
         text: The suite as TOML.
     """
-    return sum(len(cell["datasets"]) * len(cell["models"]) for cell in _plain(text)["cells"])
+    return sum(len(cell["datasets"]) * len(cell["models"]) for cell in _read_tables(text)["cells"])
 
 
 def read_seeds(text: str) -> list[int]:
-    """The seeds of a suite's data sets."""
-    return list(_plain(text).get("data", {}).get("seeds", [0]))
+    """Return the data set seeds of a suite."""
+    return list(_read_tables(text).get("data", {}).get("seeds", [0]))
 
 
 def with_seeds(text: str, seeds: Sequence[int]) -> str:
-    """A suite on data sets of these seeds, one each.
+    """Replace the data set seeds of a suite.
 
     Args:
         text: The suite as TOML.
-        seeds: As many as it has.
+        seeds: As many seeds as the suite has.
 
     Returns:
-        The text.
+        The suite as TOML.
     """
-    tables = _plain(text)
+    tables = _read_tables(text)
     return to_toml(tables | {"data": tables.get("data", {}) | {"seeds": list(seeds)}})
 
 
 def suite_version(text: str) -> str:
-    """The version of a suite: of all that decides its images, networks and metrics, but not of what explains.
+    """Return the version of a suite, a hash of everything that determines images, networks and metrics.
+
+    Explainers do not change the version.
 
     Args:
-        text: Its TOML.
+        text: The suite as TOML.
 
     Returns:
         Eight hexadecimal digits.
 
     Raises:
-        SuiteError: If it cannot be run as written.
+        SuiteError: If the suite cannot be run.
     """
     plan = plan_without_explainers(text)
     known = identity(plan) | {"samples": plan.suite.explaining.samples}
@@ -157,30 +160,30 @@ def suite_version(text: str) -> str:
 
 
 def plan_without_explainers(text: str) -> Plan:
-    """The plan of a suite with a control in place of its explainers, so that none of these is imported.
+    """Return the plan of a suite with one control in place of its explainers, so that none of them is imported.
 
     Args:
-        text: As TOML.
+        text: The suite as TOML.
 
     Returns:
-        It; made once for all results of a suite, which are of one text but for their explainers.
+        The plan; cached, as the results of a suite differ only in their explainers.
 
     Raises:
-        SuiteError: If it cannot be run as written.
+        SuiteError: If the suite cannot be run.
     """
-    return _planned(with_explainers(text, {"uniform": {}}))
+    return _make_plan(with_explainers(text, {"uniform": {}}))
 
 
 @lru_cache(maxsize=8)
-def _planned(text: str) -> Plan:
+def _make_plan(text: str) -> Plan:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / SUITE
         file.write_text(text, encoding="utf-8")
         return make_plan(load_suite(file)[0])
 
 
-def _plain(text: str) -> dict[str, Any]:
-    """Its tables, without the variants that a result is not of."""
+def _read_tables(text: str) -> dict[str, Any]:
+    """Parse a suite and drop the tables of its variants, which a result never uses."""
     tables = tomllib.loads(text)
     for unused in ("quick", "optional"):
         tables.pop(unused, None)

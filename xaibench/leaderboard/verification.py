@@ -1,4 +1,4 @@
-"""Run a method again, shut in, and see whether its scores come out the same."""
+"""Verify a result: run its method again in a sandbox and compare the scores."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ from xaibench.runner.run import RunProgress, run
 if TYPE_CHECKING:
     import pandas as pd
 
-#: How far the mean of a cell may be from the one that was handed in, where the scores are not the same to the bit: on a
-#: GPU, on another processor, or with another version of torch the networks come out a little different.
+#: Largest accepted difference of a cell's mean if scores are not bit-identical: on a GPU, on another processor, or with
+#: another version of torch the trained networks differ slightly.
 BOUND = 0.02
 
-#: What a suite calls the method by, which it then asks in its sandbox.
-_PROXIES = sandboxed_method.__name__
+#: Module of the explainers that forward to the sandbox.
+_SANDBOXED_MODULE = sandboxed_method.__name__
 
-_ROW = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
-_CELL = ["dataset", "model", "metric"]
+_ROW_KEY = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
+_CELL_KEY = ["dataset", "model", "metric"]
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of running a method again: the content of ``verification.json``.
+    """Outcome of a verification: the content of ``verification.json``.
 
     Attributes:
-        result: The sha256 of ``result.json`` as it was then.
+        result: SHA-256 of ``result.json`` at the time of the verification.
         verdict: ``"bit-equal"``, ``"within bounds"`` or ``"differs"``.
-        rows: How many scores were compared.
-        equal_rows: How many of them are the same to the bit.
-        largest_difference: Between the means of a cell, here and there; None where one has none.
-        where: The cell and metric with that difference.
-        bound: Up to which a difference is within bounds.
-        sandbox: ``"bubblewrap"``, or ``"process"``, which is weaker.
-        xaibench: The version that ran it.
-        date: The day.
+        rows: Number of compared scores.
+        equal_rows: Number of bit-identical scores.
+        largest_difference: Largest absolute difference of a cell's mean; None if a mean is missing on one side.
+        where: Cell and metric of that difference.
+        bound: Largest accepted difference.
+        sandbox: ``"bubblewrap"``, or ``"process"``, which isolates less.
+        xaibench: Version of the library that ran the verification.
+        date: Date of the verification.
     """
 
     result: str
@@ -80,10 +80,10 @@ class Verification:
     date: str
 
     def to_json(self) -> bytes:
-        """The content of the file.
+        """Return the content of the file.
 
         Returns:
-            JSON, in UTF-8.
+            JSON, encoded as UTF-8.
         """
         return json.dumps({"schema": SCHEMA} | asdict(self), indent=2).encode() + b"\n"
 
@@ -102,33 +102,33 @@ def verify(
     progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> Verification:
-    """Run the method of a result again in a sandbox, and compare the scores.
+    """Run the method of a result again in a sandbox and compare the scores.
 
     Args:
-        folder: Of the result. What came of it is written there, as ``verification.json``.
-        seconds: The longest that the method may take for one batch of images.
-        memory_gb: The most memory that it may hold.
-        bound: Up to which difference of a cell's mean scores that are not the same to the bit are accepted.
-        datasets: Only these of the suite's, which is quicker and less.
-        work: Where the run lies, which goes on there if it is stopped, and whose networks serve again; default a
-            temporary folder.
-        device: Where networks learn and the method computes in its sandbox: ``"cpu"``, ``"auto"``, ``"cuda"``, ... What
-            was made on a CPU is equal to the bit on a CPU alone.
-        install: Whether packages that the method needs and that are not here, or are in another version, are installed
-            for its sandbox alone; of wheels, which run nothing while they are. Needs the network.
-        hidden: Folders whose files the method must not read, beside the results, ``work`` and the store: of other runs.
-        progress: Called as jobs end.
-        **run_settings: As :func:`xaibench.runner.run` takes them.
+        folder: Folder of the result. The verdict is written to ``verification.json`` in it.
+        seconds: Time limit per batch of images, in seconds.
+        memory_gb: Memory limit of the method, in GiB.
+        bound: Largest accepted difference of a cell's mean if the scores are not bit-identical.
+        datasets: Verify only these data sets of the suite. No verdict is written then.
+        work: Folder of the run; an interrupted run is continued, and networks are reused. Default: a temporary folder.
+        device: Device of training and of the method: ``"cpu"``, ``"auto"``, ``"cuda"``, ... Scores computed on a CPU
+            are bit-identical only on a CPU.
+        install: Install missing packages of the method, or other versions, for its sandbox only. Only wheels are
+            installed, which run no code during installation. Requires network access.
+        hidden: Further folders that the method must not read, such as other runs; the results, ``work`` and the store
+            are always hidden.
+        progress: Called when jobs end.
+        **run_settings: Passed to :func:`xaibench.runner.run`.
 
     Returns:
-        The verdict.
+        The outcome.
 
     Raises:
-        ResultError: If the result does not pass ``xaibench results check``, or its method failed or did what it may
-            not do; says what.
+        ResultError: If the result does not pass ``xaibench results check``, or its method failed or violated the
+            sandbox.
     """
     place = Path(folder)
-    if problems := check(place, verdict=False):  # which is about to be written anew
+    if problems := check(place, verdict=False):  # which is about to be replaced
         raise ResultError(f"{place} is refused before it is run: {problems[0]}")
     manifest = read_manifest(place)
     with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary, hide_secrets():
@@ -166,40 +166,40 @@ def rerun_scores(
     progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> pd.DataFrame:
-    """The scores of a sandboxed method.
+    """Run the method of a result in a sandbox and return its scores.
 
     Args:
-        folder: Of the result.
-        manifest: Its own.
-        base: Where the run lies.
+        folder: Folder of the result.
+        manifest: Manifest of the result.
+        base: Folder of the run.
         limits: ``seconds`` and ``memory_gb`` of the sandbox.
-        suite_text: The suite as TOML; default the result's own.
-        device: Where networks learn, and the method computes in its sandbox.
+        suite_text: The suite as TOML. Default: the result's own.
+        device: Device of training and of the method.
         install: As in :func:`verify`.
-        hidden: Likewise.
-        progress: Called as jobs end.
-        **run_settings: As :func:`xaibench.runner.run` takes them.
+        hidden: As in :func:`verify`.
+        progress: Called when jobs end.
+        **run_settings: Passed to :func:`xaibench.runner.run`.
 
     Returns:
-        The scores as the run folder has them.
+        The scores, with the columns of ``scores.parquet``.
 
     Raises:
-        ResultError: If the method failed or did what it may not do.
+        ResultError: If the method failed or violated the sandbox.
     """
     text = suite_text or (folder / SUITE).read_text(encoding="utf-8")
     entry = tomllib.loads(text)["explainers"][manifest.method.name]
     parameters = {name: value for name, value in entry.items() if name != "use"}
     output = tomllib.loads(text).get("explaining", {}).get("output", "")
-    # These hold the masks, and need not lie in the run.
+    # These folders contain the masks, and may be outside the run.
     answers = [run_settings.get("store"), run_settings.get("root") or os.environ.get("XAIBENCH_DATA")]
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
         code = ""
-        if (folder / METHOD).is_dir():  # out of what is hidden: its own code is its to read
+        if (folder / METHOD).is_dir():  # copied, because the results repository is hidden
             code = str(shutil.copytree(folder / METHOD, Path(apart) / METHOD))
         sandbox = Sandbox(
             manifest.method.entry,
             code,
-            _packages(manifest, Path(apart) / "packages", install),
+            _provide_packages(manifest, Path(apart) / "packages", install),
             json.dumps(parameters),
             "" if output == "default" else output,
             device=str(resolve_device(device)),
@@ -207,65 +207,65 @@ def rerun_scores(
             **limits,
         )
         settings = json.dumps(asdict(sandbox))
-        name = "FittedSandboxedMethod" if _fits(manifest, settings) else "SandboxedMethod"
-        explainer = {"use": f"{_PROXIES}:{name}", "settings": settings}
+        name = "FittedSandboxedMethod" if _has_fit(manifest, settings) else "SandboxedMethod"
+        explainer = {"use": f"{_SANDBOXED_MODULE}:{name}", "settings": settings}
         file = base / "suite-again.toml"
         file.write_text(with_explainers(text, {manifest.method.name: explainer}), encoding="utf-8")
         try:
             done = run(file, base / "run", device=device, progress=progress, **run_settings)
         finally:
-            sandboxed_method.close()
+            sandboxed_method.close_all()
     if done.failures:
         job, why = next(iter(done.failures.items()))
-        raise ResultError(f"{manifest.method.name} is refused: {_reason(why)} (in {job}).")
+        raise ResultError(f"{manifest.method.name} is refused: {_failure_reason(why)} (in {job}).")
     rows = SCORES.read(base / "run")
     return rows[rows["explainer"] == manifest.method.name]
 
 
-def _packages(manifest: Manifest, folder: Path, install: bool) -> str:
+def _provide_packages(manifest: Manifest, folder: Path, install: bool) -> str:
     try:
         return provide_packages(manifest.code.requires, folder, install=install)
     except ResultError as error:
         raise ResultError(f"{manifest.method.name} is refused: {error}") from error
 
 
-def _fits(manifest: Manifest, settings: str) -> bool:
+def _has_fit(manifest: Manifest, settings: str) -> bool:
     try:
-        return sandboxed_method.fits(settings)
+        return sandboxed_method.has_fit(settings)
     except SandboxError as error:
         raise ResultError(f"{manifest.method.name} is refused: {error}") from error
 
 
-def _reason(why: str) -> str:
-    """What a failed job says, without where in our code."""
+def _failure_reason(why: str) -> str:
+    """Return the message of a failed job without its location in the code."""
     return why.rpartition(" (in ")[0].partition("Error: ")[2] or why
 
 
 def compare_scores(
-    handed_in: pd.DataFrame, again: pd.DataFrame, bound: float, *, partial: bool = False, of: str = ""
+    submitted: pd.DataFrame, rerun: pd.DataFrame, bound: float, *, partial: bool = False, of: str = ""
 ) -> Verification:
-    """The verdict on scores that were handed in, beside those that came of running the method again.
+    """Compare submitted scores with the scores of the method run again.
 
     Args:
-        handed_in: As ``scores.parquet`` has them.
-        again: Likewise.
-        bound: Up to which difference of a cell's mean they are within bounds.
+        submitted: Scores as in ``scores.parquet``.
+        rerun: Scores of the new run.
+        bound: Largest accepted difference of a cell's mean.
         partial: Whether only some cells were run again.
-        of: The sha256 of the result's manifest.
+        of: SHA-256 of the result's manifest.
 
     Returns:
-        ``"differs"`` too where one has rows that the other lacks.
+        The outcome; ``"differs"`` also if one side has rows that the other lacks.
     """
-    text = dict.fromkeys([name for name in SCORES.text if name in handed_in], object)
-    one, other = handed_in.astype(text), again.astype(text)
+    text = dict.fromkeys([name for name in SCORES.text if name in submitted], object)
+    one, other = submitted.astype(text), rerun.astype(text)
     if partial:
         one = one[one["dataset"].isin(set(other["dataset"]))]
-    both = one.merge(other, on=_ROW, how="outer", suffixes=("", "_again"), indicator=True)
+    both = one.merge(other, on=_ROW_KEY, how="outer", suffixes=("", "_again"), indicator=True)
     left, right = both["value"].to_numpy(float), both["value_again"].to_numpy(float)
     matched = (both["_merge"] == "both").to_numpy()
     same = matched & ((left == right) | (np.isnan(left) & np.isnan(right)))
     same &= (both["correct"] == both["correct_again"]).to_numpy()
-    largest, where = _largest(one, other)
+    largest, where = _largest_difference(one, other)
     near = matched.all() and largest is not None and largest <= bound
     verdict = "bit-equal" if same.all() else "within bounds" if near else "differs"
     day = datetime.now(UTC).date().isoformat()
@@ -274,12 +274,14 @@ def compare_scores(
     )
 
 
-def _largest(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float | None, str]:
-    """How far the means of a cell are apart at most, of the samples that count, and where; None if one is missing.
+def _largest_difference(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float | None, str]:
+    """Return the largest difference of a cell's mean over the scored samples, and the cell.
 
-    Cells without any defined score, here and there, are alike.
+    The difference is None if one side has no mean. Cells without any defined score on both sides count as equal.
     """
-    means = [rows[rows["correct"].astype(bool)].groupby(_CELL, observed=True)["value"].mean() for rows in (one, other)]
+    means = [
+        rows[rows["correct"].astype(bool)].groupby(_CELL_KEY, observed=True)["value"].mean() for rows in (one, other)
+    ]
     here, there = means[0].align(means[1])
     differences = (here - there).abs().mask(here.isna() & there.isna(), 0.0)
     if not len(differences):

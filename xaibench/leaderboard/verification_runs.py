@@ -1,4 +1,4 @@
-"""Many results verified side by side, a suite's networks trained once for all of them."""
+"""Verify many results in parallel, training the networks of each suite once."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ logger = logging.getLogger("xaibench")
 
 @dataclass(frozen=True)
 class VerifiedResult:
-    """What came of one of the results.
+    """Outcome for one of several results.
 
     Attributes:
-        folder: Of the result.
-        verification: The verdict; None without one.
-        refused: Why there is none, where that is the result's or its method's doing.
-        failed: Where it is not, as when the disk is full.
+        folder: Folder of the result.
+        verification: The outcome; None if there is none.
+        refused: Why there is none, if the result or its method is the cause.
+        failed: Why there is none, if the cause is elsewhere, such as a full disk.
     """
 
     folder: Path
@@ -49,45 +49,45 @@ def verify_all(
     bars: Callable[[], AbstractContextManager[RunProgress | None]] = nullcontext,
     **settings: Any,
 ) -> Iterator[VerifiedResult]:
-    """Run the methods of results again, each in a sandbox.
+    """Verify several results, each in a sandbox.
 
-    The first result of a suite takes all workers: its networks are trained side by side. The others find them, and each
-    is one worker's, which is warm after its first. Verdicts do not depend on who runs beside whom.
+    The first result of each suite uses all workers, so that its networks are trained in parallel. The other results
+    reuse these networks and take one worker each. Verdicts do not depend on the order or on the number of workers.
 
     Args:
-        folders: Of the results. Each verdict is written there, as :func:`xaibench.leaderboard.verification.verify` does.
-        work: Where runs and networks lie, which serve again; default a temporary folder.
-        workers: Processes; 1 is none beside this. Default one for each CPU.
-        clone: Whether the commit that a result names is fetched, and its code compared, first.
-        bars: Called before each result that is run alone; gives what is told of its jobs.
-        **settings: As :func:`xaibench.leaderboard.verification.verify` takes them.
+        folders: Folders of the results. Verdicts are written as by :func:`xaibench.leaderboard.verification.verify`.
+        work: Folder of runs and networks, which are reused. Default: a temporary folder.
+        workers: Number of processes; 1 uses the current process. Default: one per CPU.
+        clone: First fetch the commit that a result names and compare the code with it.
+        bars: Returns a context manager per result that is run alone; its value is called as ``progress``.
+        **settings: Passed to :func:`xaibench.leaderboard.verification.verify`.
 
     Yields:
-        Each result once, as it is done.
+        One outcome per result, in the order of completion.
 
     Raises:
-        ValueError: If there is no such device.
+        ValueError: If the device does not exist.
     """
-    resolve_device(settings.get("device", "cpu"))  # once, not for each
+    resolve_device(settings.get("device", "cpu"))  # fail early
     many = workers or available_cpus()
     engine = {"engine": "serial"} if workers == 1 else {"workers": workers}
     with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary:
         base = Path(work or temporary)
         runs = {folder: base / folder.parent.name / folder.name for folder in folders}
         shared = {"store": base / "store", "hidden": [run.parent for run in runs.values()], **settings}
-        for mine in _by_suite(folders):
+        for mine in _group_by_suite(folders):
             trained = False
             while mine and not (trained and 1 < many <= len(mine)):
                 folder = mine.pop(0)
                 with bars() as progress:
-                    one = _verified(folder, clone, {**shared, **engine, "work": runs[folder], "progress": progress})
+                    one = _verify_one(folder, clone, {**shared, **engine, "work": runs[folder], "progress": progress})
                 trained = trained or one.verification is not None
                 yield one
-            yield from _side_by_side({folder: runs[folder] for folder in mine}, many, clone, shared)
+            yield from _verify_parallel({folder: runs[folder] for folder in mine}, many, clone, shared)
 
 
-def _by_suite(folders: Sequence[Path]) -> list[list[Path]]:
-    """Those with the same networks together; one that cannot be read is by itself, and will be refused."""
+def _group_by_suite(folders: Sequence[Path]) -> list[list[Path]]:
+    """Group results with the same networks; an unreadable result, which will be refused, is a group of its own."""
     found: dict[object, list[Path]] = {}
     for folder in folders:
         key: object = folder
@@ -100,36 +100,36 @@ def _by_suite(folders: Sequence[Path]) -> list[list[Path]]:
     return list(found.values())
 
 
-def _verified(folder: Path, clone: bool, settings: Mapping[str, Any]) -> VerifiedResult:
+def _verify_one(folder: Path, clone: bool, settings: Mapping[str, Any]) -> VerifiedResult:
     try:
         if clone and (code := read_manifest(folder).code).sha256:
             check_code_at_commit(folder, code.repository, code.commit)
         return VerifiedResult(folder, verify(folder, **settings))
     except ResultError as error:
         return VerifiedResult(folder, None, refused=str(error))
-    except Exception as error:  # one result cannot take the others down
+    except Exception as error:  # continue with the other results
         logger.debug("%s could not be verified", folder, exc_info=True)
         return VerifiedResult(folder, None, failed=f"{type(error).__name__}: {error}")
 
 
-def _side_by_side(
+def _verify_parallel(
     runs: Mapping[Path, Path], workers: int, clone: bool, shared: Mapping[str, Any]
 ) -> Iterator[VerifiedResult]:
-    """Each result by one of so many processes."""
+    """Verify each result in one of ``workers`` processes."""
     if not runs:
         return
     executor, ended = ProcessPoolExecutor(workers, worker_context(), become_worker), False
     left = list[Path]()
     try:
         alone = {**shared, "engine": "serial"}
-        running = {executor.submit(_verified, one, clone, {**alone, "work": run}): one for one, run in runs.items()}
+        running = {executor.submit(_verify_one, one, clone, {**alone, "work": run}): one for one, run in runs.items()}
         for future in as_completed(running):
             try:
                 yield future.result()
-            except BrokenProcessPool:  # one of them was killed, or ran out of memory; the others go with it
+            except BrokenProcessPool:  # one worker died, which ends all of them
                 left.append(running[future])
         ended = True
     finally:
         end_workers(executor, at_once=not ended)
     for folder in left:
-        yield _verified(folder, clone, {**shared, "workers": workers, "work": runs[folder]})
+        yield _verify_one(folder, clone, {**shared, "workers": workers, "work": runs[folder]})

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from generators.photographs import COLORS, EACH, colored, write
 from PIL import Image
-from xaibench.data.photographs.labeled_photographs import class_of, ordered_classes
 
 from xaibench.data import load
 from xaibench.data.annotated import MissingDataError
+from xaibench.data.photographs.labeled_photographs import class_of, ordered_classes
 
 WHOLE = {"size": 16, "splits": (0.0, 0.0, 1.0)}
 

@@ -128,7 +128,7 @@ def test_of_packages_that_are_the_same_both_are_found(code, tmp_path, monkeypatc
 
 
 def test_what_the_library_needs_is_not_named():
-    brought = packages_module._brought_along()
+    brought = packages_module._library_dependencies()
     assert {"xaibench", "torch", "numpy", "captum", "pot", "scipy"} <= brought
     assert "pytest" not in brought, "of an extra"
     assert "sympy" in brought, "which torch needs"
@@ -143,9 +143,11 @@ def test_what_is_here_needs_no_folder(installed, tmp_path):
 
 
 def test_what_is_not_here_is_an_error_and_another_version_a_warning(installed, tmp_path):
-    with pytest.raises(ResultError, match=r"^absent==1.0 is not installed here, .* --install gets the wheels"):
+    with pytest.raises(
+        ResultError, match=r"^absent==1.0 is required by the method and not installed\. --install installs"
+    ):
         provide_packages(["absent==1.0", "helping==2.0"], tmp_path / "packages", install=False)
-    with pytest.warns(UserWarning, match="made with helping==2.0; here is helping 1.0"):
+    with pytest.warns(UserWarning, match="made with helping==2.0; installed is helping 1.0"):
         assert provide_packages(["helping==2.0"], tmp_path / "packages", install=False) == ""
 
 
@@ -161,7 +163,7 @@ def test_wheels_are_unpacked_into_the_folder_and_nothing_that_is_here(tmp_path):
     ("pin", "said"), [("absent==1.0", "absent==1.0"), ("clashing==1.0", "torch<1")], ids=["absent", "clashing"]
 )
 def test_what_cannot_be_installed_is_said(pin, said, tmp_path):
-    with pytest.raises(ResultError, match=rf"^{pin} cannot be installed beside what is here: ERROR") as told:
+    with pytest.raises(ResultError, match=rf"^{pin} cannot be installed together with the library: ERROR") as told:
         provide_packages([pin], tmp_path / "packages", install=True)
     assert said in str(told.value)
 
@@ -177,7 +179,7 @@ def test_what_lies_in_the_present_folder_is_not_taken_for_pip(tmp_path, monkeypa
 
 
 def test_a_search_without_end_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(packages_module, "_MOST_SECONDS", 0.01)
+    monkeypatch.setattr(packages_module, "_PIP_TIMEOUT", 0.01)
     with pytest.raises(ResultError, match=r"helping==2.0 cannot be installed .* it took more than 0.01 s"):
         provide_packages(["helping==2.0"], tmp_path / "packages", install=True)
 
@@ -191,19 +193,19 @@ def test_a_method_with_a_package_of_its_own_is_verified(code, installed, tiny, t
         f"{mine}:gxi",
         tiny,
         tmp_path / "results",
-        words=SubmissionInfo(license="mit"),
+        info=SubmissionInfo(license="mit"),
         work=tmp_path / "work",
         **settings,
     )
     assert read_manifest(result).code.requires == ("helping==1.0",)
     card = (result / "README.md").read_text()
-    assert "The method needs `helping==1.0`." in card
+    assert "The method requires `helping==1.0`." in card
     assert "--install" in card
     assert check(result) == []
     # As on a machine that has never heard of it.
     shutil.rmtree(installed)
     importlib.invalidate_caches()
-    with pytest.raises(ResultError, match=r"gxi is refused: helping==1.0 is not installed here"):
+    with pytest.raises(ResultError, match=r"gxi is refused: helping==1.0 is required by the method"):
         verify(result, work=tmp_path / "again", **settings)
     found = verify(result, work=tmp_path / "again", install=True, **settings)
     assert found.verdict == "bit-equal"

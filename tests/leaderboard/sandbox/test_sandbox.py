@@ -84,7 +84,7 @@ def process(request, code):
         patch.setenv("HF_TOKEN", "secret")
         sandbox = Sandbox("acting:acts", code, hidden=(str(Path(code).parent / "hidden"),), seconds=120)
         with SandboxedProcess(sandbox) as started:
-            assert started.ask("describe")[0]["fits"] is False
+            assert started.call("describe")[0]["fits"] is False
             yield started
 
 
@@ -95,7 +95,7 @@ def _ask(process, what, seconds=120.0):
     process.sandbox = dataclasses.replace(process.sandbox, seconds=seconds)
     images = torch.zeros(2, 1, 2, 2)
     images[0, 0, 0, 0] = what
-    return process.ask("explain", number=0, network=NETWORK, images=images, targets=torch.zeros(2).long(), seed=0)[1]
+    return process.call("explain", number=0, network=NETWORK, images=images, targets=torch.zeros(2).long(), seed=0)[1]
 
 
 def test_maps_are_those_of_explain(process):
@@ -116,9 +116,9 @@ def test_an_error_of_its_own_is_told(process):
         (2, "it loads the data set xai-tris/lin-white-8x8, whose masks are the answer"),
         (3, "it opens masks.safetensors of the run or the results"),
         (4, "it writes to /usr/written-by-a-method"),
-        (9, "it writes to .*masks.safetensors; only .* is its own"),
+        (9, "it writes to .*masks.safetensors; only .* is writable"),
         (10, "it writes to /usr/linked-by-a-method"),
-        (12, "it writes to .*hidden; only .* is its own"),
+        (12, "it writes to .*hidden; only .* is writable"),
     ],
 )
 def test_what_it_may_not_do_is_refused_though_it_hides_the_error(what, said, process):
@@ -163,7 +163,7 @@ def test_a_name_below_an_open_folder_is_of_that_folder(tmp_path):
 )
 def test_one_that_is_greedy_or_runs_forever_is_ended(what, seconds, said, code):
     with SandboxedProcess(Sandbox("acting:acts", code, seconds=120, memory_gb=1)) as own:
-        own.ask("describe")
+        own.call("describe")
         with pytest.raises(SandboxError, match=said):
             _ask(own, what, seconds)
         assert own._process.poll() is not None
@@ -173,7 +173,7 @@ def test_where_the_driver_lies_is_known_on_a_gpu_alone(monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
     monkeypatch.setenv("HF_TOKEN", "secret")
     for device, known in (("cpu", None), ("cuda:0", "/driver")):
-        found = module._environment(Sandbox("saliency", device=device), True)
+        found = module._clean_environment(Sandbox("saliency", device=device), True)
         assert found.get("LD_LIBRARY_PATH") == known
         assert "HF_TOKEN" not in found
 

@@ -16,7 +16,7 @@ from xaibench.leaderboard import SiteError
 from xaibench.leaderboard.manifest import CodeInfo, ResultError, manifest_checksum
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
-from xaibench.leaderboard.site.write import _entries
+from xaibench.leaderboard.site.write import _suite_entries
 from xaibench.report.numbers.suite_tests import pairs_over_cells
 
 VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96, "sandbox": "bubblewrap"}
@@ -105,15 +105,15 @@ def test_verified_results_have_a_badge_and_others_say_that_they_have_none(site):
     assert rows["lime"][1].startswith("LIME bit-equal")
     assert rows["saliency"][1].startswith("Saliency not verified")
     card = text(site / "methods" / "lime.html")
-    assert "bit-equal, 2026-02-02, 96 scores made again, in bubblewrap" in card
+    assert "bit-equal, 2026-02-02, 96 scores computed again, in bubblewrap" in card
     assert re.search(r"<dt>Verified</dt><dd>1 of 7</dd>", text(site / "index.html"))
 
 
 def test_the_page_of_a_method_says_where_its_code_is_and_what_it_needs(site):
     card = text(site / "methods" / "lime.html").partition('id="card"')[2]
     assert "<dt>Source</dt><dd><code>https://example.org/lime</code> at <code>0123456</code></dd>" in card
-    assert "<dt>Needs</dt><dd><code>limes==1.0</code></dd>" in card
-    assert "<dt>Needs</dt>" not in text(site / "methods" / "saliency.html")
+    assert "<dt>Requires</dt><dd><code>limes==1.0</code></dd>" in card
+    assert "<dt>Requires</dt>" not in text(site / "methods" / "saliency.html")
     results = pd.read_parquet(site / "downloads" / "results.parquet")
     assert set(results[results["method"] == "lime"]["requires"]) == {"limes==1.0", ""}
 
@@ -122,7 +122,7 @@ def test_cost_is_said_in_passes_and_seconds(site, repository):
     jobs = pd.read_csv(repository / "lime" / "tiny@00c0ffee" / "jobs.csv")
     seconds = jobs[jobs["stage"] == "explain"]["seconds"].sum()
     maps = len(pd.read_parquet(repository / "lime" / "tiny@00c0ffee" / "scores.parquet")) // 2  # of two metrics
-    said = f"20 passes an image; {seconds:.2f} s for {maps} maps ({1000 * seconds / maps:.2f} ms each), on Example CPU"
+    said = f"20 passes per image; {seconds:.2f} s for {maps} maps ({1000 * seconds / maps:.2f} ms each), on Example CPU"
     assert said in text(site / "methods" / "lime.html")
 
 
@@ -208,7 +208,7 @@ def test_the_same_results_make_the_same_bytes(repository, site, tmp_path):
 
 def test_what_is_no_result_is_said_with_what_is_expected(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ResultError, match=r"holds no results: no METHOD/SUITE@VERSION/result.json"):
+    with pytest.raises(ResultError, match=r"contains no results: no METHOD/SUITE@VERSION/result.json"):
         xb.leaderboard.write_site(tmp_path / "empty", tmp_path / "site")
     assert not (tmp_path / "site").exists()
 
@@ -233,8 +233,8 @@ def damage(name, one):
     [
         ("scores", "cannot be read"),
         ("manifest", "cannot be read"),
-        ("place", "expected it to lie there"),
-        ("method", "expected those of lime alone"),
+        ("place", "move the folder there"),
+        ("method", "expected only those of lime"),
         ("images", "explained other images of xai-tris/lin-corr-8x8 of seed 0 than the other results"),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_pat
     xb.leaderboard.write_site(one, tmp_path / "site")
     before = text(tmp_path / "site" / "index.html")
     damage("method", one)
-    with pytest.raises(SiteError, match=r"lime/tiny@00c0ffee cannot be shown: .* expected those of lime alone"):
+    with pytest.raises(SiteError, match=r"lime/tiny@00c0ffee cannot be shown: .* expected only those of lime"):
         xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
     assert text(tmp_path / "site" / "index.html") == before
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
@@ -294,7 +294,7 @@ def test_the_first_page_is_of_most_methods_or_of_the_suite_that_is_named(tmp_pat
     for suite, methods in (("tiny", METHODS[:1]), ("many", METHODS[:2])):
         write_repository(tmp_path / "results", methods=methods, suite=suite, pictures=False)
     results, _ = read_results(tmp_path / "results")
-    pages = [{one.key.name: one.page for one in _entries(results, first)} for first in ("", "tiny")]
+    pages = [{one.key.name: one.page for one in _suite_entries(results, first)} for first in ("", "tiny")]
     assert [page["many"] for page in pages] == ["index.html", "suites/many.00c0ffee.html"]
     assert [page["tiny"] for page in pages] == ["suites/tiny.00c0ffee.html", "index.html"]
     with pytest.raises(SiteError, match="no results of the suite 'tinny'; did you mean 'tiny'"):
@@ -325,7 +325,7 @@ def test_the_command_says_what_it_built_and_what_it_left_out(one, tmp_path):
     assert "Left out: lime/tiny@00c0ffee." in result.output
     result = CliRunner().invoke(app, ["leaderboard", str(one), "--out", str(tmp_path / "site"), "--strict"])
     assert result.exit_code == 2
-    assert "expected those of lime alone" in result.output
+    assert "expected only those of lime" in result.output
 
 
 def test_pairs_in_files_are_the_paired_tests(site, board):

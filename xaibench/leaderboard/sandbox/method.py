@@ -1,4 +1,4 @@
-"""A sandboxed method as an explainer: a suite runs it like any other, and the method never sees more than it must."""
+"""Explainer that forwards to a method in a sandbox, so that a suite can run it like any other explainer."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from torch import Tensor, nn
 
 from xaibench.leaderboard.sandbox.sandbox import Sandbox, SandboxedProcess, SandboxError
 
-#: The sandboxes of this process; one that was ended is started anew.
-_running: dict[str, SandboxedProcess] = {}
-_numbers = itertools.count(1)
+#: Running sandboxes by their settings; an ended one is removed and started again on the next call.
+_sandboxes: dict[str, SandboxedProcess] = {}
+_fit_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class SandboxedMethod:
-    """Asks a method in its sandbox for maps.
+    """Explainer that computes maps in a sandbox.
 
     Attributes:
         settings: The fields of a :class:`~xaibench.leaderboard.sandbox.sandbox.Sandbox`, as JSON.
-        seed: Handed on.
-        number: Of a fit that lies in the sandbox; 0 for none.
+        seed: Seed of the method.
+        number: Number of the fitted method in the sandbox; 0 for a method without ``fit``.
     """
 
     settings: str
@@ -34,28 +34,30 @@ class SandboxedMethod:
     number: int = field(default=0, repr=False)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
-            SandboxError: If the method failed, or did what it may not do.
+            SandboxError: If the method failed or did something forbidden.
         """
         asked = {"number": self.number, "seed": self.seed, "network": getattr(model, "network", model)}
-        _, maps = _ask(self.settings, "explain", images=images, targets=targets, **asked)
+        _, maps = _call_sandbox(self.settings, "explain", images=images, targets=targets, **asked)
         if maps is None or len(maps) != len(images):
-            raise SandboxError(f"it gave {None if maps is None else maps.shape}, expected maps of {len(images)} images")
+            raise SandboxError(
+                f"it returned {None if maps is None else maps.shape}, expected maps of {len(images)} images"
+            )
         return torch.from_numpy(maps).to(images.device)
 
 
 class FittedSandboxedMethod(SandboxedMethod):
-    """A method that learns from the training samples first: from their images and targets, never from their masks."""
+    """Method with ``fit``. It receives the images and targets of the training samples, never their masks."""
 
-    #: Fitted when it first meets a network.
+    #: The sandbox fits the method when it first explains a network.
     fitted = False
 
     def fit(self, network: nn.Module, batches: Iterable[Any]) -> FittedSandboxedMethod:
-        """Hand it the samples; it is fitted to the network that it is asked about next."""
-        number = next(_numbers)
-        _ask(
+        """Send the training samples to the sandbox; the method is fitted when it first explains a network."""
+        number = next(_fit_numbers)
+        _call_sandbox(
             self.settings,
             "fit",
             number=number,
@@ -65,33 +67,33 @@ class FittedSandboxedMethod(SandboxedMethod):
         return replace(self, number=number)
 
 
-def fits(settings: str) -> bool:
-    """Whether a method learns from the training samples first; its sandbox stays open for what comes.
+def has_fit(settings: str) -> bool:
+    """Return whether a method has ``fit``. The sandbox stays open for later calls.
 
     Args:
-        settings: As of :class:`SandboxedMethod`.
+        settings: As in :class:`SandboxedMethod`.
 
     Raises:
-        SandboxError: If it cannot be imported, or did what it may not do.
+        SandboxError: If the method cannot be imported or did something forbidden.
     """
-    return bool(_ask(settings, "describe")[0]["fits"])
+    return bool(_call_sandbox(settings, "describe")[0]["fits"])
 
 
-def _ask(settings: str, call: str, **arguments: Any) -> Any:
-    running = _running.get(settings)
+def _call_sandbox(settings: str, call: str, **arguments: Any) -> Any:
+    running = _sandboxes.get(settings)
     if running is None:
         known = json.loads(settings)
         running = SandboxedProcess(Sandbox(**known | {"hidden": tuple(known.get("hidden", ()))}))
-        _running[settings] = running
+        _sandboxes[settings] = running
     try:
-        return running.ask(call, **arguments)
+        return running.call(call, **arguments)
     except SandboxError:
-        _running.pop(settings).close()
+        _sandboxes.pop(settings).close()
         raise
 
 
 @atexit.register
-def close() -> None:
-    """End the sandboxes of this process."""
-    while _running:
-        _running.popitem()[1].close()
+def close_all() -> None:
+    """End all sandboxes of this process."""
+    while _sandboxes:
+        _sandboxes.popitem()[1].close()

@@ -1,6 +1,7 @@
-"""What a method imports beside the library: found when it is handed in, and there when it is run again.
+"""Packages that a method imports: find them on submission, and provide them in the sandbox.
 
-Only wheels are installed, which run no code while they are unpacked, to a folder that the method's sandbox alone sees.
+Only wheels are installed, because they run no code during installation. The target folder is visible to the method's
+sandbox only.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ from packaging.utils import canonicalize_name, canonicalize_version
 from xaibench.core.messages import listed, warn_caller
 from xaibench.leaderboard.manifest import ResultError
 
-#: Where a package comes from that the index of packages need not have: a folder, a repository, a file. Conda leaves it
-#: in every package that it has built.
-_DIRECT = "direct_url.json"
+#: Present if a package was installed from a folder, a repository or a file, and may not be on the package index. Conda
+#: writes it for every package that it builds.
+_DIRECT_URL = "direct_url.json"
 _SELF = "xaibench"
-#: How long pip may look for packages, and load them.
-_MOST_SECONDS = 1800
+#: Time limit of pip in seconds.
+_PIP_TIMEOUT = 1800
 
 
 @dataclass(frozen=True)
 class ImportedPackages:
-    """What the code of a method imports that is neither Python's, nor its own, nor the library's or what that needs.
+    """Packages that a method imports, without the standard library, its own modules, and the library's dependencies.
 
     Attributes:
-        pinned: As ``name==version``, of what the index of packages has.
-        elsewhere: Names of what was installed from a folder, a repository or a file: others may not get it.
+        pinned: ``name==version`` of packages that are on the package index.
+        elsewhere: Names of packages installed from a folder, a repository or a file, which others may not be able to
+            get.
     """
 
     pinned: tuple[str, ...]
@@ -43,56 +45,60 @@ class ImportedPackages:
 
 
 def imported_packages(code: Path) -> ImportedPackages:
-    """The packages that the code of a method imports, in the versions that are installed.
+    """Find the packages that the code of a method imports, with the installed versions.
 
-    What is imported but not installed is left out: the code does without.
+    Imports of packages that are not installed are ignored: the code works without them.
 
     Args:
-        code: The folder of the code.
+        code: Folder of the code.
 
     Returns:
-        Those that must be there beside the library.
+        The packages.
     """
     known = {path.stem for path in code.iterdir()} | set(sys.stdlib_module_names) | {_SELF}
-    modules = {module for module in _imports(code) if module.partition(".")[0] not in known}
-    found = {name: metadata.distribution(name) for name in sorted(_distributions(modules) - _brought_along())}
-    direct = {name for name, one in found.items() if one.read_text(_DIRECT) and _installer(one) != "conda"}
-    pinned = (f"{name}=={_published(one.version)}" for name, one in found.items() if name not in direct)
+    modules = {module for module in _imported_modules(code) if module.partition(".")[0] not in known}
+    found = {
+        name: metadata.distribution(name) for name in sorted(_find_distributions(modules) - _library_dependencies())
+    }
+    direct = {name for name, one in found.items() if one.read_text(_DIRECT_URL) and _installer(one) != "conda"}
+    pinned = (f"{name}=={_normalize_version(one.version)}" for name, one in found.items() if name not in direct)
     return ImportedPackages(tuple(pinned), tuple(sorted(direct)))
 
 
 def provide_packages(pinned: Sequence[str], folder: Path, *, install: bool) -> str:
-    """Put what a method needs where its sandbox finds it.
+    """Make the packages of a method available to its sandbox.
 
     Args:
-        pinned: As ``name==version``.
-        folder: Where packages go that are not here, or here in another version; made anew.
-        install: Whether to; else one that is not here is an error, and one of another version a warning.
+        pinned: Packages as ``name==version``.
+        folder: New folder for packages that are missing here or have another version.
+        install: Whether to install these. Otherwise a missing package is an error, and another version a warning.
 
     Returns:
-        The folder; empty where all is here.
+        The folder; empty if nothing was installed.
 
     Raises:
-        ResultError: If a package is not here, or cannot be installed as a wheel beside what the library needs.
+        ResultError: If a package is missing, or cannot be installed as a wheel next to the dependencies of the library.
     """
-    lacking = [one for one in pinned if not _is_here(one)]
+    lacking = [one for one in pinned if not _is_installed(one)]
     if not lacking:
         return ""
     if install:
-        return _installed(lacking, folder)
-    absent = [one for one in lacking if _version(one.partition("==")[0]) is None]
+        return _install_wheels(lacking, folder)
+    absent = [one for one in lacking if _installed_version(one.partition("==")[0]) is None]
     if absent:
         raise ResultError(
-            f"{listed(absent)} is not installed here, and the method imports it. --install gets the wheels, for its "
-            "sandbox alone."
+            f"{listed(absent)} is required by the method and not installed. --install installs the wheels for its "
+            "sandbox only."
         )
-    here = [f"{name} {_version(name)}" for name in (one.partition("==")[0] for one in lacking)]
-    warn_caller(f"The result was made with {listed(lacking)}; here is {listed(here)}. --install gets the stated ones.")
+    here = [f"{name} {_installed_version(name)}" for name in (one.partition("==")[0] for one in lacking)]
+    warn_caller(
+        f"The result was made with {listed(lacking)}; installed is {listed(here)}. --install installs the stated ones."
+    )
     return ""
 
 
-def _imports(code: Path) -> Iterator[str]:
-    """Names of modules, and of what may be one; what is no Python says so when it is run."""
+def _imported_modules(code: Path) -> Iterator[str]:
+    """Yield imported module names, and ``module.name`` for imported names, which may be modules."""
     for file in code.rglob("*.py"):
         try:
             tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -105,32 +111,32 @@ def _imports(code: Path) -> Iterator[str]:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _distributions(modules: Collection[str]) -> set[str]:
-    """The distributions that modules come from; several may share a topmost package, such as ``google``."""
+def _find_distributions(modules: Collection[str]) -> set[str]:
+    """Return the distributions of modules; several distributions may share a namespace package such as ``google``."""
     of_package = {name: sorted(set(there)) for name, there in metadata.packages_distributions().items()}
     found: set[str] = set()
     for module in modules:
         there = of_package.get(module.partition(".")[0], [])
-        found |= {_plain(name) for name in (_holders(module, there) if len(there) > 1 else there)}
+        found |= {_normalize_name(name) for name in (_distributions_with(module, there) if len(there) > 1 else there)}
     return found
 
 
-def _holders(module: str, distributions: Sequence[str]) -> list[str]:
-    """Those with the module, or else with what it is a name of, or else with its topmost package."""
+def _distributions_with(module: str, distributions: Sequence[str]) -> list[str]:
+    """Return the distributions that contain the module, else its parent, else its top-level package."""
     for name in (module, module.rpartition(".")[0], module.partition(".")[0]):
         place = name.replace(".", "/")
-        if found := [one for one in distributions if name and _has(one, (f"{place}/", f"{place}."))]:
+        if found := [one for one in distributions if name and _has_file(one, (f"{place}/", f"{place}."))]:
             return found
     return []
 
 
-def _has(distribution: str, starts: tuple[str, str]) -> bool:
+def _has_file(distribution: str, starts: tuple[str, str]) -> bool:
     return any(file.as_posix().startswith(starts) for file in metadata.files(distribution) or ())
 
 
 @cache
-def _brought_along() -> frozenset[str]:
-    """The library, and all that is installed with it, at any remove."""
+def _library_dependencies() -> frozenset[str]:
+    """Return the library and its transitive dependencies."""
     found: set[str] = set()
     left = [_SELF]
     while left:
@@ -140,28 +146,30 @@ def _brought_along() -> frozenset[str]:
         found.add(name)
         try:
             needed = metadata.requires(name) or ()
-        except metadata.PackageNotFoundError:  # of another system or Python; or the library as a bare folder
+        except metadata.PackageNotFoundError:  # for another platform, or the library is not installed
             continue
         wanted = [Requirement(one) for one in needed]
-        left += [_plain(one.name) for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+        left += [
+            _normalize_name(one.name) for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})
+        ]
     return frozenset(found)
 
 
-def _plain(name: str) -> str:
-    """A name as the index writes it.
+def _normalize_name(name: str) -> str:
+    """Normalize a package name as on the package index.
 
     Example:
-        >>> _plain("Efficient.Net_Lite")
+        >>> _normalize_name("Efficient.Net_Lite")
         'efficient-net-lite'
     """
     return str(canonicalize_name(name))
 
 
-def _published(version: str) -> str:
-    """A version as the index writes it; what follows a plus is of one build, which the index need not have.
+def _normalize_version(version: str) -> str:
+    """Normalize a version as on the package index, without the local part after ``+``, which the index may not have.
 
     Example:
-        >>> _published("1.0-RC1+cu130")
+        >>> _normalize_version("1.0-RC1+cu130")
         '1.0rc1'
     """
     return str(canonicalize_version(version.partition("+")[0], strip_trailing_zero=False))
@@ -171,50 +179,50 @@ def _installer(distribution: metadata.Distribution) -> str:
     return (distribution.read_text("INSTALLER") or "").strip()
 
 
-def _version(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _is_here(pin: str) -> bool:
+def _is_installed(pin: str) -> bool:
     name, _, version = pin.partition("==")
-    here = _version(name)
-    # Of what the library needs, the version is this machine's, as everything else of the library is.
-    return here is not None and (_published(here) == version or name in _brought_along())
+    here = _installed_version(name)
+    # Dependencies of the library keep the version of this machine.
+    return here is not None and (_normalize_version(here) == version or name in _library_dependencies())
 
 
-def _installed(pins: Sequence[str], folder: Path) -> str:
+def _install_wheels(pins: Sequence[str], folder: Path) -> str:
     names = {pin.partition("==")[0] for pin in pins}
-    here = {_plain(one.name): one.version for one in metadata.distributions() if one.name}
+    here = {_normalize_name(one.name): one.version for one in metadata.distributions() if one.name}
     folder.mkdir(parents=True)
-    # What is here stays as it is: torch in a second version would be gigabytes, and other scores.
+    # Installed packages are kept: a second torch would take gigabytes and change the scores.
     kept, plan = folder.with_suffix(".constraints"), folder.with_suffix(".json")
     kept.write_text("".join(f"{name}=={version}\n" for name, version in here.items() if name not in names))
-    _pip(pins, folder, "--dry-run", "--report", str(plan), "--constraint", str(kept))
+    _run_pip(pins, folder, "--dry-run", "--report", str(plan), "--constraint", str(kept))
     found = [one["metadata"] for one in json.loads(plan.read_text())["install"]]
     new = [f"{one['name']}=={one['version']}" for one in found]
-    _pip(new, folder, "--no-deps", "--target", str(folder))
+    _run_pip(new, folder, "--no-deps", "--target", str(folder))
     return str(folder)
 
 
-def _pip(wanted: Sequence[str], place: Path, *words: str) -> None:
-    """``pip install`` of wheels alone: what is built from source runs code of its own, outside of the sandbox."""
-    # With -P, as what lies in the present folder, of a results repository say, is not to be imported in pip's place.
+def _run_pip(wanted: Sequence[str], place: Path, *words: str) -> None:
+    """Run ``pip install`` for wheels only: building a source distribution would run its code outside the sandbox."""
+    # -P: a file in the current folder, such as a results repository, must not be imported instead of pip.
     command = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    failed = f"{listed(wanted, 5)} cannot be installed beside what is here: "
+    failed = f"{listed(wanted, 5)} cannot be installed together with the library: "
     try:
         done = subprocess.run(
             [*command, "--only-binary", ":all:", *words, *wanted],
             capture_output=True,
             text=True,
-            timeout=_MOST_SECONDS,
+            timeout=_PIP_TIMEOUT,
             check=False,
             cwd=place,
         )
     except subprocess.TimeoutExpired as error:
-        raise ResultError(f"{failed}it took more than {_MOST_SECONDS} s.") from error
+        raise ResultError(f"{failed}it took more than {_PIP_TIMEOUT} s.") from error
     if not done.returncode:
         return
     if "No module named pip" in done.stderr:

@@ -1,8 +1,9 @@
-"""A process for somebody else's method: without network, masks and the user's files, with limits of time and memory.
+"""Process for a submitted method, without network, masks and the user's files, and with time and memory limits.
 
-Where there is bubblewrap (``bwrap``), the kernel shuts the method in: it has no network, its own ``/tmp``, and reads
-Python, the library and its own source alone. Where there is none, it is a process of its own whose forbidden acts are
-refused by Python's audit events: that stops accidents and the careless, not an adversary, and is said.
+With bubblewrap (``bwrap``), the kernel isolates the method: it has no network, a private ``/tmp``, and can read only
+Python, the library and its own source. Without it, the method runs in a separate process in which Python's audit events
+block forbidden actions. This prevents accidents but does not stop an adversary; the verification records which one was
+used.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: The longest answer that is read: maps of a batch.
-_MOST_BYTES = 4 << 30
-#: Where the source of the method lies inside, and what it imports beside.
-_INSIDE = ("/method", "/packages")
+#: Largest accepted answer (the maps of a batch), in bytes.
+_MAX_ANSWER_BYTES = 4 << 30
+#: Folders of the method's source and of its packages inside bubblewrap.
+_MOUNT_POINTS = ("/method", "/packages")
 
 
 class SandboxError(RuntimeError):
-    """A method that failed, broke off or was stopped in its sandbox; the message says how."""
+    """A method failed, exited or was stopped in its sandbox. The message is a clause that says how."""
 
 
 class SandboxViolationError(SandboxError):
-    """A method that did what it may not do; the message says what."""
+    """A method did something that the sandbox forbids. The message says what."""
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How a method is shut in, and its limits.
+    """Configuration and limits of a sandbox.
 
     Attributes:
         entry: The method: a listed explainer, or ``module:name``.
-        source: The folder that ``module`` lies in; empty for what is installed.
-        packages: A folder with what it imports beside that, before what is installed; empty for none.
-        parameters: Its own, as JSON.
-        output: What of the model is explained; empty leaves it to the method.
-        device: Where it computes; what it is asked about lies on the CPU on its way.
-        hidden: Folders whose files it must not read; only the weaker sandbox needs to know them.
-        seconds: The longest that it may take for one batch of images.
-        memory_gb: The most memory that it may hold, in GiB.
+        source: Folder of the module; empty for installed modules.
+        packages: Folder of further packages, which take precedence over installed ones; empty for none.
+        parameters: Parameters of the method, as JSON.
+        output: The explained model output; empty for the method's default.
+        device: Device of the method. Inputs are sent through the CPU.
+        hidden: Folders that the method must not read; used without bubblewrap only.
+        seconds: Time limit per batch of images, in seconds.
+        memory_gb: Memory limit in GiB.
     """
 
     entry: str
@@ -72,7 +73,7 @@ class Sandbox:
 
 @cache
 def bubblewrap_path() -> str:
-    """The path of ``bwrap`` where it works; empty where there is none, or the system lets it make no namespaces."""
+    """Return the path of ``bwrap``; empty if it is missing or may not create namespaces."""
     found = shutil.which("bwrap")
     if not found:
         return ""
@@ -84,19 +85,19 @@ def bubblewrap_path() -> str:
 
 
 def sandbox_kind() -> str:
-    """``"bubblewrap"``, or ``"process"``, which is weaker."""
+    """Return ``"bubblewrap"``, or ``"process"``, which isolates less."""
     return "bubblewrap" if bubblewrap_path() else "process"
 
 
 class SandboxedProcess:
-    """A method in its sandbox. Used as a context manager, which ends it."""
+    """A method in its sandbox; a context manager that ends the process."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
-        self._killed = ""
+        self._kill_reason = ""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         is_isolated = bool(bubblewrap_path())
-        paths = [inside if is_isolated else folder for folder, inside in _own_folders(sandbox)]
+        paths = [inside if is_isolated else folder for folder, inside in _mounted_folders(sandbox)]
         settings = {
             **{name: asdict(sandbox)[name] for name in ("entry", "device", "hidden")},
             "paths": paths,
@@ -105,16 +106,16 @@ class SandboxedProcess:
             "shut_in": is_isolated,
         }
         python = [sys.executable, "-P", "-m", "xaibench.leaderboard.sandbox.worker", json.dumps(settings)]
-        command = [*_walls(sandbox, is_isolated), *python]
-        # A session of its own, so that it can be ended with all that it started.
+        command = [*_bubblewrap_command(sandbox, is_isolated), *python]
+        # A new session, so that the process can be killed with its children.
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=_environment(sandbox, is_isolated),
+            env=_clean_environment(sandbox, is_isolated),
             start_new_session=True,
-            cwd=None if is_isolated else tempfile.gettempdir(),  # as inside the walls
+            cwd=None if is_isolated else tempfile.gettempdir(),  # as in bubblewrap
         )
         threading.Thread(target=self._watch_memory, daemon=True).start()
 
@@ -124,20 +125,20 @@ class SandboxedProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, call: str, **arguments: Any) -> tuple[dict[str, Any], NDArray[Any] | None]:
-        """Send a request, and wait for the answer.
+    def call(self, call: str, **arguments: Any) -> tuple[dict[str, Any], NDArray[Any] | None]:
+        """Call a function of the worker and wait for the answer.
 
         Args:
-            call: A method of :class:`xaibench.leaderboard.sandbox.worker.Worker`.
+            call: Name of a method of :class:`xaibench.leaderboard.sandbox.worker.Worker`.
             **arguments: Its arguments.
 
         Returns:
-            What was said, and maps where it made some.
+            The header of the answer, and the maps or None.
 
         Raises:
-            RefusedError: If the method did what it may not do.
-            SandboxError: If it failed, ended, or took too long or too much memory.
-            UnsupportedModelError: If it says that it cannot treat the network.
+            SandboxViolationError: If the method did something forbidden.
+            SandboxError: If it failed, exited, or exceeded a limit.
+            UnsupportedModelError: If the method does not support the network.
         """
         import torch
 
@@ -151,11 +152,13 @@ class SandboxedProcess:
         try:
             self._process.stdin.write(struct.pack("<Q", len(body)) + body)
             self._process.stdin.flush()
-            said, maps = self._answer(until)
+            said, maps = self._read_answer(until)
         except (OSError, EOFError, ValueError) as error:
             self.close()
             code = self._process.returncode
-            raise SandboxError(self._killed or f"its process ended with code {code} ({self._last_words()})") from error
+            raise SandboxError(
+                self._kill_reason or f"its process ended with code {code} ({self._last_log_line()})"
+            ) from error
         if said.get("refused"):
             raise SandboxViolationError("; ".join(map(str, said["refused"])))
         if said.get("untreated"):
@@ -164,26 +167,26 @@ class SandboxedProcess:
             raise SandboxError(str(said["error"]))
         return said, maps
 
-    def _answer(self, until: float) -> tuple[dict[str, Any], NDArray[Any] | None]:
-        text, body = struct.unpack("<QQ", self._read(16, until))
-        if text > 1 << 20 or body > _MOST_BYTES:
+    def _read_answer(self, until: float) -> tuple[dict[str, Any], NDArray[Any] | None]:
+        text, body = struct.unpack("<QQ", self._read_bytes(16, until))
+        if text > 1 << 20 or body > _MAX_ANSWER_BYTES:
             raise ValueError(f"an answer of {text + body} bytes")
-        said = json.loads(self._read(text, until))
-        content = self._read(body, until)
+        said = json.loads(self._read_bytes(text, until))
+        content = self._read_bytes(body, until)
         if "shape" not in said:
             return dict(said), None
         if said.get("dtype") not in ("float32", "float64"):
             raise ValueError(f"maps of {said.get('dtype')}")
         return said, np.frombuffer(content, said["dtype"]).reshape(said["shape"]).copy()
 
-    def _read(self, size: int, until: float) -> bytes:
-        """So many bytes of the answer; ends the process when the time is over."""
+    def _read_bytes(self, size: int, until: float) -> bytes:
+        """Read ``size`` bytes of the answer; raise EOFError at the deadline."""
         assert self._process.stdout is not None
         handle, parts = self._process.stdout.fileno(), bytearray()
         while len(parts) < size:
             if not select.select([handle], [], [], max(0.0, until - time.monotonic()))[0]:
-                self._killed = f"it took more than {self.sandbox.seconds:g} s for one batch of images"
-                raise EOFError(self._killed)
+                self._kill_reason = f"it took more than {self.sandbox.seconds:g} s for one batch of images"
+                raise EOFError(self._kill_reason)
             if not (read := os.read(handle, min(size - len(parts), 1 << 20))):
                 raise EOFError("no answer")
             parts += read
@@ -192,27 +195,27 @@ class SandboxedProcess:
     def _watch_memory(self) -> None:
         limit = self.sandbox.memory_gb * (1 << 30)
         while self._process.poll() is None:
-            if (held := sum(_resident(pid) for pid in _family(self._process.pid))) > limit:
-                self._killed = f"it held {held / (1 << 30):.1f} GiB of memory, of {self.sandbox.memory_gb:g}"
-                self._end()
+            if (held := sum(_resident_bytes(pid) for pid in _process_tree(self._process.pid))) > limit:
+                self._kill_reason = f"it used {held / (1 << 30):.1f} GiB of memory, of {self.sandbox.memory_gb:g}"
+                self._kill()
                 return
             time.sleep(0.1)
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2000))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return f"its last words: {lines[-1]}" if lines else "it said nothing"
+        return f"last line of its log: {lines[-1]}" if lines else "its log is empty"
 
-    def _end(self) -> None:
+    def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, 9)
         self._process.kill()
 
     def close(self) -> None:
-        """End the method, whatever it does."""
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one that ends by itself is let say with which code
-            self._process.wait(0 if self._killed else 0.2)
-        self._end()
+        """End the process."""
+        with contextlib.suppress(subprocess.TimeoutExpired):  # keep the exit code of a process that ends by itself
+            self._process.wait(0 if self._kill_reason else 0.2)
+        self._kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -220,60 +223,60 @@ class SandboxedProcess:
         self._process.wait()
 
 
-def _environment(sandbox: Sandbox, is_isolated: bool) -> dict[str, str]:
-    """What of the user's environment the method has: no tokens, no addresses, no folders but Python's."""
+def _clean_environment(sandbox: Sandbox, is_isolated: bool) -> dict[str, str]:
+    """Return an environment without tokens, addresses or the user's folders."""
     kept = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-    kept["PYTHONDONTWRITEBYTECODE"] = "1"  # else the library's own imports write where nothing may be written
-    if sandbox.device != "cpu":  # where the GPU's driver lies, and which GPUs are meant
+    kept["PYTHONDONTWRITEBYTECODE"] = "1"  # otherwise imports write to read-only folders
+    if sandbox.device != "cpu":  # GPU driver, and selection of GPUs
         names = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
         kept |= {name: os.environ[name] for name in names if name in os.environ}
     home = "/tmp" if is_isolated else tempfile.gettempdir()
     numba = {"NUMBA_CACHE_DIR": os.path.join(home, "numba"), "MPLCONFIGDIR": os.path.join(home, "matplotlib")}
-    return kept | numba | {"HOME": home, "TMPDIR": home, "PYTHONPATH": os.pathsep.join(_packages())}
+    return kept | numba | {"HOME": home, "TMPDIR": home, "PYTHONPATH": os.pathsep.join(_library_path())}
 
 
-def _packages() -> list[str]:
-    """The folder that the library lies in, where Python does not find it by itself."""
+def _library_path() -> list[str]:
+    """Return the parent folder of the library, for ``PYTHONPATH``."""
     import xaibench
 
     return [str(Path(xaibench.__file__).resolve().parent.parent)]
 
 
-def _walls(sandbox: Sandbox, is_isolated: bool) -> Iterator[str]:
-    """The command in front of Python's."""
+def _bubblewrap_command(sandbox: Sandbox, is_isolated: bool) -> Iterator[str]:
+    """Yield the command that precedes Python's."""
     if not is_isolated:
         return
     yield from (bubblewrap_path(), "--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp")
     for folder in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system"):
         yield from ("--ro-bind-try", folder, folder)
-    for folder in _python():
+    for folder in _python_folders():
         yield from ("--ro-bind", folder, folder)
-    package = str(Path(_packages()[0], "xaibench"))
+    package = str(Path(_library_path()[0], "xaibench"))
     yield from ("--ro-bind", package, package)
-    for folder, inside in _own_folders(sandbox):
+    for folder, inside in _mounted_folders(sandbox):
         yield from ("--ro-bind", str(Path(folder).resolve()), inside)
     if sandbox.device != "cpu":
         for device in sorted(Path("/dev").glob("nvidia*")):
             yield from ("--dev-bind-try", str(device), str(device))
 
 
-def _own_folders(sandbox: Sandbox) -> list[tuple[str, str]]:
-    """What the method brings along, here and inside."""
-    return [pair for pair in zip((sandbox.source, sandbox.packages), _INSIDE, strict=True) if pair[0]]
+def _mounted_folders(sandbox: Sandbox) -> list[tuple[str, str]]:
+    """Return pairs of the method's folders outside and inside the sandbox."""
+    return [pair for pair in zip((sandbox.source, sandbox.packages), _MOUNT_POINTS, strict=True) if pair[0]]
 
 
-def _python() -> list[str]:
-    """Where Python and what is installed for it lie: of a virtual environment, its base too."""
+def _python_folders() -> list[str]:
+    """Return the folders of Python and of installed packages, including the base of a virtual environment."""
     folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}
     folders |= {str(Path(one).resolve()) for one in folders}
     there = sorted(one for one in folders if os.path.isdir(one))
-    # Not those inside another.
+    # Drop folders inside other folders.
     return [one for one in there if not any(one != other and one.startswith(f"{other}/") for other in there)]
 
 
-def _family(pid: int) -> list[int]:
-    """A process and all below it."""
+def _process_tree(pid: int) -> list[int]:
+    """Return a process and all its descendants."""
     found = [pid]
     for one in found:
         with contextlib.suppress(OSError):
@@ -282,7 +285,7 @@ def _family(pid: int) -> list[int]:
     return found
 
 
-def _resident(pid: int) -> int:
+def _resident_bytes(pid: int) -> int:
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,7 +1,7 @@
-"""The other side of the sandbox: a process that holds a method and knows images, targets and networks, but no masks.
+"""Worker process of the sandbox: runs a method on images, targets and networks, but has no masks.
 
-It reads requests from its standard input and answers on what was its standard output; whatever the method prints goes
-to the log. Run as ``python -m xaibench.leaderboard.sandbox.worker SETTINGS``.
+It reads requests from standard input and writes answers to the original standard output. Output of the method goes to
+the log. Run as ``python -m xaibench.leaderboard.sandbox.worker SETTINGS``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: Events of Python's audit that a method has no business with, and what to say of each.
+#: Audit events of forbidden network access and process creation.
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty")
-#: Events of what is changed without being opened: which of their arguments are paths, and which the open folder that a
-#: path is below, where there is one.
+#: Audit events that change files without opening them: for each path argument, its index and the index of the folder
+#: descriptor that it is relative to (or None).
 _CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
     **dict.fromkeys(("os.remove", "os.rmdir", "shutil.rmtree"), ((0, 1),)),
     **dict.fromkeys(("os.mkdir", "os.chmod"), ((0, 2),)),
@@ -35,11 +35,11 @@ _READS_MASKS = "it reads the masks of the training samples, which are the answer
 
 
 class ForbiddenActionError(PermissionError):
-    """What a method did that a sandboxed method may not do."""
+    """A sandboxed method did something forbidden."""
 
 
 class HiddenMasks:
-    """In place of the masks of what an explainer is fitted to: they are the answer."""
+    """Placeholder for the masks of the training samples; any access is refused."""
 
     def __init__(self, refuse: Callable[[str], None]) -> None:
         object.__setattr__(self, "_refuse", refuse)
@@ -54,11 +54,11 @@ class HiddenMasks:
 
 
 class AuditHook:
-    """Refuses by Python's audit events, and remembers it should the method catch the error.
+    """Python audit hook that refuses forbidden actions, and records them in case the method catches the error.
 
     Args:
-        hidden: Folders whose files are not for the method.
-        processes: Whether it may start some: inside a real sandbox they are as shut in as itself.
+        hidden: Folders that the method must not read.
+        processes: Whether it may start processes; inside bubblewrap these are isolated as well.
     """
 
     def __init__(self, hidden: list[str], processes: bool) -> None:
@@ -69,17 +69,17 @@ class AuditHook:
         self.on = False
 
     def refuse(self, why: str) -> None:
-        """Say no, and remember it.
+        """Record a violation and raise.
 
         Raises:
-            RefusedError: Always.
+            ForbiddenActionError: Always.
         """
         if why not in self.refused:
             self.refused.append(why)
         raise ForbiddenActionError(f"refused: {why}")
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Called by Python with each event."""
+        """Handle an audit event."""
         if not self.on:
             return
         if event in _NETWORK:
@@ -93,13 +93,13 @@ class AuditHook:
         for name, folder in _CHANGES.get(event, ()):
             if isinstance(arguments[name], str | bytes | os.PathLike):
                 below = arguments[folder] if folder is not None and folder < len(arguments) else None
-                if (changed := _below(os.fsdecode(arguments[name]), below)) is not None:
+                if (changed := _resolve_in_folder(os.fsdecode(arguments[name]), below)) is not None:
                     self._check_change(os.path.realpath(changed))
 
     def _check_file(self, name: str, mode: Any, flags: Any) -> None:
         path = os.path.realpath(name)
-        if _within(path, self.hidden):
-            self.refuse(f"it opens {Path(path).name} of the run or the results, which hold the answers")
+        if _is_within(path, self.hidden):
+            self.refuse(f"it opens {Path(path).name} of the run or the results, which contain the answers")
         writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
             isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         )
@@ -107,12 +107,12 @@ class AuditHook:
             self._check_change(path)
 
     def _check_change(self, path: str) -> None:
-        if _within(path, self.hidden) or not _within(path, self.free):
-            self.refuse(f"it writes to {path}; only {self.free[0]} is its own")
+        if _is_within(path, self.hidden) or not _is_within(path, self.free):
+            self.refuse(f"it writes to {path}; only {self.free[0]} is writable")
 
 
-def _below(name: str, folder: int | None) -> str | None:
-    """A path that may be below an open folder; None where the system does not say which that is."""
+def _resolve_in_folder(name: str, folder: int | None) -> str | None:
+    """Join a path with an open folder; None if the folder of the descriptor is unknown."""
     if folder is None or folder < 0 or os.path.isabs(name):
         return name
     try:
@@ -121,39 +121,39 @@ def _below(name: str, folder: int | None) -> str | None:
         return None
 
 
-def _within(path: str, folders: list[str]) -> bool:
+def _is_within(path: str, folders: list[str]) -> bool:
     return any(path == one or path.startswith(one + os.sep) for one in folders)
 
 
 class Worker:
-    """The method, and the last that was fitted, under the number by which the other side asks for it."""
+    """The method, and its most recently fitted copy with its number."""
 
-    def __init__(self, settings: dict[str, Any], watch: AuditHook) -> None:
-        self.settings, self.watch = settings, watch
+    def __init__(self, settings: dict[str, Any], hook: AuditHook) -> None:
+        self.settings, self.hook = settings, hook
         self.fitted: dict[int, Any] = {}
 
     def describe(self, **_: Any) -> dict[str, Any]:
-        """What the other side must know of the method; importing it is the first that may go wrong."""
-        part = self._applied(None, None)._part
+        """Return whether the method has ``fit``. This imports the method, so import errors surface here."""
+        part = self._build_explainer(None, None)._part
         return {"fits": callable(getattr(part, "fit", None))}
 
     def fit(self, number: int, batches: list[Any], seed: int | None) -> dict[str, Any]:
-        """Keep a method that is fitted to these samples when it first meets a network.
+        """Store a method that will be fitted to these samples when it first explains a network.
 
-        The one before is let go, with its samples: nothing is asked of it any more, and the training samples of a suite
-        are gigabytes, which would count as what the method holds.
+        The previous one is discarded with its samples: it is not used any more, and the training samples of a suite
+        take gigabytes, which would count towards the memory limit.
         """
         self.fitted.clear()
-        known = [(images, HiddenMasks(self.watch.refuse), targets) for images, targets in batches]
-        self.fitted[number] = self._applied(seed, lambda: iter(known))
+        known = [(images, HiddenMasks(self.hook.refuse), targets) for images, targets in batches]
+        self.fitted[number] = self._build_explainer(seed, lambda: iter(known))
         return {}
 
     def explain(self, number: int, network: Any, images: Any, targets: Any, seed: int | None) -> Any:
-        """Maps ``[N, H, W]``."""
-        explainer = self.fitted[number] if number else self._applied(seed, None)
+        """Return maps ``[N, H, W]``."""
+        explainer = self.fitted[number] if number else self._build_explainer(seed, None)
         return explainer(network, images, targets)
 
-    def _applied(self, seed: int | None, training: Callable[[], Iterator[Any]] | None) -> Any:
+    def _build_explainer(self, seed: int | None, training: Callable[[], Iterator[Any]] | None) -> Any:
         from xaibench.evaluation.apply import AppliedExplainer
 
         return AppliedExplainer(
@@ -167,27 +167,27 @@ class Worker:
 
 
 def send(stream: BinaryIO, header: dict[str, Any], body: bytes = b"") -> None:
-    """A header as JSON and a body, each after its length."""
+    """Write a header as JSON and a body, preceded by their lengths."""
     text = json.dumps(header).encode()
     stream.write(struct.pack("<QQ", len(text), len(body)) + text + body)
     stream.flush()
 
 
-def _requests(stream: BinaryIO) -> Iterator[dict[str, Any]]:
+def _read_requests(stream: BinaryIO) -> Iterator[dict[str, Any]]:
     import torch
 
     while head := stream.read(8):
         (size,) = struct.unpack("<Q", head)
-        # Who asks is trusted; who answers is not, and is never unpickled.
+        # Requests come from the trusted process. Answers of this process are never unpickled there.
         yield torch.load(io.BytesIO(stream.read(size)), weights_only=False, map_location="cpu")
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Answer requests until there are no more.
+    """Answer requests until the input ends.
 
     Args:
-        settings: ``paths`` (folders in front of the path), ``entry``, ``parameters``, ``output``, ``device``,
-            ``hidden`` folders and whether this is ``shut_in``.
+        settings: ``paths`` (prepended to ``sys.path``), ``entry``, ``parameters``, ``output``, ``device``, ``hidden``
+            folders, and ``shut_in`` (whether the process runs in bubblewrap).
     """
     import torch
 
@@ -197,13 +197,13 @@ def main(settings: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     torch.set_num_threads(1)
-    watch = AuditHook(settings["hidden"], processes=settings["shut_in"])
-    sys.addaudithook(watch)
+    hook = AuditHook(settings["hidden"], processes=settings["shut_in"])
+    sys.addaudithook(hook)
     sys.path[:0] = settings["paths"]
-    worker = Worker(settings, watch)
-    for request in _requests(sys.stdin.buffer):
+    worker = Worker(settings, hook)
+    for request in _read_requests(sys.stdin.buffer):
         call = getattr(worker, request.pop("call"))
-        watch.on = True
+        hook.on = True
         try:
             found = call(**request)
         except BaseException as error:
@@ -213,11 +213,11 @@ def main(settings: dict[str, Any]) -> None:
             untreated = isinstance(error, Exception) and is_inapplicable(error)
             found = {"error": str(error) if untreated else f"{type(error).__name__}: {error}", "untreated": untreated}
         finally:
-            watch.on = False
-        _answer(answers, found, watch.refused)
+            hook.on = False
+        _send_answer(answers, found, hook.refused)
 
 
-def _answer(stream: BinaryIO, found: Any, refused: list[str]) -> None:
+def _send_answer(stream: BinaryIO, found: Any, refused: list[str]) -> None:
     if isinstance(found, dict):
         send(stream, found | {"refused": refused})
         return

@@ -1,4 +1,4 @@
-"""The files of the site: written to a folder beside the final one, which they replace when all of them are there."""
+"""Files of the site. They are written to a temporary folder that replaces the previous site when it is complete."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ import pandas as pd
 from xaibench.leaderboard.site.read import ExcludedResult, SuiteKey
 from xaibench.report.page.templating import create_environment, json_block, script
 
-#: Says that a folder is such a site, and may be replaced by another.
-SITE_MARKER = ".xaibench-board"
-#: The parts of the site's script, in the order in which they stand.
+#: Marks a folder as a site, which may be replaced.
+SITE_MARKER = ".xaibench-leaderboard"
+#: Parts of the site's script, in order.
 _SCRIPTS = ("state", "theme", "table", "board", "pairs", "pair_files", "site")
 
 
 class SiteError(ValueError):
-    """A site that cannot be built; the message says why, and what to do."""
+    """A site that cannot be built. The message says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """What other pages say of a suite.
+    """A suite as other pages refer to it.
 
     Attributes:
-        key: Which.
-        title: For people.
-        slug: Its name in addresses.
-        page: The address of its page, below the root.
+        key: Name, version and round.
+        title: Display name.
+        slug: Name in addresses.
+        page: Address of its page, relative to the root.
     """
 
     key: SuiteKey
@@ -44,15 +44,15 @@ class SuiteEntry:
 
 @dataclass(frozen=True)
 class Site:
-    """Where the site is written, and what all of its pages know.
+    """Folder of the site, and what all of its pages share.
 
     Attributes:
-        folder: Where.
-        title: Of the site.
-        suites: All of them.
-        methods: Name to the name in addresses.
-        left_out: The results that are not shown.
-        templates: Of the pages.
+        folder: The folder.
+        title: Title of the site.
+        suites: All suites.
+        methods: Method to its name in addresses.
+        left_out: Results that are not shown.
+        templates: The template environment.
     """
 
     folder: Path
@@ -63,17 +63,17 @@ class Site:
     templates: Any = field(default_factory=create_environment)
 
     def method_page(self, name: str) -> str:
-        """The address of a method's page, below the root."""
+        """Return the address of a method's page, relative to the root."""
         return f"methods/{self.methods[name]}.html"
 
     def render(self, template: str, page: str, data: Mapping[str, Any], **values: Any) -> str:
-        """A page.
+        """Render a page.
 
         Args:
-            template: Its name.
-            page: The address of the page, below the root.
-            data: For its script.
-            values: For the template.
+            template: Name of the template.
+            page: Address of the page, relative to the root.
+            data: Data for the page's script.
+            **values: Variables of the template.
         """
         root = "../" * page.count("/")
         known: dict[str, Any] = {
@@ -95,33 +95,33 @@ class Site:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
     def write_data(self, name: str, value: Any) -> None:
-        """Write what a page's script loads when it is asked for."""
+        """Write data that a page's script loads on demand."""
         self.write(f"data/{name}.js", f"xaibenchData({json_block(name)},{json_block(value)});\n")
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a table to download, as CSV and as Parquet."""
+        """Write a downloadable table as CSV and Parquet."""
         path = self.folder / "downloads" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(f"{path}.csv", index=False, lineterminator="\n")
         table.to_parquet(f"{path}.parquet", index=False, compression="zstd")
 
     def write_assets(self) -> None:
-        """Write the style and the script that all pages share."""
+        """Write the style sheet and the script shared by all pages."""
         self.write("assets/site.css", self.templates.get_template("site/site.css.j2").render())
         self.write("assets/site.js", str(script(_SCRIPTS).text))
         self.write(SITE_MARKER, "A site that `xaibench leaderboard` wrote; it replaces this folder as a whole.\n")
 
 
 @contextmanager
-def whole_folder(out: Path) -> Iterator[Path]:
-    """A folder that becomes ``out`` when the block ends well, and leaves nothing when it does not.
+def replace_folder(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder that replaces ``out`` if the block succeeds, and is deleted otherwise.
 
     Args:
-        out: New, empty, or such a site from before, which is replaced.
+        out: A new or empty folder, or an existing site, which is replaced.
 
     Raises:
-        BoardError: If it is something else.
-        OSError: If it cannot be written.
+        SiteError: If ``out`` is something else.
+        OSError: If ``out`` cannot be written.
     """
     if out.exists() and not (out.is_dir() and ((out / SITE_MARKER).is_file() or not any(out.iterdir()))):
         raise SiteError(

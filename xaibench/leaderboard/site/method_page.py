@@ -1,4 +1,4 @@
-"""The page of a method: who made it, how it scores on each suite, cell by cell, what it costs, and its maps."""
+"""Page of a method: authors, scores per suite and cell, cost, maps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from xaibench.runfolder.tables import JOBS, SCORES, SUMMARY
 
 @dataclass(frozen=True)
 class ExplainCost:
-    """What the maps of a result took.
+    """Time taken by the maps of a result.
 
     Attributes:
-        seconds: Of explaining, on the clock; None where it does not say.
-        maps: How many.
-        machine: Where.
+        seconds: Wall-clock time of explaining; None if unknown.
+        maps: Number of maps.
+        machine: Processor and GPUs.
     """
 
     seconds: float | None
@@ -41,19 +41,19 @@ class MethodOnSuite:
     """A method on one suite.
 
     Attributes:
-        entry: Of the suite.
-        result: What was submitted.
-        standings: By kind of truth: ``place``, ``of``, ``mean_rank``, and of each leading metric its label, mean,
-            interval and what it is not told apart from.
-        metrics: Label and direction of each metric, as columns of ``cells``.
-        cells: Words of a cell to ``{metric: row of the summary}``.
-        cost: Of its maps.
-        sprite: The address of its picture of maps; empty without.
-        samples: The address of the picture of the samples.
-        columns: How many samples a row of it shows.
-        shown: The cells of the pictures, in words.
-        pictured: The rows that have maps of this method.
-        files: What to download, below the root: words to address.
+        entry: The suite.
+        result: The submitted result.
+        standings: By kind of truth: ``place``, ``of``, ``mean_rank``, and for each leading metric its label, mean,
+            interval and range of ranks without a significant difference.
+        metrics: Metric to label and direction: the columns of ``cells``.
+        cells: Cell label to ``{metric: row of the summary}``.
+        cost: Time taken by the maps.
+        sprite: Address of the sprite of its maps; empty if there is none.
+        samples: Address of the sprite of the samples.
+        columns: Number of samples per row of the sprite.
+        shown: Labels of the cells in the sprite.
+        pictured: Rows of the sprite with maps of this method.
+        files: Label to address of downloads, relative to the root.
     """
 
     entry: SuiteEntry
@@ -71,25 +71,25 @@ class MethodOnSuite:
 
 
 def method_rows(
-    site: Site, entry: SuiteEntry, board: SuiteLeaderboards, more: LeaderboardExtras, pictures: SpriteFiles
+    site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras, pictures: SpriteFiles
 ) -> dict[str, MethodOnSuite]:
-    """What the pages of the methods say of one suite; writes the files of each method to download."""
-    run = board.run
-    standings = {truth: _standings(board, own, more) for truth, own in board.boards.items()}
-    by_method = dict(list(board.summary.groupby("explainer", observed=True, sort=False)))
-    told: dict[str, list[dict[str, Any]]] = {}
-    for row in records(board.summary):
-        told.setdefault(row["explainer"], []).append(row)
+    """Return the content of the methods' pages for one suite, and write each method's downloads."""
+    run = leaderboards.run
+    standings = {truth: _standings(leaderboards, own, extras) for truth, own in leaderboards.boards.items()}
+    by_method = dict(list(leaderboards.summary.groupby("explainer", observed=True, sort=False)))
+    rows_by_method: dict[str, list[dict[str, Any]]] = {}
+    for row in records(leaderboards.summary):
+        rows_by_method.setdefault(row["explainer"], []).append(row)
     shown = pictures.shown
     words = [run.words_of(cell) for cell in shown.samples] if shown else []
     counted = (
         run.scores.groupby(["explainer", "metric"], observed=True).size().groupby("explainer", observed=True).max()
     )
     found = {}
-    for name, result in board.results.items():
-        rows = by_method.get(name, board.summary.iloc[:0])
+    for name, result in leaderboards.results.items():
+        rows = by_method.get(name, leaderboards.summary.iloc[:0])
         cells: dict[str, dict[str, Any]] = {}
-        for row in told.get(name, []):
+        for row in rows_by_method.get(name, []):
             place = run.words_of((row["subset"], row["variant"], row["model"]))
             cells.setdefault(place, {})[row["metric"]] = row
         found[name] = MethodOnSuite(
@@ -100,28 +100,28 @@ def method_rows(
                 metric: part for metric, part in run.metrics.items() if any(metric in cell for cell in cells.values())
             },
             cells=cells,
-            cost=_cost(result, int(counted.get(name, 0))),
+            cost=_explain_cost(result, int(counted.get(name, 0))),
             sprite=pictures.maps.get(name, ""),
             samples=pictures.samples,
             columns=shown.columns if shown else 0,
             shown=words,
             pictured=pictures.rows.get(name, ()),
-            files=_files(site, entry, name, result, rows),
+            files=_write_downloads(site, entry, name, result, rows),
         )
     return found
 
 
-def _standings(board: SuiteLeaderboards, own: Boards, more: LeaderboardExtras) -> dict[str, dict[str, Any]]:
+def _standings(leaderboards: SuiteLeaderboards, own: Boards, extras: LeaderboardExtras) -> dict[str, dict[str, Any]]:
     leading = own.standings.leading
     return {
         row["explainer"]: {
             **{name: row[name] for name in ("place", "cells", "of", "mean_rank")},
             "metrics": [
                 {
-                    "label": board.run.metrics[metric].label,
+                    "label": leaderboards.run.metrics[metric].label,
                     **{name: row[f"{name}:{metric}"] for name in ("mean", "low", "high", "beats", "against")},
-                    "tied": more.tied.get(metric, {}).get(row["explainer"]),
-                    "fresh": more.fresh.get(metric, {}).get(row["explainer"]),
+                    "tied": extras.tied.get(metric, {}).get(row["explainer"]),
+                    "fresh": extras.fresh.get(metric, {}).get(row["explainer"]),
                 }
                 for metric in leading
             ],
@@ -130,7 +130,7 @@ def _standings(board: SuiteLeaderboards, own: Boards, more: LeaderboardExtras) -
     }
 
 
-def _cost(result: Result, maps: int) -> ExplainCost:
+def _explain_cost(result: Result, maps: int) -> ExplainCost:
     jobs = JOBS.read(result.folder)
     mine = jobs[(jobs["stage"] == "explain") & ~jobs["failed"].astype(bool)].drop_duplicates("key", keep="last")
     machine = result.environment.get("machine", {})
@@ -138,7 +138,7 @@ def _cost(result: Result, maps: int) -> ExplainCost:
     return ExplainCost(float(mine["seconds"].sum()) if len(mine) else None, maps, " · ".join(filter(None, words)))
 
 
-def _files(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.DataFrame) -> dict[str, str]:
+def _write_downloads(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.DataFrame) -> dict[str, str]:
     place = f"{entry.slug}/methods/{site.methods[name]}"
     site.write_table(place, plain_text(rows[list(SUMMARY.columns)]))
     scores = f"downloads/{place}-scores.parquet"
@@ -150,8 +150,8 @@ def _files(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.Da
     }
 
 
-def bibtex(result: Result) -> str:
-    """How to cite the method, as its result says it."""
+def read_bibtex(result: Result) -> str:
+    """Return the BibTeX entry of a result."""
     file = result.folder / CITATION
     if file.is_file():
         return sanitize_text(file.read_text(encoding="utf-8", errors="replace")).strip()
@@ -163,8 +163,8 @@ def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
 
     Args:
         site: The site.
-        name: Of the method.
-        rows: On each suite; those of one suite behind each other, the newest last.
+        name: Name of the method.
+        rows: The method on each suite, grouped by suite, newest last.
     """
     newest = max((row.result for row in rows), key=lambda one: (one.manifest.submitted, one.key.words))
     page = site.method_page(name)
@@ -176,7 +176,7 @@ def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
         method=method,
         newest=newest,
         rows=rows,
-        bibtex=bibtex(newest),
+        bibtex=read_bibtex(newest),
         homepage=method.homepage if method.homepage.startswith(("https://", "http://")) else "",
         verified=sum(row.result.is_verified for row in rows),
     )

@@ -1,4 +1,4 @@
-"""Every two methods of a suite: the page on which a reader chooses two, and a file for each method's pairs."""
+"""Page that compares two methods of a suite, with one data file per method."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from xaibench.report.page.templating import json_block
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import ALPHA
 
-#: What a page shows of a pair in a cell, in the order of its file.
-_NUMBERS = ["difference", "low", "high", "p_holm"]
-#: What is written in single precision, seven digits: there may be millions of pairs.
-_WRITTEN = [*_NUMBERS, "p"]
+#: Columns of a pair that the page shows, in the order of the data file.
+_PAIR_COLUMNS = ["difference", "low", "high", "p_holm"]
+#: Columns written in single precision, because there may be millions of pairs.
+_SINGLE_PRECISION = [*_PAIR_COLUMNS, "p"]
 
 
-def render_pairs(site: Site, entry: SuiteEntry, board: SuiteLeaderboards, pictures: SpriteFiles) -> str:
-    """The page of two methods; writes the file of each method.
+def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, pictures: SpriteFiles) -> str:
+    """Render the page for two methods, and write the data file of each method.
 
     Args:
         site: The site.
-        entry: Of the suite.
-        board: Its numbers.
-        pictures: Of its samples and maps.
+        entry: The suite.
+        leaderboards: Its numbers.
+        pictures: Sprites of its samples and maps.
     """
-    run, names, shown = board.run, list(board.run.explainers), pictures.shown
-    combinations = _write_files(site, entry, board)
-    order = list(dict.fromkeys(row["explainer"] for own in board.boards.values() for row in board_rows(own)))
+    run, names, shown = leaderboards.run, list(leaderboards.run.explainers), pictures.shown
+    combinations = _write_pair_files(site, entry, leaderboards)
+    order = list(dict.fromkeys(row["explainer"] for own in leaderboards.boards.values() for row in board_rows(own)))
     cells = list(dict.fromkeys(cell for cell, _ in combinations))
     pairs: dict[str, Any] = {
         "subject": order[0] if order else names[0],
@@ -71,37 +71,42 @@ def render_pairs(site: Site, entry: SuiteEntry, board: SuiteLeaderboards, pictur
     )
 
 
-def _write_files(site: Site, entry: SuiteEntry, board: SuiteLeaderboards) -> list[tuple[tuple[str, str, str], str]]:
-    """Of each method all pairs with those behind it: ``[methods, combinations, 4]`` float32, infinite where none is."""
-    pairs, run = board.pairs, board.run
+def _write_pair_files(
+    site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards
+) -> list[tuple[tuple[str, str, str], str]]:
+    """Write, for each method, its pairs with all later methods, as base64 of float32 ``[methods, combinations, 4]``.
+
+    A combination is a cell and a metric; entries without a test are infinite. Returns the combinations.
+    """
+    pairs, run = leaderboards.pairs, leaderboards.run
     places = {name: number for number, name in enumerate(run.explainers)}
-    # Numbered by pandas: of 200 methods there are millions of rows, and a tuple for each took a quarter of the time.
+    # ngroup is much faster than building a tuple per row: 200 methods give millions of rows.
     named = [*CELL, "metric"]
     which = pairs.groupby(named, observed=True, sort=False).ngroup().to_numpy(np.int64)
     once = pairs.iloc[np.unique(which, return_index=True)[1]]
     combinations = list(zip(*(once[name].astype(str) for name in named), strict=True))
     first, second = (pairs[name].map(places).to_numpy(np.int64) for name in ("first", "second"))
-    numbers = pairs[_NUMBERS].to_numpy(np.float32)
+    numbers = pairs[_PAIR_COLUMNS].to_numpy(np.float32)
     order = np.argsort(first, kind="stable")
     bounds = np.searchsorted(first[order], np.arange(len(places) + 1))
     for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
         mine = order[start:stop]
-        table = np.full((len(places) - number - 1, len(combinations), len(_NUMBERS)), np.inf, dtype="<f4")
+        table = np.full((len(places) - number - 1, len(combinations), len(_PAIR_COLUMNS)), np.inf, dtype="<f4")
         table[second[mine] - number - 1, which[mine]] = numbers[mine]
         site.write_data(f"{entry.slug}/pairs-{number}", base64.b64encode(table.tobytes()).decode("ascii"))
     return [((key[0], key[1], key[2]), key[3]) for key in combinations]
 
 
-def write_pairs(site: Site, entry: SuiteEntry, board: SuiteLeaderboards) -> None:
-    """Write all pairs to download, as Parquet and as CSV, which gzip makes bearable."""
+def write_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> None:
+    """Write all pairs for download, as Parquet and gzipped CSV."""
     import pyarrow as pa
     import pyarrow.csv
 
     folder = site.folder / "downloads" / entry.slug
     folder.mkdir(parents=True, exist_ok=True)
-    table = plain_text(board.pairs)
+    table = plain_text(leaderboards.pairs)
     text = [name for name in table if not pd.api.types.is_numeric_dtype(table[name].dtype)]
-    table = table.astype(dict.fromkeys(text, "category") | dict.fromkeys(_WRITTEN, "float32"))
+    table = table.astype(dict.fromkeys(text, "category") | dict.fromkeys(_SINGLE_PRECISION, "float32"))
     table.to_parquet(folder / "pairs.parquet", index=False, compression="zstd")
     columns = pa.Table.from_pandas(table, preserve_index=False)
     kinds = [pa.field(one.name, pa.string() if one.name in text else one.type) for one in columns.schema]

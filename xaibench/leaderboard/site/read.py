@@ -1,4 +1,4 @@
-"""What a results repository holds: every result that can be shown, and why each of the others cannot."""
+"""Read the results of a repository, and record why others cannot be shown."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 
 @dataclass(frozen=True)
 class SuiteKey:
-    """What results must share to stand beside each other.
+    """Suite, version and round: results are comparable if they share these.
 
     Attributes:
-        name: Of the suite.
-        version: Of its images, networks and metrics.
-        round: Of fresh seeds; empty for the suite's own.
+        name: Name of the suite.
+        version: Version of its images, networks and metrics.
+        round: Round of fresh seeds; empty for the suite's own seeds.
     """
 
     name: str
@@ -40,7 +40,7 @@ class SuiteKey:
 
     @property
     def words(self) -> str:
-        """As folders have it: ``SUITE@VERSION+ROUND``."""
+        """Return the key as in folder names: ``SUITE@VERSION+ROUND``."""
         return f"{self.name}@{self.version}{'+' * bool(self.round)}{self.round}"
 
 
@@ -49,12 +49,12 @@ class Result:
     """One method on one suite.
 
     Attributes:
-        folder: Where it lies.
-        manifest: What it says of itself.
-        parts: What it was made with, in words.
-        environment: Where and with what it was made.
-        verification: The content of ``verification.json``; empty where nobody verified it as it is.
-        images: A hash of the images of each data set and seed; empty where it does not say which.
+        folder: Folder of the result.
+        manifest: Its manifest.
+        parts: Descriptions of the parts of its suite.
+        environment: Versions and machine.
+        verification: The content of ``verification.json``; empty if the current state was not verified.
+        images: Hash of the images per data set and seed; empty if unknown.
     """
 
     folder: Path
@@ -66,19 +66,19 @@ class Result:
 
     @property
     def key(self) -> SuiteKey:
-        """What it can stand beside."""
+        """Return the suite, version and round."""
         suite = self.manifest.suite
         return SuiteKey(suite.name, suite.version, self.manifest.round)
 
     @property
     def verdict(self) -> str:
-        """One of :data:`VERDICTS`; empty where nobody verified it."""
+        """Return one of :data:`VERDICTS`; empty if the result was not verified."""
         found = self.verification.get("verdict", "")
         return found if found in VERDICTS else ""
 
     @property
     def is_verified(self) -> bool:
-        """Whether somebody ran it again, and the same came out."""
+        """Return whether a verification reproduced the scores."""
         return self.verdict in VERDICTS[:2]
 
 
@@ -87,8 +87,8 @@ class ExcludedResult:
     """A result that is not shown.
 
     Attributes:
-        name: Of its folder, below the repository.
-        reason: Why.
+        name: Path of its folder, relative to the repository.
+        reason: Why it is not shown.
     """
 
     name: str
@@ -96,58 +96,58 @@ class ExcludedResult:
 
 
 def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
-    """All results of a repository but for their scores.
+    """Read all results of a repository, except their scores.
 
     Args:
         repository: A folder with ``METHOD/SUITE@VERSION`` below it, or a single result.
 
     Returns:
-        The results in the order of their folders, and those that are left out.
+        The results sorted by folder, and the excluded ones.
 
     Raises:
-        ResultError: If there is no result at all.
+        ResultError: If there is no result.
     """
     found, left_out = [], []
     images: dict[bytes, dict[str, str]] = {}
     for folder in find_results(repository):
         name = folder.relative_to(repository).as_posix() if folder != repository else folder.name
         try:
-            found.append(_read(folder, repository, images))
+            found.append(_read_result(folder, repository, images))
         except (ResultError, RunFolderError, OSError) as error:
             left_out.append(ExcludedResult(name, str(error)))
-    shown, others = _of_same_images(found, repository)
+    shown, others = _exclude_other_images(found, repository)
     return shown, left_out + others
 
 
-def _read(folder: Path, repository: Path, images: dict[bytes, dict[str, str]]) -> Result:
+def _read_result(folder: Path, repository: Path, images: dict[bytes, dict[str, str]]) -> Result:
     manifest = read_manifest(folder)
     place = f"{folder.parent.name}/{folder.name}"
     if folder != repository and place != manifest.folder:
-        raise ResultError(f"{folder} says that it is {manifest.folder}; expected it to lie there. Move it.")
+        raise ResultError(f"The manifest of {folder} says {manifest.folder}; move the folder there.")
     if not (folder / SCORES.name).is_file():
-        raise ResultError(f"{folder} has no {SCORES.name}; a result has one. Submit the method again.")
+        raise ResultError(f"{folder} has no {SCORES.name}; every result needs it. Submit the method again.")
     return Result(
         folder,
         manifest,
         read_parts(folder),
         read_environment(folder),
         sanitize_json(read_verification(folder)),
-        _images(folder, images),
+        _image_hashes(folder, images),
     )
 
 
-def _images(folder: Path, known: dict[bytes, dict[str, str]]) -> dict[str, str]:
-    """Hashes of the images of each set; ``known`` by the file's content, which the methods of a suite share."""
+def _image_hashes(folder: Path, known: dict[bytes, dict[str, str]]) -> dict[str, str]:
+    """Return hashes of the images of each data set, cached by file content, which the methods of a suite share."""
     file = folder / IMAGES.name
     if not file.is_file():
-        return _hashes(folder)
+        return _hash_images(folder)
     content = file.read_bytes()
     if content not in known:
-        known[content] = _hashes(folder)
+        known[content] = _hash_images(folder)
     return known[content]
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def _hash_images(folder: Path) -> dict[str, str]:
     rows = IMAGES.read(folder).astype({"dataset": str})
     found = {}
     for (name, seed), mine in rows.groupby(["dataset", "data_seed"]):
@@ -156,30 +156,30 @@ def _hashes(folder: Path) -> dict[str, str]:
     return found
 
 
-def _of_same_images(results: list[Result], repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
-    """Of each suite those that explained the images that most did: others are not comparable with them."""
+def _exclude_other_images(results: list[Result], repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
+    """Exclude results whose images differ from the images of most results of the suite."""
     shown, left_out = [], []
-    usual = {key: _usual(mine) for key, mine in by_suite(results).items()}
+    usual = {key: _usual_images(mine) for key, mine in by_suite(results).items()}
     for one in results:
         others = [name for name, found in one.images.items() if found != usual[one.key][name]]
         if not others:
             shown.append(one)
             continue
         reason = (
-            f"{one.folder} explained other images of {others[0]} than the other results of {one.key.words}; "
-            "expected those of the suite. Submit the method again."
+            f"{one.folder} explained other images of {others[0]} than the other results of {one.key.words}. "
+            "Submit the method again."
         )
         left_out.append(ExcludedResult(one.folder.relative_to(repository).as_posix(), reason))
     return shown, left_out
 
 
-def _usual(results: list[Result]) -> dict[str, str]:
+def _usual_images(results: list[Result]) -> dict[str, str]:
     names = {name for one in results for name in one.images}
     return {name: most_common(one.images[name] for one in results if name in one.images) for name in names}
 
 
 def most_common(values: Iterable[Any]) -> Any:
-    """What occurs most often, of several the first; None of nothing.
+    """Return the most frequent value (the first of several), or None if there is none.
 
     Example:
         >>> most_common("abcb"), most_common("")
@@ -190,7 +190,7 @@ def most_common(values: Iterable[Any]) -> Any:
 
 
 def by_suite(results: Iterable[Result]) -> dict[SuiteKey, list[Result]]:
-    """The results that can stand beside each other, suites in the order of their names, rounds behind them."""
+    """Group comparable results, sorted by suite, version and round."""
     found: dict[SuiteKey, list[Result]] = {}
     for one in sorted(results, key=lambda one: (one.key.name, one.key.version, one.key.round)):
         found.setdefault(one.key, []).append(one)

@@ -1,4 +1,4 @@
-"""What a leaderboard says beside its numbers: who is not told apart from whom, and how fresh seeds compare."""
+"""Significant differences between methods, and the gap between public and fresh seeds."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from xaibench.statistics.multiple_tests import ALPHA
 
 
 def tied_ranks(ranking: Ranking, pairs: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Of each method the first and the last rank that it is not told apart from, its own among them.
+    """Return the range of ranks from which each method does not differ significantly.
 
     Args:
-        ranking: By one metric.
-        pairs: The paired tests of the cells.
+        ranking: Ranking by one metric.
+        pairs: Paired tests per cell.
 
     Returns:
-        Ranks from 1; empty where no pair was tested. Two controls are not tested where there are many methods, and do
-        not count.
+        Method to first and last rank (from 1), including its own; empty if no pair was tested. With many methods,
+        pairs of two controls are not tested and do not count.
     """
     tests = pairs_over_cells(pairs, ranking.metric)
     places = {name: number for number, name in enumerate(ranking.ranks)}
@@ -38,12 +38,12 @@ def tied_ranks(ranking: Ranking, pairs: pd.DataFrame) -> dict[str, tuple[int, in
 
 @dataclass(frozen=True)
 class PublicPrivateGap:
-    """A method on fresh seeds, beside the public ones.
+    """Score of a method on fresh seeds compared with the public seeds.
 
     Attributes:
-        mean: On fresh seeds, over the cells that it was scored in on both.
-        gap: That minus the mean on the public seeds in the same cells.
-        low: Lower end of its 95 % interval over what was drawn, on both; None where too little was.
+        mean: Mean on fresh seeds, over the cells that were scored on both.
+        gap: ``mean`` minus the mean on public seeds in the same cells.
+        low: Lower end of the 95 % interval of the gap; None if too few data sets or trainings were drawn.
         high: Upper end.
     """
 
@@ -54,14 +54,14 @@ class PublicPrivateGap:
 
 
 def public_private_gaps(public: Boards, fresh: Boards) -> dict[str, dict[str, PublicPrivateGap]]:
-    """How much of its score each method keeps on fresh seeds.
+    """Compute the gap of each method by each leading metric.
 
     Args:
-        public: By one kind of truth, on the seeds that everybody has.
-        fresh: By the same, on those that nobody had.
+        public: Leaderboard of one kind of truth on public seeds.
+        fresh: The same on fresh seeds.
 
     Returns:
-        Metric to method to gap; the two share no data, so their resamples are put beside each other at random.
+        Metric to method to gap. Both share no data, so their resamples are paired at random.
     """
     one, other = public.standings, fresh.standings
     cells = [(one.cells.index(cell), other.cells.index(cell)) for cell in other.cells if cell in one.cells]
@@ -71,22 +71,22 @@ def public_private_gaps(public: Boards, fresh: Boards) -> dict[str, dict[str, Pu
         k, other_k = one.metrics.index(metric), other.metrics.index(metric)
         for name in (name for name in one.explainers if name in other.explainers):
             m, other_m = one.explainers.index(name), other.explainers.index(name)
-            mine = _of(public, [cell for cell, _ in cells], k, m)
-            theirs = _of(fresh, [cell for _, cell in cells], other_k, other_m)
+            mine = _means_and_resamples(public, [cell for cell, _ in cells], k, m)
+            theirs = _means_and_resamples(fresh, [cell for _, cell in cells], other_k, other_m)
             both = ~np.isnan(mine[0]) & ~np.isnan(theirs[0])
             if both.any():
-                found.setdefault(metric, {})[name] = _gap(mine, theirs, both, shuffled)
+                found.setdefault(metric, {})[name] = _make_gap(mine, theirs, both, shuffled)
     return found
 
 
-def _of(boards: Boards, cells: list[int], metric: int, method: int) -> tuple[Floats, Floats, bool]:
-    """``[c]`` means, ``[R, c]`` resamples of them, and whether each of the defined ones has an interval."""
+def _means_and_resamples(boards: Boards, cells: list[int], metric: int, method: int) -> tuple[Floats, Floats, bool]:
+    """Return means ``[c]``, their resamples ``[R, c]``, and whether every defined mean has an interval."""
     numbers = boards.standings.numbers
     mean, low = (numbers[name][cells, metric, method] for name in ("mean", "low"))
     return mean, boards.means[:, cells, metric, method], bool((np.isnan(mean) | ~np.isnan(low)).all())
 
 
-def _gap(
+def _make_gap(
     mine: tuple[Floats, Floats, bool],
     theirs: tuple[Floats, Floats, bool],
     both: NDArray[np.bool_],

@@ -1,4 +1,4 @@
-"""Maps of the same samples by every method: one picture a method, so that a page asks for one file and not for many."""
+"""Sprites of maps: one image file per method with its maps of the same samples."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import RunFolderError
 
-#: Samples of a cell that are shown.
+#: Largest number of samples per cell.
 MAX_SAMPLES = 4
-#: Longest side in pixels of a map on the site; larger ones are made smaller.
+#: Largest side of a tile in pixels; larger maps are scaled down.
 MAX_SIDE = 64
 RGBImage: TypeAlias = NDArray[np.uint8]
 #: Subset, variant and model.
 CellKey: TypeAlias = tuple[str, str, str]
-#: Seed of the data, seed of the training, number in the test split.
+#: Data set seed, training seed, and index in the test split.
 SampleKey: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class ShownSamples:
-    """Which samples of a suite the site shows.
+    """Samples of a suite that the site shows.
 
     Attributes:
-        samples: ``{cell: its samples}``: each row of a picture, what each column is of.
-        tiles: Of each of them the image and the ground truth, ``[H, W, 3]``.
-        side: Of a tile, in pixels.
+        samples: Cell (a row of the sprite) to its samples (columns).
+        tiles: Image and ground-truth mask of each sample, ``[H, W, 3]``.
+        side: Side of a tile in pixels.
     """
 
     samples: Mapping[CellKey, tuple[SampleKey, ...]]
@@ -46,19 +46,19 @@ class ShownSamples:
 
     @property
     def columns(self) -> int:
-        """Tiles in a row of a method's picture."""
+        """Return the number of tiles per row of a method's sprite."""
         return max((len(those) for those in self.samples.values()), default=0)
 
 
 @dataclass(frozen=True)
 class SpriteFiles:
-    """The pictures of a suite on the site.
+    """Sprites of a suite.
 
     Attributes:
-        shown: What they show; None where no result has any.
-        samples: The address of the picture of the samples.
-        maps: Method to the address of the picture of its maps.
-        rows: Method to the rows of its picture that have any.
+        shown: The shown samples; None if no result has any.
+        samples: Address of the sprite of the samples.
+        maps: Method to the address of its sprite.
+        rows: Method to the rows of its sprite that have maps.
     """
 
     shown: ShownSamples | None
@@ -68,110 +68,110 @@ class SpriteFiles:
 
 
 def write_pictures(site: Site, slug: str, results: Mapping[str, Path], order: Sequence[CellKey]) -> SpriteFiles:
-    """Write the pictures of a suite: of the samples, and of each method's maps of them.
+    """Write the sprite of the samples of a suite, and one of each method's maps.
 
     Args:
         site: The site.
-        slug: The suite's part of an address.
-        results: Method to the folder of its result; one whose samples cannot be read goes without.
-        order: Of the cells.
+        slug: The suite's name in addresses.
+        results: Method to the folder of its result; methods whose samples cannot be read have no sprite.
+        order: Order of the cells.
     """
-    shown = select_samples((_samples(folder) for folder in results.values()), order)
+    shown = select_samples((_read_samples_or_none(folder) for folder in results.values()), order)
     if shown is None:
         return SpriteFiles(None, "", {}, {})
     samples = f"data/{slug}/samples.webp"
     site.write(samples, sample_sprite(shown))
     maps, rows = {}, {}
     for name, folder in results.items():
-        picture, has = map_sprite(shown, _samples(folder))
+        picture, has = map_sprite(shown, _read_samples_or_none(folder))
         if has:
             maps[name], rows[name] = f"data/{slug}/maps-{site.methods[name]}.webp", has
             site.write(maps[name], picture)
     return SpriteFiles(shown, samples, maps, rows)
 
 
-def _samples(folder: Path) -> list[SampleCell]:
+def _read_samples_or_none(folder: Path) -> list[SampleCell]:
     try:
         return read_samples(folder)
     except RunFolderError:
-        return []  # the scores stand without their pictures
+        return []  # the scores are shown without maps
 
 
 def select_samples(results: Iterable[Iterable[SampleCell]], order: Sequence[CellKey]) -> ShownSamples | None:
-    """Of each cell the samples that most methods have a map of, the first of the test split where as many have.
+    """Select, per cell, the samples for which most methods have a map; ties go to the first in the test split.
 
-    Every run keeps some of the first samples of a cell, and beside them those on which its own methods fail, which
-    other runs need not have. What fewer than half of the methods have is not shown.
+    Every run stores the first samples of a cell, and samples on which its own methods fail, which other runs may not
+    have. Samples that fewer than half of the methods have are not shown.
 
     Args:
         results: The cells of each result.
-        order: Of the cells.
+        order: Order of the cells.
 
     Returns:
-        Them; None where there are none.
+        The samples; None if there are none.
     """
     counts: dict[CellKey, Counter[SampleKey]] = {}
     methods = Counter[CellKey]()
     tiles: dict[tuple[CellKey, SampleKey], tuple[RGBImage, RGBImage]] = {}
     for cells in results:
         for cell in (one for one in cells if one.maps.shape[1]):
-            counts.setdefault(cell.cell, Counter()).update(_names(cell))
+            counts.setdefault(cell.cell, Counter()).update(_sample_keys(cell))
             methods[cell.cell] += 1
-            for number, name in enumerate(_names(cell)):
+            for number, name in enumerate(_sample_keys(cell)):
                 if (cell.cell, name) not in tiles:
                     truth = np.repeat(255 * cell.masks[number][..., None], 3, axis=2)
                     tiles[cell.cell, name] = cell.images[number], truth
     places = sorted(counts, key=lambda place: order.index(place) if place in order else len(order))
-    samples = {place: _most_common(counts[place], methods[place]) for place in places if counts[place]}
+    samples = {place: _select_common(counts[place], methods[place]) for place in places if counts[place]}
     tiles = {key: tiles[key] for key in ((place, name) for place, names in samples.items() for name in names)}
     side = min(max((max(image.shape[:2]) for image, _ in tiles.values()), default=1), MAX_SIDE)
     return ShownSamples(samples, tiles, side) if samples else None
 
 
-def _most_common(counts: Counter[SampleKey], methods: int) -> tuple[SampleKey, ...]:
+def _select_common(counts: Counter[SampleKey], methods: int) -> tuple[SampleKey, ...]:
     ranked = sorted(counts, key=lambda name: (-counts[name], name))
     common = [name for name in ranked[:MAX_SAMPLES] if 2 * counts[name] >= methods]
     return tuple(sorted(common or ranked[:1]))
 
 
 def sample_sprite(shown: ShownSamples) -> bytes:
-    """The samples themselves as WebP: in each row the images, then the ground truths."""
-    sheet = _sheet(shown, 2 * shown.columns)
+    """Return the samples as WebP: per row the images, then the ground-truth masks."""
+    sheet = _new_sheet(shown, 2 * shown.columns)
     for row, (place, names) in enumerate(shown.samples.items()):
         for column, name in enumerate(names):
             image, truth = shown.tiles[place, name]
-            _put(shown, sheet, row, column, image)
-            _put(shown, sheet, row, shown.columns + column, truth)
-    return _webp(sheet)
+            _paste_tile(shown, sheet, row, column, image)
+            _paste_tile(shown, sheet, row, shown.columns + column, truth)
+    return _encode_webp(sheet)
 
 
 def map_sprite(shown: ShownSamples, cells: Iterable[SampleCell]) -> tuple[bytes, tuple[int, ...]]:
-    """A method's maps of them as WebP, and the rows that have any.
+    """Return a method's maps as WebP, and the rows that have any.
 
     Args:
-        shown: Which.
-        cells: Of the method's result.
+        shown: The shown samples.
+        cells: The cells of the method's result.
     """
     some = {cell.cell: cell for cell in cells if cell.maps.shape[1]}
-    sheet, found = _sheet(shown, shown.columns), set[int]()
+    sheet, found = _new_sheet(shown, shown.columns), set[int]()
     for row, (place, names) in enumerate(shown.samples.items()):
-        where = {name: number for number, name in enumerate(_names(some[place]))} if place in some else {}
+        where = {name: number for number, name in enumerate(_sample_keys(some[place]))} if place in some else {}
         for column, name in enumerate(names):
             if name in where:
-                _put(shown, sheet, row, column, palette()[levels(some[place].maps[where[name], 0])])
+                _paste_tile(shown, sheet, row, column, palette()[levels(some[place].maps[where[name], 0])])
                 found.add(row)
-    return _webp(sheet), tuple(sorted(found))
+    return _encode_webp(sheet), tuple(sorted(found))
 
 
-def _names(cell: SampleCell) -> tuple[SampleKey, ...]:
+def _sample_keys(cell: SampleCell) -> tuple[SampleKey, ...]:
     return tuple((cell.data_seed, cell.seed, sample) for sample in cell.samples)
 
 
-def _sheet(shown: ShownSamples, columns: int) -> RGBImage:
+def _new_sheet(shown: ShownSamples, columns: int) -> RGBImage:
     return np.full((len(shown.samples) * shown.side, max(columns, 1) * shown.side, 3), 128, dtype=np.uint8)
 
 
-def _put(shown: ShownSamples, sheet: RGBImage, row: int, column: int, tile: RGBImage) -> None:
+def _paste_tile(shown: ShownSamples, sheet: RGBImage, row: int, column: int, tile: RGBImage) -> None:
     side = shown.side
     if tile.shape[:2] != (side, side):
         large = max(tile.shape[:2]) > side
@@ -179,7 +179,7 @@ def _put(shown: ShownSamples, sheet: RGBImage, row: int, column: int, tile: RGBI
     sheet[row * side : (row + 1) * side, column * side : (column + 1) * side] = tile
 
 
-def _webp(sheet: RGBImage) -> bytes:
+def _encode_webp(sheet: RGBImage) -> bytes:
     content = io.BytesIO()
     Image.fromarray(sheet).save(content, "WEBP", lossless=True, quality=50, method=2)
     return content.getvalue()

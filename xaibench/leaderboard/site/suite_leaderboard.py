@@ -1,4 +1,4 @@
-"""The results of a suite as one run: its numbers are then those that the report page has, worked out in one place."""
+"""Merge the results of a suite into one run, so that the report's code computes its numbers."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from xaibench.report.read.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import PartDescription, RunParts, read_environment, read_suite
 from xaibench.runfolder.tables import ACCURACY, FAILURES, SAMPLES, SCORES, TRAININGS, RunFolderError
 
-#: What is read of scores: all but why some are undefined, in the room that it needs.
+#: Columns of the scores that are read (all except the reason of undefined scores), and smaller types for some.
 _COLUMNS = [name for name in SCORES.columns if name != "reason"]
-_SMALL = {"sample": "int32", "seed": "int32"}
+_DTYPES = {"sample": "int32", "seed": "int32"}
 
 
 @dataclass(frozen=True)
 class SuiteLeaderboards:
-    """The methods of one suite, side by side.
+    """Methods and leaderboards of one suite.
 
     Attributes:
-        key: Which suite, version and round.
-        results: By method.
-        run: All scores, the methods as its explainers.
-        summary: Of each cell, method and metric.
-        pairs: Every two methods in every cell.
-        boards: The leaderboards by kind of truth.
-        ranks: The mean ranks by metric, with what tells them apart.
+        key: Suite, version and round.
+        results: Method to result.
+        run: All scores, with the methods as explainers.
+        summary: One row per cell, method and metric.
+        pairs: Paired tests of every two methods in every cell.
+        boards: Leaderboard by kind of truth.
+        ranks: Mean ranks by metric, with tests.
     """
 
     key: SuiteKey
@@ -49,44 +49,45 @@ class SuiteLeaderboards:
 def build_leaderboards(
     key: SuiteKey, results: Sequence[Result]
 ) -> tuple[SuiteLeaderboards | None, list[ExcludedResult]]:
-    """Read the scores of a suite, a result at a time, and work out its numbers.
+    """Read the scores of a suite, one result at a time, and compute its leaderboards.
 
     Args:
-        key: Which suite.
+        key: Suite, version and round.
         results: Its results.
 
     Returns:
-        The board, None where no result has scores that can be read; and the results that were left out.
+        The leaderboards (None if no scores can be read), and the excluded results.
     """
     tables, shown, left_out = [], [], []
     for one in results:
         try:
-            tables.append(_scores(one))
+            tables.append(_read_scores(one))
             shown.append(one)
         except RunFolderError as error:
             left_out.append(ExcludedResult(one.manifest.folder, str(error)))
     if not shown:
         return None, left_out
-    run = _as_run(shown, _together(tables))
+    run = _merge_into_run(shown, _concatenate(tables))
     summary, pairs = infer(run, summarize(run))
     found = {one.manifest.method.name: one for one in shown}
     return SuiteLeaderboards(key, found, run, summary, pairs, boards(run, summary), rankings(run, summary)), left_out
 
 
-def _scores(result: Result) -> pd.DataFrame:
-    rows = SCORES.read(result.folder, _COLUMNS).astype(_SMALL)
+def _read_scores(result: Result) -> pd.DataFrame:
+    rows = SCORES.read(result.folder, _COLUMNS).astype(_DTYPES)
     names = set(rows["explainer"].unique())
     name = result.manifest.method.name
     if names != {name}:
         raise RunFolderError(
-            f"{result.folder / SCORES.name} has scores of {', '.join(sorted(names)) or 'nothing'}; expected those of "
-            f"{name} alone. Submit the method again."
+            f"{result.folder / SCORES.name} has scores of {', '.join(sorted(names)) or 'nothing'}; expected only "
+            "those of "
+            f"{name}. Submit the method again."
         )
     return rows
 
 
-def _together(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """One table of all, column by column: what is put together is let go of, so that it is there once."""
+def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate tables column by column, freeing each column so that it is in memory only once."""
     columns = {}
     for name in _COLUMNS:
         parts = [table.pop(name) for table in tables]
@@ -97,16 +98,16 @@ def _together(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _as_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResults:
-    """What most results say of suite, networks and metrics: a single one cannot rename them for all."""
+def _merge_into_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResults:
+    """Merge results into a run. Each description is that of most results, so that one cannot rename parts for all."""
     grouped = next((one for one in results if (one.folder / SAMPLES.name).is_file()), results[0])
     parts = RunParts(
         suite=results[0].key.name,
         title=most_common(one.manifest.suite.title for one in results),
         citation=most_common(one.parts.citation for one in results),
-        explainers={one.manifest.method.name: _method(one) for one in results},
-        models=_agreed([one.parts.models for one in results]),
-        metrics=_agreed([one.parts.metrics for one in results]),
+        explainers={one.manifest.method.name: _method_words(one) for one in results},
+        models=_majority_parts([one.parts.models for one in results]),
+        metrics=_majority_parts([one.parts.metrics for one in results]),
     )
     upwards = {name: part.higher_is_better for name, part in parts.metrics.items()}
     scores["higher_is_better"] = scores["metric"].map(upwards).astype(bool)
@@ -122,14 +123,14 @@ def _as_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResults:
     )
 
 
-def _method(result: Result) -> PartDescription:
+def _method_words(result: Result) -> PartDescription:
     method = result.manifest.method
     own = result.parts.explainers.get(method.name) or PartDescription(method.name, method.label)
     words = {"label": method.label, "control": method.control, "citation": method.citation, "passes": method.passes}
     return dataclasses.replace(own, **words, own=False)  # type: ignore[arg-type]
 
 
-def _agreed(kinds: Sequence[Mapping[str, PartDescription]]) -> dict[str, PartDescription]:
+def _majority_parts(kinds: Sequence[Mapping[str, PartDescription]]) -> dict[str, PartDescription]:
     names = list(dict.fromkeys(name for parts in kinds for name in parts))
     found = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The page of a suite: its leaderboards, with the numbers of every choice of cells in files of their own."""
+"""Page of a suite: its leaderboards, with the numbers of each selection of cells in separate files."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, board_values, page_values
 from xaibench.runfolder.tables import CELL, SUMMARY
 
-#: Stand in a page for what is known when all suites are read; no text of a user's can be this.
+#: Placeholders in a page for content that needs all suites. HTML escaping prevents them in users' text.
 CHOICE, OVERVIEW = "<!-- suite choice -->", "<!-- suites -->"
-#: The choice of all cells, which is in the page itself.
-_ALL = ".."
+#: Selection of all cells; its numbers are part of the page.
+_ALL_CELLS = ".."
 
 
 @dataclass(frozen=True)
 class LeaderboardExtras:
-    """What the leaderboard of a suite says beside its numbers.
+    """Additional content of the leaderboard of a suite.
 
     Attributes:
-        pages: Of each method, the address below the root.
-        verdicts: Of each method, what its verification says; empty without.
-        tied: Metric to method to the ranks that it is not told apart from.
-        fresh: Metric to method to its score on fresh seeds.
+        pages: Method to the address of its page, relative to the root.
+        verdicts: Method to its verdict; empty if not verified.
+        tied: Metric to method to the range of ranks without a significant difference.
+        fresh: Metric to method to its gap on fresh seeds.
     """
 
     pages: Mapping[str, str]
@@ -43,15 +43,15 @@ class LeaderboardExtras:
 
 @dataclass(frozen=True)
 class SuiteSummaryRow:
-    """What the table of suites says of one.
+    """Row of the table of suites.
 
     Attributes:
-        key: Which.
-        title: For people.
-        page: The address below the root.
-        methods: How many, controls left out.
-        cells: How many.
-        best: Who has the best mean rank.
+        key: Suite, version and round.
+        title: Display name.
+        page: Address relative to the root.
+        methods: Number of methods without controls.
+        cells: Number of cells.
+        best: Method with the best mean rank.
     """
 
     key: SuiteKey
@@ -62,122 +62,129 @@ class SuiteSummaryRow:
     best: str
 
 
-def leaderboard_extras(site: Site, board: SuiteLeaderboards, fresh: Mapping[str, Boards]) -> LeaderboardExtras:
-    """What the leaderboard says beside its numbers.
+def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards, fresh: Mapping[str, Boards]) -> LeaderboardExtras:
+    """Collect the additional content of the leaderboard.
 
     Args:
         site: The site.
-        board: Of the suite.
-        fresh: Of its newest round of fresh seeds, by kind of truth; empty without one.
+        leaderboards: The leaderboards of the suite.
+        fresh: Leaderboards of its newest round of fresh seeds, by kind of truth; empty if there is none.
     """
-    ranked = board.ranks.items()
-    tied = {metric: found for metric, ranking in ranked if (found := tied_ranks(ranking, board.pairs))}
+    ranked = leaderboards.ranks.items()
+    tied = {metric: found for metric, ranking in ranked if (found := tied_ranks(ranking, leaderboards.pairs))}
     beside: dict[str, Mapping[str, PublicPrivateGap]] = {}
-    for truth, own in board.boards.items():
+    for truth, own in leaderboards.boards.items():
         if truth in fresh:
             beside |= public_private_gaps(own, fresh[truth])
-    pages = {name: site.method_page(name) for name in board.results}
-    return LeaderboardExtras(pages, {name: one.verdict for name, one in board.results.items()}, tied, beside)
+    pages = {name: site.method_page(name) for name in leaderboards.results}
+    return LeaderboardExtras(pages, {name: one.verdict for name, one in leaderboards.results.items()}, tied, beside)
 
 
 def render_suite(
-    site: Site, entry: SuiteEntry, board: SuiteLeaderboards, more: LeaderboardExtras, pairs_page: str
+    site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras, pairs_page: str
 ) -> str:
-    """The page, with :data:`CHOICE` and :data:`OVERVIEW` in it; writes the files of its choices.
+    """Render the page of a suite, and write the data files of its cell selections.
+
+    The page contains the placeholders :data:`CHOICE` and :data:`OVERVIEW`.
 
     Args:
         site: The site.
-        entry: Of the suite.
-        board: Its numbers.
-        more: What the leaderboard says beside them.
-        pairs_page: The address of the page of two methods, below the root.
+        entry: The suite.
+        leaderboards: Its numbers.
+        extras: What the leaderboard shows in addition.
+        pairs_page: Address of the page that compares two methods, relative to the root.
     """
-    run = board.run
+    run = leaderboards.run
     data = page_values(run, {}) | {"slug": entry.slug}
     del data["palette"]
-    values = {truth: board_values(found) for truth, found in board.boards.items()}
+    values = {truth: board_values(found) for truth, found in leaderboards.boards.items()}
     data["choices"] = list(dict.fromkeys(key for value in values.values() for key in value["boards"]))
     for key in data["choices"]:
-        if key != _ALL:
+        if key != _ALL_CELLS:
             there = {truth: value["boards"][key] for truth, value in values.items() if key in value["boards"]}
             site.write_data(f"{entry.slug}/cells-{key}", there)
     data["truths"] = {
-        truth: value | {"boards": {_ALL: value["boards"][_ALL]} if _ALL in value["boards"] else {}}
+        truth: value | {"boards": {_ALL_CELLS: value["boards"][_ALL_CELLS]} if _ALL_CELLS in value["boards"] else {}}
         for truth, value in values.items()
     }
     return site.render(
         "site/suite.html.j2",
         entry.page,
         data,
-        key=board.key,
+        key=leaderboards.key,
         slug=entry.slug,
         run=run,
-        facts=_facts(board),
+        facts=_suite_facts(leaderboards),
         promises=promises(run),
-        boards={truth: rows for truth, found in board.boards.items() if (rows := board_rows(found))},
-        extras=more,
+        boards={truth: rows for truth, found in leaderboards.boards.items() if (rows := board_rows(found))},
+        extras=extras,
         pairs_page=pairs_page,
         choice=Markup(CHOICE),
         overview=Markup(OVERVIEW),
-        left_out=[one for one in site.left_out if one.name.partition("/")[2] == board.key.words],
+        left_out=[one for one in site.left_out if one.name.partition("/")[2] == leaderboards.key.words],
     )
 
 
-def _facts(board: SuiteLeaderboards) -> dict[str, str]:
-    run = board.run
-    verified = sum(board.results[name].is_verified for name in run.explainers)  # references are ranked with none
+def _suite_facts(leaderboards: SuiteLeaderboards) -> dict[str, str]:
+    run = leaderboards.run
+    verified = sum(leaderboards.results[name].is_verified for name in run.explainers)  # without reference explainers
     controls = sum(part.control for part in run.explainers.values())
     return {
-        "Suite": board.key.name,
-        "Version": board.key.version,
+        "Suite": leaderboards.key.name,
+        "Version": leaderboards.key.version,
         "Methods": str(len(run.explainers) - controls),
         "Controls": str(controls),
-        "Cells": str(board.summary.groupby(list(CELL), observed=True).ngroups),
+        "Cells": str(leaderboards.summary.groupby(list(CELL), observed=True).ngroups),
         "Verified": f"{verified} of {len(run.explainers)}",
-        "Newest result": max(one.manifest.submitted for one in board.results.values()),
+        "Newest result": max(one.manifest.submitted for one in leaderboards.results.values()),
     }
 
 
-def suite_summary_rows(entry: SuiteEntry, board: SuiteLeaderboards) -> dict[str, SuiteSummaryRow]:
-    """What the table of suites says of this one, by kind of truth."""
+def suite_summary_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> dict[str, SuiteSummaryRow]:
+    """Return the rows of this suite in the table of suites, by kind of truth."""
     found = {}
-    for truth, own in board.boards.items():
+    for truth, own in leaderboards.boards.items():
         if rows := board_rows(own):
-            first = next((board.run.explainers[row["explainer"]].label for row in rows if row["place"] == 1), "")
+            first = next((leaderboards.run.explainers[row["explainer"]].label for row in rows if row["place"] == 1), "")
             methods = sum(not row["control"] for row in rows)
             found[truth] = SuiteSummaryRow(entry.key, entry.title, entry.page, methods, len(own.standings.cells), first)
     return found
 
 
-def write_tables(site: Site, entry: SuiteEntry, board: SuiteLeaderboards, more: LeaderboardExtras) -> None:
-    """Write the tables of the suite to download: leaderboard, cells, pairs."""
-    site.write_table(f"{entry.slug}/leaderboard", pd.DataFrame(_leaderboard(board, more)))
-    site.write_table(f"{entry.slug}/cells", plain_text(board.summary[list(SUMMARY.columns)]))
+def write_tables(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> None:
+    """Write the downloadable tables of the suite: leaderboard and cells."""
+    site.write_table(f"{entry.slug}/leaderboard", pd.DataFrame(_leaderboard_rows(leaderboards, extras)))
+    site.write_table(f"{entry.slug}/cells", plain_text(leaderboards.summary[list(SUMMARY.columns)]))
 
 
 def plain_text(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with text in place of categories."""
+    """Convert the categorical columns of a table to text."""
     return table.astype({name: str for name in table if isinstance(table[name].dtype, pd.CategoricalDtype)})
 
 
-_OF_METRIC = ("mean_rank", "mean", "low", "high", "median", "best", "above", "beats", "against")
+_METRIC_COLUMNS = ("mean_rank", "mean", "low", "high", "median", "best", "above", "beats", "against")
 
 
-def _leaderboard(board: SuiteLeaderboards, more: LeaderboardExtras) -> list[dict[str, Any]]:
+def _leaderboard_rows(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> list[dict[str, Any]]:
     rows = []
-    for truth, own in board.boards.items():
+    for truth, own in leaderboards.boards.items():
         for row in board_rows(own):
             name = row["explainer"]
             for metric in own.standings.metrics:
-                tied = more.tied.get(metric, {}).get(name, (None, None))
-                gap = more.fresh.get(metric, {}).get(name)
+                tied = extras.tied.get(metric, {}).get(name, (None, None))
+                gap = extras.fresh.get(metric, {}).get(name)
                 rows.append(
-                    {"suite": board.key.name, "version": board.key.version, "round": board.key.round, "truth": truth}
-                    | {"method": name, "label": board.run.explainers[name].label, "control": row["control"]}
-                    | {"verified": more.verdicts[name], "place": row["place"], "cells": row["cells"], "of": row["of"]}
+                    {
+                        "suite": leaderboards.key.name,
+                        "version": leaderboards.key.version,
+                        "round": leaderboards.key.round,
+                        "truth": truth,
+                    }
+                    | {"method": name, "label": leaderboards.run.explainers[name].label, "control": row["control"]}
+                    | {"verified": extras.verdicts[name], "place": row["place"], "cells": row["cells"], "of": row["of"]}
                     | {"mean_rank_of_truth": row["mean_rank"], "metric": metric}
-                    | {column: row[f"{column}:{metric}"] for column in _OF_METRIC}
-                    | {"not_told_apart_from": tied[0], "not_told_apart_to": tied[1]}
+                    | {column: row[f"{column}:{metric}"] for column in _METRIC_COLUMNS}
+                    | {"tied_from": tied[0], "tied_to": tied[1]}
                     | {f"fresh_{name}": getattr(gap, name, None) for name in ("mean", "gap", "low", "high")}
                 )
     return rows

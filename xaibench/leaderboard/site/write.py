@@ -1,4 +1,4 @@
-"""The site of a results repository: a page a suite, a page a method, two methods side by side, all to download."""
+"""Write the site of a results repository: a page per suite, method and pair of methods, and downloads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pandas as pd
 from xaibench.core.messages import unknown
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.leaderboard.repository import open_repository
-from xaibench.leaderboard.site.files import Site, SiteError, SuiteEntry, whole_folder
-from xaibench.leaderboard.site.method_page import MethodOnSuite, bibtex, method_rows, write_method
+from xaibench.leaderboard.site.files import Site, SiteError, SuiteEntry, replace_folder
+from xaibench.leaderboard.site.method_page import MethodOnSuite, method_rows, read_bibtex, write_method
 from xaibench.leaderboard.site.pairs import render_pairs, write_pairs
 from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey, by_suite, most_common, read_results
 from xaibench.leaderboard.site.sprites import write_pictures
@@ -35,13 +35,13 @@ from xaibench.runfolder.tables import CELL
 
 @dataclasses.dataclass(frozen=True)
 class BuiltSite:
-    """What was built.
+    """Summary of a built site.
 
     Attributes:
         page: The first page.
-        suites: How many suites it has, each version and round by itself.
-        methods: How many methods.
-        left_out: The results that are not shown, and why.
+        suites: Number of suites, counting each version and round.
+        methods: Number of methods.
+        left_out: Results that are not shown, and why.
     """
 
     page: Path
@@ -59,52 +59,52 @@ def write_site(
     first: str = "",
     progress: Callable[[str], None] = lambda said: None,
 ) -> BuiltSite:
-    """Make a static site of all results of a repository: it needs no server, and loads nothing from elsewhere.
+    """Write a static site of all results of a repository. It needs no server and loads nothing from elsewhere.
 
-    The same results make the same files. A site that is not built to its end leaves the earlier one as it was.
+    The same results give the same files. If the site cannot be completed, a previous one is left unchanged.
 
     Args:
-        repository: A folder with ``METHOD/SUITE@VERSION`` below it, or ``"hf://owner/name"`` where one lies on the Hub.
-        out: A new folder, or a site from before, which is replaced whole.
-        strict: Whether a result that cannot be shown is an error; else it is left out, and named on the pages.
-        title: Of the site.
-        first: The suite of the first page; default the one of most methods.
-        progress: Told what is done.
+        repository: A folder with ``METHOD/SUITE@VERSION`` below it, or ``"hf://owner/name"``.
+        out: A new folder, or an existing site, which is replaced.
+        strict: Raise an error for a result that cannot be shown. Otherwise it is excluded and listed on the pages.
+        title: Title of the site.
+        first: Suite of the first page. Default: the one with most methods.
+        progress: Called with a message for each suite.
 
     Returns:
-        What was built.
+        A summary of the site.
 
     Raises:
         ResultError: If there are no results.
-        MissingDataError: If there is no such repository on the Hub, or the Hub cannot be reached.
-        BoardError: If none of them can be shown, or ``strict`` and one of them cannot, or none is of the suite
-            ``first``, or ``out`` is something else.
+        MissingDataError: If the repository does not exist on the Hub, or the Hub cannot be reached.
+        SiteError: If no result can be shown, or one cannot be shown and ``strict`` is set, or there is no result of
+            the suite ``first``, or ``out`` is not a site.
         OSError: If ``out`` cannot be written.
     """
     out = Path(out)
     with open_repository(repository) as place:
         results, left_out = read_results(place)
-        _complain(left_out, strict=strict)
+        _raise_if_strict(left_out, strict=strict)
         if not results:
             raise SiteError(f"{repository}: none of its results can be shown; the first: {left_out[0].reason}")
-        entries = _entries(results, first)
-        with whole_folder(out) as folder:
-            builder = _Builder(Site(folder, title, entries, _addresses(results), left_out), strict)
-            for group in _versions(results):
+        entries = _suite_entries(results, first)
+        with replace_folder(out) as folder:
+            builder = _SiteBuilder(Site(folder, title, entries, _method_addresses(results), left_out), strict)
+            for group in _group_versions(results):
                 builder.add(group, progress)
             builder.finish(results)
     shown = builder.site
     return BuiltSite(out / "index.html", len(shown.suites), len(builder.methods), tuple(shown.left_out))
 
 
-def _complain(left_out: Sequence[ExcludedResult], *, strict: bool) -> None:
+def _raise_if_strict(left_out: Sequence[ExcludedResult], *, strict: bool) -> None:
     if strict and left_out:
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
         raise SiteError(f"{left_out[0].name} cannot be shown{more}: {left_out[0].reason}")
 
 
-def _entries(results: Sequence[Result], first: str = "") -> list[SuiteEntry]:
-    """The suites; the one of that name, or else of most methods, is the first page."""
+def _suite_entries(results: Sequence[Result], first: str = "") -> list[SuiteEntry]:
+    """Return the suites; the first page is that of ``first`` or of the suite with most methods."""
     suites = by_suite(results)
     could = [key for key in suites if not key.round and first in ("", key.name)]
     if first and not could:
@@ -122,21 +122,21 @@ def _entries(results: Sequence[Result], first: str = "") -> list[SuiteEntry]:
     ]
 
 
-def _addresses(results: Sequence[Result]) -> dict[str, str]:
+def _method_addresses(results: Sequence[Result]) -> dict[str, str]:
     names = sorted({one.manifest.method.name for one in results})
     return dict(zip(names, file_names(names), strict=True))
 
 
-def _versions(results: Sequence[Result]) -> list[list[tuple[SuiteKey, list[Result]]]]:
-    """The suites with their rounds of fresh seeds in front: the public page shows the last of them."""
+def _group_versions(results: Sequence[Result]) -> list[list[tuple[SuiteKey, list[Result]]]]:
+    """Group suites by version, rounds of fresh seeds first: the public page shows the scores of the last round."""
     groups: dict[tuple[str, str], list[tuple[SuiteKey, list[Result]]]] = {}
     for key, mine in by_suite(results).items():
         groups.setdefault((key.name, key.version), []).append((key, mine))
     return [sorted(group, key=lambda one: (not one[0].round, one[0].round)) for group in groups.values()]
 
 
-class _Builder:
-    """Writes suite after suite, and keeps of each what the pages of methods and the table of suites say."""
+class _SiteBuilder:
+    """Writes one suite after the other, and collects what the pages of methods and the table of suites need."""
 
     def __init__(self, site: Site, strict: bool) -> None:
         self.site, self.strict = site, strict
@@ -145,38 +145,38 @@ class _Builder:
         self._truths: dict[str, list[SuiteSummaryRow]] = {}
 
     def add(self, group: Sequence[tuple[SuiteKey, list[Result]]], progress: Callable[[str], None]) -> None:
-        """The version of a suite with its rounds."""
+        """Add a version of a suite with its rounds."""
         fresh: Mapping[str, Boards] = {}
         for key, results in group:
             progress(f"{key.words}: {len(results)} results")
-            board, left_out = build_leaderboards(key, results)
-            _complain(left_out, strict=self.strict)
+            leaderboards, left_out = build_leaderboards(key, results)
+            _raise_if_strict(left_out, strict=self.strict)
             self.site = dataclasses.replace(self.site, left_out=[*self.site.left_out, *left_out])
-            if board is not None:
-                self._add(board, {} if key.round else fresh)
-                fresh = board.boards if key.round else {}
-            del board
-            gc.collect()  # the next suite's scores come before these would go by themselves
+            if leaderboards is not None:
+                self._add(leaderboards, {} if key.round else fresh)
+                fresh = leaderboards.boards if key.round else {}
+            del leaderboards
+            gc.collect()  # free the scores before those of the next suite are read
 
-    def _add(self, board: SuiteLeaderboards, fresh: Mapping[str, Boards]) -> None:
+    def _add(self, leaderboards: SuiteLeaderboards, fresh: Mapping[str, Boards]) -> None:
         site = self.site
-        entry = next(one for one in site.suites if one.key == board.key)
-        more = leaderboard_extras(site, board, fresh)
-        order = list(dict.fromkeys(board.summary[list(CELL)].itertuples(index=False, name=None)))
-        folders = {name: result.folder for name, result in board.results.items()}
+        entry = next(one for one in site.suites if one.key == leaderboards.key)
+        extras = leaderboard_extras(site, leaderboards, fresh)
+        order = list(dict.fromkeys(leaderboards.summary[list(CELL)].itertuples(index=False, name=None)))
+        folders = {name: result.folder for name, result in leaderboards.results.items()}
         pictures = write_pictures(site, entry.slug, folders, order)
         pairs = f"pairs/{entry.slug}.html"
-        self._pages[board.key] = render_suite(site, entry, board, more, pairs)
-        site.write(pairs, render_pairs(site, entry, board, pictures))
-        write_tables(site, entry, board, more)
-        write_pairs(site, entry, board)
-        for name, row in method_rows(site, entry, board, more, pictures).items():
+        self._pages[leaderboards.key] = render_suite(site, entry, leaderboards, extras, pairs)
+        site.write(pairs, render_pairs(site, entry, leaderboards, pictures))
+        write_tables(site, entry, leaderboards, extras)
+        write_pairs(site, entry, leaderboards)
+        for name, row in method_rows(site, entry, leaderboards, extras, pictures).items():
             self.methods.setdefault(name, []).append(row)
-        for truth, line in suite_summary_rows(entry, board).items():
+        for truth, line in suite_summary_rows(entry, leaderboards).items():
             self._truths.setdefault(truth, []).append(line)
 
     def finish(self, results: Sequence[Result]) -> None:
-        """The pages that need all suites."""
+        """Write the pages that need all suites."""
         site = dataclasses.replace(self.site, suites=[one for one in self.site.suites if one.key in self._pages])
         if not site.suites:
             raise SiteError(f"None of the results can be shown; the first: {site.left_out[0].reason}")
@@ -191,26 +191,26 @@ class _Builder:
             page = self._pages[entry.key].replace(CHOICE, parts.choice(site, entry.key, root), 1)
             site.write(entry.page, page.replace(OVERVIEW, parts.overview(site, truths, entry.key, root), 1))
         for name, rows in self.methods.items():
-            write_method(site, name, sorted(rows, key=_by_history))
+            write_method(site, name, sorted(rows, key=_history_key))
         self._write_downloads(results)
         site.write_assets()
 
     def _write_downloads(self, results: Sequence[Result]) -> None:
         shown = {one.entry.key: one for rows in self.methods.values() for one in rows}
         mine = [one for one in results if one.key in shown]
-        self.site.write_table("results", pd.DataFrame([_facts(one) for one in mine]))
-        entries = dict.fromkeys(bibtex(one) for one in mine if one.manifest.method.name in self.methods)
+        self.site.write_table("results", pd.DataFrame([_result_row(one) for one in mine]))
+        entries = dict.fromkeys(read_bibtex(one) for one in mine if one.manifest.method.name in self.methods)
         self.site.write("downloads/citations.bib", "\n\n".join(entries) + "\n")
         labels = {name: rows[-1].result.manifest.method.label for name, rows in sorted(self.methods.items())}
         page = self.site.render("site/downloads.html.j2", "downloads.html", {}, labels=labels)
         self.site.write("downloads.html", page)
 
 
-def _by_history(row: MethodOnSuite) -> tuple[str, str, str, str]:
+def _history_key(row: MethodOnSuite) -> tuple[str, str, str, str]:
     return row.entry.key.name, row.result.manifest.submitted, row.entry.key.version, row.entry.key.round
 
 
-def _facts(result: Result) -> dict[str, object]:
+def _result_row(result: Result) -> dict[str, object]:
     manifest, method = result.manifest, result.manifest.method
     return {
         **{"method": method.name, "label": method.label, "control": method.control, "entry": method.entry},
