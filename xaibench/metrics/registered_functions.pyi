@@ -1,6 +1,6 @@
 # Written by docs/generate/typing_stubs.py from the table of metrics.
-from xaibench.metrics.complexity.sparseness import complexity as complexity
-from xaibench.metrics.complexity.sparseness import sparseness as sparseness
+from xaibench.metrics.sparsity.sparseness import complexity as complexity
+from xaibench.metrics.sparsity.sparseness import sparseness as sparseness
 from xaibench.metrics.faithfulness.adversarial import adversarial as adversarial
 from xaibench.metrics.faithfulness.average_drop import average_drop as average_drop
 from xaibench.metrics.faithfulness.average_drop import increase_in_confidence as increase_in_confidence
