@@ -7,7 +7,7 @@ from torch import nn
 import xaibench as xb
 from xaibench.core import progress as module
 from xaibench.explainers import EXPLAINERS, build
-from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.explainers.shared.passes import Countable
 
 IMAGES = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -18,7 +18,7 @@ from xaibench.explainers.base import (
 )
 from xaibench.explainers.building import build
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
-from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
 from xaibench.explainers.table import EXPLAINERS
 

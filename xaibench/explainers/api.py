@@ -23,7 +23,7 @@ from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.budgets import assign_budget, explain_within_budget
 from xaibench.explainers.building import build, configured, explainer_name
 from xaibench.explainers.checks import check_images, check_returned_maps, check_target_classes
-from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.explainers.shared.layer_calls import with_layer_name
 from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
 from xaibench.explainers.shared.passes import Countable

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.building import explainer_name
-from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.explainers.shared.passes import Adjustable, Countable, budget_error
 
 

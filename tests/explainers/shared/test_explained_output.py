@@ -5,7 +5,7 @@ from oracles.explainers import softmax_gradient
 from torch import nn
 
 from xaibench.explainers import ExplainedOutput
-from xaibench.explainers.shared.explained_output import class_margins, exact_softmax
+from xaibench.compute.explained_output import class_margins, exact_softmax
 
 
 def rows(*values):

@@ -14,7 +14,7 @@ from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
 from xaibench.explainers.attention.token_places import TokenLayout, token_layout
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.compute.explained_output import network_of
 from xaibench.explainers.shared.passes import GRADIENT
 
 

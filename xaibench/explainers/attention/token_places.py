@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from xaibench.explainers.attention.attention_calls import Attention, no_attention_error, record_attention
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.compute.explained_output import network_of
 from xaibench.explainers.shared.feature_grids import patch_grid
 from xaibench.explainers.shared.layer_calls import LayerRun, record_layer_runs
 

@@ -21,7 +21,7 @@ from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import out_of_place
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.compute.explained_output import network_of
 
 #: Computes ``function(*args, **kwargs)`` with another backward pass.
 BackwardRule: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]

@@ -16,7 +16,7 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.base import UnsupportedModelError, chunks
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.compute.explained_output import network_of
 
 #: The maps that are scaled to [0, 1] together: each feature map, or the feature maps of a layer.
 Rescale: TypeAlias = Literal["map", "layer"]

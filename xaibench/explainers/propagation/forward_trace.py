@@ -20,7 +20,7 @@ from xaibench.explainers.propagation.layer_operations import (
     out_of_place,
     tensors_in,
 )
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.compute.explained_output import network_of
 
 
 class OperationInterceptor(TorchFunctionMode):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.compute.explained_output import network_of
 
 
 @dataclass(frozen=True)
