@@ -42,15 +42,24 @@ class ExplainerCase:
     """An explainer.
 
     Attributes:
-        parameters: Under which it is fast, and an untrained network has a map.
+        parameters: Parameters under which it is fast and an untrained network has a map.
+        few: Parameters for tests that need only some map; None = ``parameters``.
+        waits: Synchronizations with the device per call of ``explain``, in addition to the usual four.
         network: What it explains: ``"cnn"``, ``"pooled"`` (global average pooling), or ``"module:name"`` where it takes
             none of the small ones and its own tests hold it to what all promise.
         sample_by_sample: Parameters under which the first three maps do not depend on the samples that follow.
     """
 
     parameters: dict[str, Any] = field(default_factory=dict)
+    few: dict[str, Any] | None = None
+    waits: int = 0
     network: str = "cnn"
     sample_by_sample: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def quick(self) -> dict[str, Any]:
+        """Parameters for tests that need only some map."""
+        return self.parameters if self.few is None else self.few
 
 
 @dataclass(frozen=True)

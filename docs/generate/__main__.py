@@ -18,6 +18,7 @@ import explainers
 import metrics
 import pictures
 import truths
+import typing_stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +32,7 @@ def derived() -> dict[Path, str]:
         data_sets.PAGE: data_sets.page(),
         truths.PAGE: truths.with_tables(truths.PAGE.read_text(encoding="utf-8")),
     }
-    return drawings | pages
+    return drawings | pages | typing_stubs.stubs()
 
 
 def is_stale(path: Path, text: str) -> bool:

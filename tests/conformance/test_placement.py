@@ -37,27 +37,8 @@ from xaibench.runner.suites.parsing import parse_suite
 
 pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
 
-PARAMETERS = {
-    "lime": {"n_samples": 50, "alpha": 1e-4},
-    "kernel_shap": {"n_samples": 25},
-    "rise": {"n_masks": 64},
-    "shapley_sampling": {"n_samples": 2},
-    "sobol": {"n_designs": 2},
-    "hsic": {"n_samples": 40},
-    "xrai": {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1},
-    "guided_ig": {"n_steps": 3},
-    "ig2": {"n_steps": 3},
-    "blur_ig": {"n_steps": 5},
-}
 #: Those that ask for a network of another kind.
 OTHER_NETWORKS = [name for name in EXPLAINERS if case(EXPLAINERS, name, ExplainerCase()).network != "cnn"]
-#: A call of ``explain`` waits at most four times: for two looks at the model's outputs, and for the maps. These methods
-#: look at each layer beside: whether it has inputs below zero, or whether its patterns are its. Captum's LRP assigns by
-#: masks, for which torch 2.14.1 waits.
-BY_LAYER = {"deep_taylor": 4, "lrp": 7, "lrp_gamma": 6, "lrp_alpha_beta": 6, "pattern_net": 3, "pattern_attribution": 3}
-#: The regressions are NumPy's: the masks' outputs come over once. Controls build on NumPy filters. Guided IG looks at
-#: the gradient before each step.
-ON_THE_HOST = {"lime": 3, "kernel_shap": 3, "sobel": 1, "laplace": 1, "guided_ig": 4, "xrai": 2}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +68,7 @@ def held(found):
 
 @pytest.mark.parametrize("name", [name for name in EXPLAINERS if name not in OTHER_NETWORKS])
 def test_explainers_compute_on_the_device(name, network):
-    part = build(name, **PARAMETERS.get(name, {}))
+    part = build(name, **case(EXPLAINERS, name, ExplainerCase()).quick)
     part = part.fit(network, [samples(6)[0]]) if hasattr(part, "fit") else part
     waits = []
     for count in (2, 6):
@@ -100,7 +81,8 @@ def test_explainers_compute_on_the_device(name, network):
             waits.append(seen.synchronizations - before[1])
             assert torch.pretend.get_rng_state().equal(before[0])
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
-    assert waits[0] == waits[1] <= 4 + BY_LAYER.get(name, 0) + ON_THE_HOST.get(name, 0)
+    # A call of ``explain`` waits at most four times: for two looks at the model's outputs, and for the maps.
+    assert waits[0] == waits[1] <= 4 + case(EXPLAINERS, name, ExplainerCase()).waits
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if METRICS.resolve(name).info.kind == "model"])

@@ -2,10 +2,14 @@ import numpy as np
 import pytest
 import torch
 from oracles.explainers import correlate3x3
+from part_cases import ExplainerCase
 from scipy import ndimage
 
 from xaibench.explainers import build, explain
 from xaibench.explainers.controls import Sobel
+
+#: They use NumPy filters.
+CASES = {name: ExplainerCase(waits=1) for name in ("sobel", "laplace")}
 
 HORIZONTAL = [[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]]
 VERTICAL = [[-1, -2, -1], [0, 0, 0], [1, 2, 1]]

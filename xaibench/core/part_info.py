@@ -78,6 +78,8 @@ class ExplainerInfo:
         revision: Increased whenever the same parameters give other maps.
         passes: Passes through the network per image: rows of forward passes plus rows of backward passes. None if it is
             not a constant; the method ``passes`` of the explainer may then return it.
+        exact_zero: Whether pixels without effect on the output get exactly zero; False if such pixels are known to get
+            other values, None if not stated.
     """
 
     label: str
@@ -88,6 +90,7 @@ class ExplainerInfo:
     citation: str = ""
     revision: int = 1
     passes: int | None = None
+    exact_zero: bool | None = None
 
 
 class SharedModelScores(NamedTuple):

@@ -23,7 +23,7 @@ from xaibench.explainers.base import Attribution, Channels, reduce_channels
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 
 
-@described(ExplainerInfo("Sobel", family="Controls", control=True, passes=0))
+@described(ExplainerInfo("Sobel", family="Controls", control=True, passes=0, exact_zero=False))
 @dataclass(frozen=True, kw_only=True)
 class Sobel(Attribution):
     """The Sobel filter of the image.
@@ -50,7 +50,7 @@ class Sobel(Attribution):
         return reduce_channels(torch.from_numpy(edges).to(images), self.channels)
 
 
-@described(ExplainerInfo("Laplace", family="Controls", control=True, passes=0))
+@described(ExplainerInfo("Laplace", family="Controls", control=True, passes=0, exact_zero=False))
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Attribution):
     """The Laplace filter of the image: the sum of the second differences along rows and columns."""
@@ -64,7 +64,7 @@ class Laplace(Attribution):
         return reduce_channels(torch.from_numpy(second).to(images), self.channels)
 
 
-@described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2, passes=0))
+@described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2, passes=0, exact_zero=False))
 @dataclass(frozen=True)
 class Uniform:
     """Random noise, uniform in [-1, 1).
@@ -81,7 +81,7 @@ class Uniform:
         return images.new_tensor(np.stack([rng.uniform(-1, 1, images.shape[2:]) for rng in generators]))
 
 
-@described(ExplainerInfo("Input", family="Controls", control=True, passes=0))
+@described(ExplainerInfo("Input", family="Controls", control=True, passes=0, exact_zero=False))
 @dataclass(frozen=True, kw_only=True)
 class Input(Attribution):
     """The image itself."""
@@ -91,7 +91,7 @@ class Input(Attribution):
         return reduce_channels(images.clone(), self.channels)
 
 
-@described(ExplainerInfo("Center prior", family="Controls", control=True, passes=0))
+@described(ExplainerInfo("Center prior", family="Controls", control=True, passes=0, exact_zero=False))
 @dataclass(frozen=True)
 class CenterPrior:
     """A Gaussian in the center of the image, where photographers tend to place objects.

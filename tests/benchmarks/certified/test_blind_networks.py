@@ -5,34 +5,13 @@ import pickle
 
 import pytest
 import torch
+from part_cases import ExplainerCase, case
 from torch import nn
 
 import xaibench as xb
 from xaibench.benchmarks import blind
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
 from xaibench.models import MODELS, build, fit_many
-
-#: Of those that explain a small network: where a pixel has no effect, they say exactly zero.
-PROMISE_ZERO = {
-    "pfi", "integrated_gradients", "saliency", "guided_backprop", "guided_gradcam", "deconvolution", "deeplift",
-    "shapley_sampling", "gradient_shap", "deep_shap", "lrp", "deep_taylor", "lrp_epsilon", "lrp_gamma",
-    "lrp_alpha_beta", "pattern_net", "pattern_attribution", "input_x_gradient", "smoothgrad", "occlusion",
-    "smoothgrad_squared", "vargrad", "expected_gradients", "random_baseline_ig", "guided_ig", "blur_ig", "ig2", "sobol",
-}  # fmt: skip
-#: These estimate, enlarge a coarse map, or look at no network: that they leak is what the others are held against.
-LEAK = {
-    "kernel_shap", "lime", "rise", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam",
-    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad", "hsic", "xrai", "pattern_local",
-    "sobel", "laplace", "uniform", "input", "center_prior",
-}  # fmt: skip
-FEW = {
-    "xrai": {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1},
-    "lime": {"n_samples": 50},
-    "kernel_shap": {"n_samples": 50},
-    "rise": {"n_masks": 50},
-    "sobol": {"n_designs": 2},
-    "hsic": {"n_samples": 50},
-}
 
 
 @pytest.fixture
@@ -50,7 +29,8 @@ def images(count, *shape):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", EXPLAINERS)
 def test_methods_that_promise_zero_say_zero_where_nothing_is_read(name, visible):
-    part = xb.explainers.build(name, **({"n_samples": 2} if name == "shapley_sampling" else FEW.get(name, {})))
+    part = xb.explainers.build(name, **case(EXPLAINERS, name, ExplainerCase()).quick)
+    exact_zero = part.info.exact_zero
     explained = 0
     for network in ("llr", "mlp", "cnn"):
         model = blind(build(network, (1, 8, 8), 2, seed=0), visible)
@@ -62,8 +42,8 @@ def test_methods_that_promise_zero_say_zero_where_nothing_is_read(name, visible)
         explained += 1
         assert maps.abs().sum() > 0
         outside = maps.abs()[:, ~visible].sum()
-        assert outside == 0 if name in PROMISE_ZERO else outside > 0
-    assert bool(explained) == (name in PROMISE_ZERO | LEAK)
+        assert exact_zero is None or (outside == 0) == exact_zero
+    assert explained or exact_zero is None
 
 
 @pytest.mark.parametrize("network", ["mlp", "cnn"])

@@ -1,4 +1,4 @@
-"""The suite of certified networks: all of them, every explainer that can treat one, and what its jobs score."""
+"""The suite of certified networks: all of them, and what its jobs score."""
 
 import numpy as np
 import pytest
@@ -20,14 +20,12 @@ def jobs():
     return make_plan(load_suite("certified", quick=True)[0]).jobs
 
 
-def test_all_networks_and_every_explainer_that_can_treat_one_are_in_it():
+def test_all_networks_are_in_it():
     suite, _ = load_suite("certified")
     certified = [cell for cell in suite.cells if cell.datasets[0].startswith("certified:")]
     assert {f"certified:{name}" for name in HAND_SET} == {model for cell in certified for model in cell.models}
     assert all(model.startswith(f"{cell.datasets[0]}-") for cell in certified for model in cell.models)
-    # These need global average pooling, attention, or stand in it under another name.
-    of_transformers = {name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention"}
-    assert set(EXPLAINERS) - {part.use for part in suite.explainers} == {"cam", "lrp"} | of_transformers
+    assert {part.use for part in suite.explainers} <= set(EXPLAINERS)  # a published suite does not grow with the table
 
 
 def test_its_jobs_score_what_the_network_uses(jobs, tmp_path):

@@ -7,7 +7,7 @@ from part_cases import ExplainerCase
 
 from xaibench.explainers.gradients.guided_ig import GuidedIG
 
-CASES = {"guided_ig": ExplainerCase(parameters={"n_steps": 3})}
+CASES = {"guided_ig": ExplainerCase(parameters={"n_steps": 3}, waits=4)}
 SETTINGS = [(9, 0.25, 0.02), (6, 0.1, 1.0), (8, 0.5, 0.3), (5, 0.0, 0.1)]
 
 

@@ -10,7 +10,7 @@ from xaibench.explainers.gradients.integrated_gradients import IntegratedGradien
 from xaibench.explainers.gradients.xrai import XRAI, grow_regions
 
 SMALL = {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1}
-CASES = {"xrai": ExplainerCase(parameters=SMALL)}
+CASES = {"xrai": ExplainerCase(parameters=SMALL, waits=2)}
 
 
 def overlapping(seed, count=12, size=(9, 8)):

@@ -7,7 +7,10 @@ from part_cases import ExplainerCase
 from xaibench.explainers import ExplainedOutput, explain
 
 #: PFI swaps pixels among the images of a group, by definition; what lies outside of the group must not matter.
-CASES = {"pfi": ExplainerCase(sample_by_sample={"group_size": 3})}
+CASES = {
+    "pfi": ExplainerCase(sample_by_sample={"group_size": 3}),
+    "shapley_sampling": ExplainerCase(few={"n_samples": 2}),
+}
 
 
 def test_pfi_draws_and_scores_as_captum(double, images, targets, captum_draws):

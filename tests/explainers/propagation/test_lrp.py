@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from oracles.propagation import relevance
+from part_cases import ExplainerCase
 from torch import nn
 from torch.nn import functional
 
@@ -9,6 +10,13 @@ import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.propagation.lrp import DeepTaylor, LayerwiseRelevance, LRPAlphaBeta, LRPEpsilon, LRPGamma
 from xaibench.models import Folded
+
+#: They look at each layer: whether it has inputs below zero.
+CASES = {
+    "deep_taylor": ExplainerCase(waits=4),
+    "lrp_gamma": ExplainerCase(waits=6),
+    "lrp_alpha_beta": ExplainerCase(waits=6),
+}
 
 
 def made(*layers, seed=0):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from oracles import pattern as oracle
+from part_cases import ExplainerCase
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -16,6 +17,9 @@ from xaibench.explainers.propagation.pattern_net import (
     PatternNet,
 )
 from xaibench.models import Folded
+
+#: They compare the patterns of each layer with its weights.
+CASES = {name: ExplainerCase(waits=3) for name in ("pattern_net", "pattern_attribution")}
 
 
 def made(*layers, seed=0):

@@ -21,6 +21,7 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
         needs_convolution=True,
         citation="Desai, Ramaswamy: Ablation-CAM: Visual Explanations for Deep Convolutional Network via Gradient-free "
         "Localization. WACV 2020.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

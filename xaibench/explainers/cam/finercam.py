@@ -22,6 +22,7 @@ from xaibench.explainers.shared.captured_maps import Layer, activations_and_grad
         citation="Zhang et al.: Finer-CAM: Spotting the Difference Reveals Finer Details for Visual Explanation. CVPR "
         "2025.",
         passes=2,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

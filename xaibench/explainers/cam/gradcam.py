@@ -119,6 +119,7 @@ def _is_close(one: object, other: object, largest: Tensor) -> bool:
         revision=4,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
         passes=2,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +140,7 @@ class GradCAM(FeatureMaps):
         citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
         "Convolutional Networks. WACV 2018.",
         passes=2,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +180,7 @@ class GradCAMPlusPlus(FeatureMaps):
         revision=4,
         citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
         passes=2,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +200,7 @@ class LayerCAM(FeatureMaps):
         revision=4,
         citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
         "workshops 2020.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +235,7 @@ class ScoreCAM(PerFeatureMapCAM):
         revision=4,
         citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
         passes=1,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from xaibench.explainers.shared.captured_maps import Layer, activations_and_grad
         citation="Draelos, Carin: Use HiResCAM instead of Grad-CAM for faithful explanations of convolutional neural "
         "networks. arXiv:2011.08891, 2020.",
         passes=2,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

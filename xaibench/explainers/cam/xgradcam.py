@@ -19,6 +19,7 @@ from xaibench.explainers.shared.captured_maps import Layer, activations_and_grad
         needs_convolution=True,
         citation="Fu et al.: Axiom-based Grad-CAM: Towards Accurate Visualization and Explanation of CNNs. BMVC 2020.",
         passes=2,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ _TRUNCATE = 4.0
         "Blur IG",
         family="Gradients",
         citation="Xu, Venugopalan, Sundararajan: Attribution in Scale and Space. CVPR 2020.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from xaibench.explainers.shared.passes import GRADIENT, Repeating
         family="Gradients",
         citation="Erion et al.: Improving performance of deep learning models with axiomatic attribution priors and "
         "expected gradients. Nature Machine Intelligence 3, 2021.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

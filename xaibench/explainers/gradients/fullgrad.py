@@ -29,6 +29,7 @@ Rescale: TypeAlias = Literal["map", "layer"]
         needs_convolution=True,
         citation="Srinivas, Fleuret: Full-Gradient Representation for Neural Network Visualization. NeurIPS 2019.",
         passes=2,
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

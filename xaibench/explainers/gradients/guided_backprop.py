@@ -35,6 +35,7 @@ _BackwardRule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, .
         family="Gradients with rules for ReLUs",
         citation="Springenberg et al.: Striving for Simplicity: The All Convolutional Net. ICLR workshop 2015.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ class GuidedBackprop(Attribution):
         family="Gradients with rules for ReLUs",
         citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,7 @@ class Deconvolution(Attribution):
         needs_convolution=True,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
         passes=4,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from xaibench.explainers.shared.passes import GRADIENT, Repeating
         family="Gradients",
         citation="Kapishnikov et al.: Guided Integrated Gradients: An Adaptive Path Method for Removing Noise. CVPR "
         "2021.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

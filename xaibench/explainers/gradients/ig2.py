@@ -25,6 +25,7 @@ from xaibench.explainers.shared.passes import Repeating
         family="Gradients",
         citation="Zhuo, Ge: IG2: Integrated Gradient on Iterative Gradient Path for Feature Attribution. IEEE TPAMI "
         "46, 2024, arXiv 2406.10852.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ from xaibench.explainers.shared.passes import GRADIENT, Repeating
         family="Gradients",
         citation="Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks. ICLR workshop 2014.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,7 @@ class Saliency(Attribution):
         "Integrated Gradients",
         family="Gradients",
         citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks. ICML 2017.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,7 @@ _quadrature = functools.cache(np.polynomial.legendre.leggauss)
         family="Gradients",
         revision=2,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

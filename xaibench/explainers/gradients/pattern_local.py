@@ -22,6 +22,7 @@ from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
         family="Patterns",
         citation="Gjølbye, Haufe, Hansen: Minimizing False-Positive Attributions in Explanations of Non-Linear Models. "
         "arXiv:2505.11210, 2025.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from xaibench.explainers.shared.passes import GRADIENT, Repeating
         "Random-baseline IG",
         family="Gradients",
         citation="Sturmfels, Lundberg, Lee: Visualizing the Impact of Feature Attribution Baselines. Distill, 2020.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from xaibench.explainers.shared.passes import GRADIENT, Repeating
         citation="Shrikumar et al.: Not Just a Black Box: Learning Important Features Through Propagating Activation "
         "Differences. arXiv:1605.01713, 2016.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,7 @@ class NoisyGradients(Repeating, Attribution):
         family="Gradients",
         revision=2,
         citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

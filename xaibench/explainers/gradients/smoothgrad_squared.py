@@ -17,6 +17,7 @@ from xaibench.explainers.gradients.smoothgrad import NoisyGradients
         "SmoothGrad²",
         family="Gradients",
         citation="Hooker et al.: A Benchmark for Interpretability Methods in Deep Neural Networks. NeurIPS 2019.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from xaibench.explainers.gradients.smoothgrad import NoisyGradients
         family="Gradients",
         citation="Adebayo et al.: Local Explanation Methods for Deep Neural Networks Lack Sensitivity to Parameter "
         "Values. ICLR workshop 2018.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

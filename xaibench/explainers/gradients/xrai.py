@@ -31,6 +31,7 @@ _CACHED_SIZE = 64 * 64
         "XRAI",
         family="Gradients",
         citation="Kapishnikov et al.: XRAI: Better Attributions Through Regions. ICCV 2019.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

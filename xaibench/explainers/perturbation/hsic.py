@@ -25,6 +25,7 @@ _MAX_NUMBERS = 2**22
         family="Perturbations",
         citation="Novello, Fel, Vigouroux: Making Sense of Dependence: Efficient Black-box Explanations Using "
         "Dependence Measure. NeurIPS 2022.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -156,6 +156,7 @@ def default_samples(features: int) -> int:
         family="Perturbations",
         revision=4,
         citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +222,7 @@ class LIME(_Surrogate):
         family="Perturbations",
         revision=4,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

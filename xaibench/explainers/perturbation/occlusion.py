@@ -21,6 +21,7 @@ from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses,
         "Occlusion",
         family="Perturbations",
         citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

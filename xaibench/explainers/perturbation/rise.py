@@ -23,6 +23,7 @@ from xaibench.explainers.shared.passes import Repeating
         "RISE",
         family="Perturbations",
         citation="Petsiuk, Das, Saenko: Randomized Input Sampling for Explanation of Black-box Models. BMVC 2018.",
+        exact_zero=False,
     )
 )
 @dataclass(frozen=True, kw_only=True)

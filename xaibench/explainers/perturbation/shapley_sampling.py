@@ -107,6 +107,7 @@ class FeatureAttribution(Attribution):
         "PFI",
         family="Perturbations",
         citation="Fisher, Rudin, Dominici: All Models are Wrong, but Many are Useful. JMLR 20(177), 2019.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +205,7 @@ def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
         family="Perturbations",
         citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
         revision=3,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from xaibench.explainers.shared.passes import Repeating
         family="Perturbations",
         citation="Fel et al.: Look at the Variance! Efficient Black-box Explanations with Sobol-based Sensitivity "
         "Analysis. NeurIPS 2021.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

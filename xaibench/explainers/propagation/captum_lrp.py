@@ -36,6 +36,7 @@ _ADVICE = (
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLoS ONE 10(7), 2015.",
         passes=3,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,7 @@ _BackwardRule: TypeAlias = Callable[..., tuple[Tensor, ...]]
         "Differences. ICML 2017.",
         revision=2,
         passes=4,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,7 @@ class DeepLift(Attribution):
         family="Differences from a baseline",
         revision=2,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

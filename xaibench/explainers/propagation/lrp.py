@@ -196,6 +196,7 @@ class LayerwiseRelevance(Attribution):
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLOS ONE 10(7), 2015.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +213,7 @@ class LRPEpsilon(LayerwiseRelevance):
         family="Relevance",
         citation="Montavon et al.: Layer-Wise Relevance Propagation: An Overview. In: Explainable AI, 2019.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +230,7 @@ class LRPGamma(LayerwiseRelevance):
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLOS ONE 10(7), 2015.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +247,7 @@ class LRPAlphaBeta(LayerwiseRelevance):
         citation="Montavon et al.: Explaining NonLinear Classification Decisions with Deep Taylor Decomposition. "
         "Pattern Recognition 65, 2017.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)

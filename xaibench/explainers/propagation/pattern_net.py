@@ -180,6 +180,7 @@ class _Patterns(Attribution):
         citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
         "2018.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +220,7 @@ class PatternNet(_Patterns):
         citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
         "2018.",
         passes=2,
+        exact_zero=True,
     )
 )
 @dataclass(frozen=True, kw_only=True)
