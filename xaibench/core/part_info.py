@@ -19,6 +19,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class DatasetInfo:
     """Metadata of a data set that do not depend on its seed.
 
+    A data set whose networks have published accuracies has a method ``published_accuracy(model, parameters)``, which
+    returns the accuracy in percent, or None if there is none for these parameters. Tables of accuracies show it.
+
     Attributes:
         name: Registered name, such as ``"xai-tris/lin-white-8x8"``.
         classes: Class names in the order of their index.
