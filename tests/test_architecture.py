@@ -104,12 +104,11 @@ def test_every_module_and_package_has_a_layer():
 
 def folder_of(module):
     """The folder of a module, as names below xaibench; an ``__init__`` belongs to its folder."""
-    parts = module.relative_to(ROOT).with_suffix("").parts[:-1]
-    return parts
+    return module.relative_to(ROOT).with_suffix("").parts[:-1]
 
 
 def folder_imports():
-    """Yield (folder, other folder, file) for every import of a module of another folder, except re-exports in ``__init__``."""
+    """Yield (folder, other folder, file) of imports from another folder, except re-exports in ``__init__``."""
     for path in sorted(ROOT.rglob("*.py")):
         if path.name == "__init__.py":
             continue
