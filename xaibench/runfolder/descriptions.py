@@ -34,8 +34,8 @@ class PartDescription:
         method: Label of the explainer behind an entry with a custom name: ``"RISE"`` for ``"rise-1000"``.
         passes: Number of passes per image, for explainers for which it is fixed.
         range: Smallest and largest possible value of a metric; infinite if unbounded or unknown.
-        truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truth_kinds`), from the scores; empty if
-            unknown, as in run folders of older versions.
+        truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truth_kinds`), from the scores; empty
+            if unknown, as in run folders of older versions.
     """
 
     name: str

@@ -211,8 +211,8 @@ def nested_means(scores: ArrayLike, drawn: SamplingDesign, *, pool_variances: bo
     Args:
         scores: ``[N, M]`` or ``[N]``, one row per sample and training; ``nan`` where undefined.
         drawn: The data set, training and group of each row.
-        pool_variances: Whether the columns have similar variances between data sets (or trainings), so that these are moderated
-            across columns (:func:`~xaibench.statistics.moderated_variances.moderate_variances`).
+        pool_variances: Whether the columns have similar variances between data sets (or trainings), so that these are
+            moderated across columns (:func:`~xaibench.statistics.moderated_variances.moderate_variances`).
 
     Returns:
         The mean and its variance per column.

@@ -190,7 +190,8 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
     """Read a run folder.
 
     Args:
-        run_dir: Folder that ``xaibench run`` wrote, or its address (:func:`~xaibench.runfolder.locations.resolve_location`).
+        run_dir: Folder that ``xaibench run`` wrote, or its address
+            (:func:`~xaibench.runfolder.locations.resolve_location`).
             Only ``scores.parquet`` is required; other missing files count as empty.
 
     Raises:
