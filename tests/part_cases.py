@@ -1,7 +1,7 @@
 """Facts about a part for the tests that run over all parts, kept in the part's own test file as ``CASES``.
 
-``CASES = {"adversarial": MetricCase(quick={"steps": 2})}`` in tests/metrics/faithfulness/test_adversarial.py is the case
-of the metric in xaibench/metrics/faithfulness/adversarial.py. Without a case, the defaults and the info record apply.
+``CASES = {"adversarial": MetricCase(quick={"steps": 2})}`` in tests/metrics/faithfulness/test_adversarial.py is the
+case of the metric in xaibench/metrics/faithfulness/adversarial.py. Without a case, defaults and info record apply.
 """
 
 import functools
