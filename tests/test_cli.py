@@ -107,11 +107,17 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("walk",), "walk"),
         (("show", "xai-tris/lin-white-8x8", "--seed", "-1"), "Error: seed=-1: expected an integer of at least 0"),
         (("show", "xai-tris/lin-white-8x8", "--out", "sheet.xyz"), "Error: Format 'xyz' is not supported"),
-        (("show", "xai-tris/lin-imagenet-64x64"), "lays the patterns on photographs. Give images_dir="),
+        (
+            ("show", "xai-tris/lin-imagenet-64x64"),
+            "needs photographs as backgrounds. Give a folder of images as images_dir=",
+        ),
         (("score", "gone.npz", *ON), "there is no such file"),
         (("score", "small.toml", *ON), "is not a numpy file"),
         (("score", "maps.npy", *ON, "--split", "tset"), "expected train, val, test or all"),
-        (("score", "maps.npy", *ON, "--split", "all"), "is for annotated sets, and xai-tris/lin-white-8x8 is none"),
+        (
+            ("score", "maps.npy", *ON, "--split", "all"),
+            "is for annotated data sets, which xai-tris/lin-white-8x8 is not",
+        ),
         (("score", "maps.npy", *ON, "--model", "resnet18"), "its classes can be mapped to those of pet only"),
         (("score", "maps.npy", *ON, "--metrics", "iuo"), "Error: Unknown metric 'iuo'; did you mean 'iou'"),
         (("score", "maps.npy", *ON, "--metrics", ","), "Error: metrics=[]: expected at least one"),
@@ -193,7 +199,7 @@ def test_prepare_says_how_to_get_what_is_missing(invoke, tmp_path):
         result = invoke("prepare", name, "--root", str(tmp_path), "--download")
         assert result.exit_code == 1
         assert result.output.startswith("Error: ")
-        assert str(tmp_path) in result.output or "cannot be downloaded" in result.output
+        assert str(tmp_path) in result.output or "has to be downloaded by hand" in result.output
     result = invoke("prepare", "pet")
     assert result.exit_code == 1
     assert "XAIBENCH_DATA" in result.output

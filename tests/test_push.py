@@ -129,11 +129,11 @@ def test_the_card_of_a_set_counts_and_says_how_it_was_made(tmp_path):
 
 @pytest.mark.parametrize("subset", ["lin", "mult", "rigid", "xor"])
 @pytest.mark.parametrize("variant", ["white", "corr"])
-def test_every_generated_set_has_a_card(tmp_path, scenario, background):
-    prepare_dataset(xb.load(f"xai-tris/{scenario}-{background}-8x8", n_samples=40, split=(0.5, 0.25, 0.25)), tmp_path)
+def test_every_generated_set_has_a_card(tmp_path, subset, variant):
+    prepare_dataset(xb.load(f"xai-tris/{subset}-{variant}-8x8", n_samples=40, split=(0.5, 0.25, 0.25)), tmp_path)
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert ("(1 − alpha·a)·η" in text) == (scenario == "mult")
-    assert ("suppressor" in text) == (background == "corr")
+    assert ("(1 − alpha·a)·η" in text) == (subset == "mult")
+    assert ("suppressor" in text) == (variant == "corr")
 
 
 def test_results_go_there_and_come_back(hub, invoke, run, tmp_path):  # noqa: F811

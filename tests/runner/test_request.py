@@ -161,7 +161,7 @@ def test_sets_on_photographs_run_if_a_folder_is_given_and_say_how_often_each_is_
     found = run(request, engine="serial")
     assert (found.jobs, found.failures, found.missing) == (6, {}, {})
     (note,) = found.notes.values()
-    assert note.startswith("6 photographs are the variants of 60 samples: each is used 10 times on average")
+    assert note.startswith("6 photographs are the backgrounds of 60 samples: each is used 10 times on average")
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["notes"] == found.notes
     samples = pd.read_csv(tmp_path / "run" / "samples.csv")
     assert samples["group"].nunique() == 1, "all test samples lie on one photograph, and are one draw"

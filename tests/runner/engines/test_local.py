@@ -6,6 +6,7 @@ from multiprocessing import forkserver
 
 import pytest
 
+from xaibench.core.frozen import Frozen
 from xaibench.runner.engines import local as local_engines
 from xaibench.runner.engines.local import Processes
 from xaibench.runner.engines.scheduling import MAX_TRIES
@@ -14,7 +15,7 @@ from xaibench.runner.store.result_store import Store, StoreError
 
 
 def _job(seed):
-    return DataJob("xai-tris/lin-white-8x8", seed, (("n_samples", 100),), "1")
+    return DataJob("xai-tris/lin-white-8x8", seed, Frozen({"n_samples": 100}), "1")
 
 
 def _outcome(engine, job):
