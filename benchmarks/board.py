@@ -131,7 +131,15 @@ def main() -> None:
             simulate(folder / "results", asked.methods, asked.samples)
         begun = time.monotonic()
         # In a process of its own, which has not simulated anything.
-        build = [sys.executable, "-m", "xaibench", "board", str(folder / "results"), "--out", str(folder / "site")]
+        build = [
+            sys.executable,
+            "-m",
+            "xaibench",
+            "leaderboard",
+            str(folder / "results"),
+            "--out",
+            str(folder / "site"),
+        ]
         subprocess.run(build, check=True)
         seconds = time.monotonic() - begun
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
