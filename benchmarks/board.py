@@ -130,8 +130,16 @@ def main() -> None:
         if not (folder / "results").exists():
             simulate(folder / "results", asked.methods, asked.samples)
         begun = time.monotonic()
-        # In a new process, whose memory does not include the simulation.
-        build = [sys.executable, "-m", "xaibench", "board", str(folder / "results"), "--out", str(folder / "site")]
+        # In a process of its own, which has not simulated anything.
+        build = [
+            sys.executable,
+            "-m",
+            "xaibench",
+            "leaderboard",
+            str(folder / "results"),
+            "--out",
+            str(folder / "site"),
+        ]
         subprocess.run(build, check=True)
         seconds = time.monotonic() - begun
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -77,7 +77,7 @@ def main() -> None:
         )
         measured("report", str(folder / "run"))
         measured("compare", str(folder / "run"), str(folder / "other"))
-        measured("board", str(folder / "results"), "--out", str(folder / "site"))
+        measured("leaderboard", str(folder / "results"), "--out", str(folder / "site"))
 
 
 if __name__ == "__main__":

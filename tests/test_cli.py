@@ -114,10 +114,7 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("score", "gone.npz", *ON), "there is no such file"),
         (("score", "small.toml", *ON), "is not a numpy file"),
         (("score", "maps.npy", *ON, "--split", "tset"), "expected train, val, test or all"),
-        (
-            ("score", "maps.npy", *ON, "--split", "all"),
-            "is for annotated data sets, which xai-tris/lin-white-8x8 is not",
-        ),
+        (("score", "maps.npy", *ON, "--split", "all"), "annotated data sets, which xai-tris/lin-white-8x8 is not"),
         (("score", "maps.npy", *ON, "--model", "resnet18"), "its classes can be mapped to those of pet only"),
         (("score", "maps.npy", *ON, "--metrics", "iuo"), "Error: Unknown metric 'iuo'; did you mean 'iou'"),
         (("score", "maps.npy", *ON, "--metrics", ","), "Error: metrics=[]: expected at least one"),
