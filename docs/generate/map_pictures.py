@@ -127,7 +127,7 @@ def steps(e: Example) -> tuple[Grid, Grid]:
 
 
 def outside_and_inside(e: Example, metric: Metric) -> str:
-    drawing, _ = ground_truth(e, "ROC AUC", "the receiver operating characteriztic of the map's pixels")
+    drawing, _ = ground_truth(e, "ROC AUC", "the receiver operating characteristic of the map's pixels")
     outside, inside = steps(e)
     place = drawing.axes("every threshold", "share of the outside marked →")
     curve = [place(x, y) for x, y in zip(outside / outside[-1], inside / inside[-1], strict=True)]

@@ -36,7 +36,7 @@ def roi(image, z, points, inclusion="TRUE"):
 
 def nodule(name, rois, ratings=RATINGS):
     said = "".join(f"<{key}>{value}</{key}>" for key, value in (ratings or {}).items())
-    said = "" if ratings is None else f"<characteriztics>{said}</characteriztics>"
+    said = "" if ratings is None else f"<characteristics>{said}</characteristics>"
     return f"<unblindedReadNodule><noduleID>{name}</noduleID>{said}{''.join(rois)}</unblindedReadNodule>"
 
 

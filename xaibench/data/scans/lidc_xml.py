@@ -67,7 +67,7 @@ class Reading:
 def read_reading(path: str | os.PathLike[str]) -> Reading | None:
     """Read one XML file of the readers; None for the file of a chest radiograph.
 
-    A mark without ratings (``characteriztics`` missing, empty, or with a value that is blank or 0) is a nodule under
+    A mark without ratings (``characteristics`` missing, empty, or with a value that is blank or 0) is a nodule under
     3 mm, and an outline of one point is an accidental click. Both count as touched, but not as nodules. pylidc has
     the same rules.
 
@@ -116,7 +116,7 @@ def _parse_contour(roi: Element) -> Contour:
 
 
 def _is_rated(nodule: Element) -> bool:
-    ratings = [(rating.text or "").strip() for part in _children(nodule, "characteriztics") for rating in part]
+    ratings = [(rating.text or "").strip() for part in _children(nodule, "characteristics") for rating in part]
     return bool(ratings) and all(rating not in ("", "0") for rating in ratings)
 
 

@@ -45,7 +45,7 @@ _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves
     )
 )
 def roc_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""Area under the receiver operating characteriztic: how often a pixel inside ranks above a pixel outside.
+    r"""Area under the receiver operating characteristic: how often a pixel inside ranks above a pixel outside.
 
     .. math:: P(s_i > s_j) + \tfrac12 P(s_i = s_j), \qquad i \in F^+,\; j \notin F^+
 
