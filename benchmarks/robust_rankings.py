@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from xaibench.runner.plan.part_facts import registry
 
 from xaibench.core.messages import unknown
 from xaibench.report.numbers.inference import cell_matrices, resampled_means
@@ -30,6 +29,7 @@ from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.descriptions import SUITE, read_suite
 from xaibench.runfolder.robust_rankings import RobustRanking, write_robust
 from xaibench.runfolder.tables import RunFolderError
+from xaibench.runner.parts import registry
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import RunProgress
 from xaibench.runner.run import run as run_suite

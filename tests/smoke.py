@@ -86,7 +86,7 @@ def said(command: list[str], folder: Path) -> str:
 def package_is_whole(folder: Path) -> None:
     code = "import importlib.resources as r; print(r.files('xaibench'))"
     installed = Path(python(code, folder).strip())
-    for file in ("py.typed", "suites/xai-tris-8x8.toml"):
+    for file in ("py.typed", "benchmarks/xai_tris/suites/xai-tris-8x8.toml"):
         assert (installed / file).is_file(), f"{file} is not in {installed}"
 
 

@@ -35,7 +35,7 @@ PACKAGES = [
 DEEPER = {
     "xaibench.benchmarks.xai_tris.tetrominoes": ["Tetromino"],
     "xaibench.data.photographs.image_folder": ["OwnFolder"],
-    "xaibench.data.photographs.saliency_bench_release": ["Published"],
+    "xaibench.data.photographs.saliency_bench_release": ["SaliencyBenchRelease"],
     "xaibench.models.networks.efficientnet_lite": ["EfficientNetLite"],
     "xaibench.models.networks.imagenet": ["Torchvision"],
     "xaibench.models.networks.timm_networks": ["Timm"],

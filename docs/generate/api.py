@@ -56,23 +56,29 @@ def _written_by_hand() -> tuple[str, ...]:
 def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
     """File name to the title and the sections of the page."""
     folders = (
-        "xaibench.data.photographs.image_folder.Folder",
-        "xaibench.data.photographs.saliency_bench_release.Published",
+        "xaibench.data.photographs.image_folder.OwnFolder",
+        "xaibench.data.photographs.saliency_bench_release.SaliencyBenchRelease",
     )
     networks = ("imagenet.Torchvision", "efficientnet_lite.EfficientNetLite", "timm_networks.Timm")
     pretrained = tuple(f"xaibench.models.networks.{path}" for path in networks)
-    tetromino = Section("xaibench.benchmarks.xai_tris.tetrominoes", ("Tetromino",))
+    generated = (
+        "xaibench.benchmarks.xai_tris.tetrominoes.Tetromino",
+        "xaibench.benchmarks.certified.images.KnownImages",
+        "xaibench.benchmarks.mosaics.photo_mosaics.PhotoMosaics",
+    )
     annotated = Section("xaibench.data.annotated", paths=folders)
     return {
-        "data": ("Data", (Section("xaibench.data"), tetromino, annotated)),
+        "data": ("Data", (Section("xaibench.data"), annotated)),
         "models": ("Models", (Section("xaibench.models", paths=pretrained),)),
         "explainers": ("Explainers", (Section("xaibench.explainers", paths=_explainers()),)),
         "metrics": ("Metrics", (Section("xaibench.metrics"),)),
         "torchmetrics": ("TorchMetrics", (Section("xaibench.metrics.torchmetrics", _written_by_hand()),)),
+        "benchmarks": ("Benchmarks", (Section("xaibench.benchmarks", paths=generated),)),
         "evaluation": (
             "Evaluation",
             (
                 Section("xaibench.evaluation"),
+                Section("xaibench.meta_evaluation"),
                 Section("xaibench.statistics"),
                 Section("xaibench.compat.xaibenchmark", ("load_dataset", "evaluate_method")),
             ),
@@ -85,6 +91,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
             "Types and registry",
             (
                 Section("xaibench.core.vocabulary", ("Reduction", "Output")),
+                Section("xaibench.core.truth_kinds", ("Truth",)),
                 Section("xaibench.core.part_info"),
                 Section("xaibench.core.registry"),
             ),
@@ -171,19 +178,19 @@ def _page(title: str, sections: tuple[Section, ...]) -> str:
     return "\n".join(lines)
 
 
-#: What is no explainer and no metric, in the order of a page: first what is called.
+#: Headings of everything except explainers and metrics, in the order of a page.
 _GENERAL = ("Functions", "Classes", "Names and types", "Errors")
-#: What a metric is called with, in words.
+#: Kind of a metric (its call signature) -> heading.
 _METRICS = {
-    "ground-truth": "Against a ground truth",
-    "map": "Of the map alone",
-    "model": "Asking the model",
-    "explainer": "Asking the explainer",
+    "ground-truth": "With a ground-truth mask",
+    "map": "With the map alone",
+    "model": "With the model",
+    "explainer": "With the explainer",
 }
 
 
 def grouped(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Heading to the paths below it: explainers by family, metrics by what they ask, the rest by what it is."""
+    """Heading to the paths below it: explainers by family, metrics by kind, the rest by type."""
     groups: dict[str, list[str]] = {heading: [] for heading in _GENERAL}
     for path in paths:
         groups.setdefault(_kind(path), []).append(path)
@@ -196,8 +203,8 @@ def _kind(path: str) -> str:
     info = getattr(part, "info", None)
     if family := getattr(info, "family", ""):
         return str(family)
-    if (asks := getattr(info, "kind", None)) in _METRICS:
-        return _METRICS[asks]
+    if (kind := getattr(info, "kind", None)) in _METRICS:
+        return _METRICS[kind]
     if inspect.isclass(part):
         return "Errors" if issubclass(part, BaseException) else "Classes"
     return "Functions" if inspect.isroutine(part) else "Names and types"
@@ -235,7 +242,7 @@ _INDEX = """# API
 
 What `import xaibench as xb` gives. Shapes are the same everywhere: images `[N, C, H, W]` float32, masks `[N, H, W]`
 bool (`True` = important), targets `[N]` int64, maps `[N, H, W]` signed, scores `[N]`, `nan` where undefined
-([types](types.md)). Beside these: [evaluation and significance](evaluation.md), [TorchMetrics](torchmetrics.md), and
+([types](types.md)). See also: [evaluation and significance](evaluation.md), [TorchMetrics](torchmetrics.md), and
 the [command line](cli.md).
 
 | name | what it is |

@@ -2,8 +2,8 @@
 
 xaibench run xai-tris-8x8 && python docs/generate/published_scores.py runs/xai-tris-8x8
 
-writes xaibench/runner/suites/built_in/published/xai-tris-8x8.parquet. To be done again whenever a revision of a part of
-the suite, or of what trains its networks, has changed: a run says which.
+writes xaibench/benchmarks/xai_tris/suites/published/xai-tris-8x8.parquet. Repeat it when a revision of a part of the
+suite, or of the training of its networks, has changed; a run states which.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from pathlib import Path
 import xaibench
 from xaibench.runfolder.descriptions import read_parts
 from xaibench.runner.published_scores import write_published
+from xaibench.runner.suites.files import SUITES
 
 
 def main(folder: Path) -> None:
     name = read_parts(folder).suite
-    file = Path(xaibench.__file__).parent / "runner" / "suites" / "built_in" / "published" / f"{name}.parquet"
+    suite = Path(xaibench.__file__).parent / "benchmarks" / SUITES.target(name)
+    file = suite.parent / "published" / f"{name}.parquet"
     write_published(folder, file)
     print(f"{file}: {file.stat().st_size:,} bytes")
 

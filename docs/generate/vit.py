@@ -19,10 +19,11 @@ from papers import table
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, place, read_run
 from xaibench.runfolder.tables import KEYS, SCORES
-from xaibench.runner.stages.collect import LEARNED
+from xaibench.runner.suites.schema import Explaining
 
 PAGE = Path(__file__).parents[1] / "vit.md"
 MODEL = "vit"
+LEARNED = Explaining.min_accuracy
 SUITES = ("xai-tris-8x8", "xai-tris-64x64")
 
 HEAD = """# A transformer on XAI-TRIS

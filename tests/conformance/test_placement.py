@@ -231,7 +231,7 @@ def test_a_suite_runs_on_the_device(tmp_path):
         for job in jobs:
             execute(job, store, "pretend")
     # What the trained networks make of the test samples is asked there, too, and patterns are fitted there.
-    assert {"network_training", "api", "pattern_methods"} <= {Path(line.partition(":")[0]).stem for line in seen.sent}
+    assert {"train", "api", "pattern_net"} <= {Path(line.partition(":")[0]).stem for line in seen.sent}
     here = Store(tmp_path / "here")
     for job in jobs:
         execute(job, here, "cpu")
@@ -248,7 +248,7 @@ def test_a_job_sends_the_network_once_whatever_its_batches(tmp_path, monkeypatch
 
     def counted(what, *memo):
         asker = Path(sys._getframe(1).f_code.co_filename).stem
-        copies.extend([what] * (isinstance(what, nn.Module) and asker in ("placed_networks", "api")))
+        copies.extend([what] * (isinstance(what, nn.Module) and asker in ("model_placement", "api")))
         return copied(what, *memo)
 
     monkeypatch.setattr(copy, "deepcopy", counted)

@@ -10,18 +10,24 @@ from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
 from xaibench.metrics import METRICS
 
-#: Metrics of these modules read a mask, whatever it is of; those of the others decide it themselves.
-OF_MODULE = {"truth": None, "use": "use", "map": NO_TRUTH, "model": "intervention", "explainer": "intervention"}
+#: Kind of truth by family of metrics; None: the masks decide, unless the metric is about what the network uses.
+BY_FAMILY = {
+    "localization": None,
+    "sparsity": NO_TRUTH,
+    **dict.fromkeys(("faithfulness", "robustness", "randomization"), "intervention"),
+}
+ABOUT_USE = {"mass_outside", "grid_pointing", "use_auc", "use_ap"}
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_metric_is_of_the_truth_that_its_folder_says(name):
-    info, folder = METRICS.resolve(name).info, METRICS.target(name).split(".")[2]
-    assert info.own_truth == OF_MODULE[folder]
+def test_a_metric_has_the_truth_of_its_family(name):
+    info, family = METRICS.resolve(name).info, METRICS.target(name).split(".")[2]
+    expected = "use" if name in ABOUT_USE else BY_FAMILY[family]
+    assert info.own_truth == expected
     assert info.truth in (None, "use")  # the kind says the rest
     for truth in TRUTHS:
         of_set = DatasetInfo("mine", ("a", "b"), (1, 8, 8), truth=truth)
-        assert truth_of(info, of_set) == (OF_MODULE[folder] or truth)
+        assert truth_of(info, of_set) == (expected or truth)
 
 
 @pytest.mark.parametrize("name", [*DATASETS, "certified:xor"])

@@ -63,7 +63,7 @@ def test_the_owner_is_named(check):
         check_choice("resize", "x", ["a"], owner="RISE")
 
 
-@pytest.mark.parametrize("module", ["checks", "messages", "atomic_files", "part_info", "vocabulary", "registry"])
+@pytest.mark.parametrize("module", ["checks", "messages", "files", "part_info", "vocabulary", "registry"])
 def test_the_foundation_loads_neither_torch_nor_numpy(module):
     code = f"import sys, xaibench.core.{module}; sys.exit(bool({{'torch', 'numpy'}} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,6 +6,7 @@ import pytest
 
 PACKAGES = (
     "xaibench",
+    "xaibench.benchmarks",
     "xaibench.data",
     "xaibench.explainers",
     "xaibench.hub",
@@ -27,7 +28,7 @@ def test_every_public_name_is_there(package):
     ("package", "wrong", "meant"),
     [
         ("xaibench", "exlain", "explain"),
-        ("xaibench.data", "checkerbord", "checkerboard"),
+        ("xaibench.benchmarks", "checkerbord", "checkerboard"),
         ("xaibench.explainers", "Salincy", "Saliency"),
         ("xaibench.hub", "push_datset", "push_dataset"),
         ("xaibench.leaderboard", "verfy", "verify"),

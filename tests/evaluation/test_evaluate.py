@@ -209,7 +209,7 @@ def test_a_model_that_does_not_fit_is_refused(make, message):
 @pytest.mark.parametrize(
     ("methods", "options", "message"),
     [
-        (np.zeros((3, SIZE, SIZE)), {}, r"expected floating maps \[30, H, W\], one for each sample; got \[3, 12, 12\]"),
+        (np.zeros((3, SIZE, SIZE)), {}, r"expected floating maps \[30, H, W\], one per sample; got \[3, 12, 12\]"),
         (np.zeros((N, 5, 5)), {}, r"its maps are \[30, 5, 5\], but the masks are \[30, 12, 12\]"),
         ("saliency", {}, "saliency explains a model, but none was given; give one"),
         (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "Metric 'deletion' needs a model, but none was given"),

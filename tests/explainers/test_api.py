@@ -222,7 +222,7 @@ def test_the_suites_of_the_paper_state_what_the_released_runs_took():
         "deep_shap": {"max_pool": "gradient"},
     }
     for name in ("xai-tris-8x8", "xai-tris-8x8-paper", "xai-tris-64x64-paper"):  # xai-tris-64x64 is for a laptop
-        suite = Path(xaibench.__file__).parent / "runner" / "suites" / "built_in" / f"{name}.toml"
+        suite = Path(xaibench.__file__).parent / "benchmarks" / "xai_tris" / "suites" / f"{name}.toml"
         stated = tomllib.loads(suite.read_text())["explainers"]
         values = [stated[part].pop("feature_mask", "values") for part in ("lime", "kernel_shap")]
         assert {part: stated[part] for part in published} == published

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import xaibench as xb
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.core import progress as module
 from xaibench.explainers import EXPLAINERS, build
-from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.passes import Countable
 
 IMAGES = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))

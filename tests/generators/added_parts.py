@@ -259,7 +259,7 @@ def test_added_bars_lie_and_stand(tmp_path):
     rows = mask.any(dim=1).sum()
     assert (rows == 6) == (target == 0)
 """,
-    "xaibench/runner/suites/built_in/added-suite.toml": """name = "added-suite"
+    "xaibench/benchmarks/photographs/suites/added-suite.toml": """name = "added-suite"
 title = "All that was added"
 
 [data]

@@ -33,7 +33,7 @@ def test_the_page_of_annotated_sets_is_sound_and_loads_nothing(annotated_run, an
     ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
     assert {attrs["href"][1:] for attrs in reader.all("a") if "download" not in attrs} <= set(ids)
-    assert {a["aria-labeledby"] for _, a in reader.elements if "aria-labeledby" in a} <= set(ids)
+    assert {a["aria-labelledby"] for _, a in reader.elements if "aria-labelledby" in a} <= set(ids)
     assert {a["for"] for a in reader.all("label") if "for" in a} <= set(ids)
     assert all(image["alt"] for image in reader.all("img"))
     assert all(attrs["aria-label"] for attrs in reader.all("svg") if attrs.get("role") == "img")

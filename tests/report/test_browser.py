@@ -44,7 +44,7 @@ def board(tab, key="rank", metric=None):
 
 
 def said(tab, section="leaderboard"):
-    return tab.inner_text(f'section[aria-labeledby="{section}"] output')
+    return tab.inner_text(f'section[aria-labelledby="{section}"] output')
 
 
 def expected(run_and_summary, **wanted):
@@ -60,7 +60,7 @@ def test_filters_show_the_leaderboard_of_what_is_chosen(visit, run_and_summary):
     tab = visit()
     assert board(tab) == expected(run_and_summary)
     assert said(tab) == "17 methods in 4 of 4 cells"
-    form = 'section[aria-labeledby="leaderboard"] form'
+    form = 'section[aria-labelledby="leaderboard"] form'
     tab.select_option(f"{form} [name=subset]", "lin")
     assert board(tab) == expected(run_and_summary, subset="lin")
     assert said(tab) == "17 methods in 3 of 4 cells"
@@ -140,7 +140,7 @@ def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
 
 def test_back_undoes_a_choice_and_forward_does_it_again(visit):
     tab = visit()
-    select = 'section[aria-labeledby="leaderboard"] [name=model]'
+    select = 'section[aria-labelledby="leaderboard"] [name=model]'
     tab.select_option(select, "mlp")
     tab.select_option(select, "cnn")
     assert said(tab) == "17 methods in 2 of 4 cells"

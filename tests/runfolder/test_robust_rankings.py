@@ -22,7 +22,7 @@ def test_it_says_which_settings_agree_least_and_what_follows():
     assert "its ranking depends on its parameters" in found.summary()
     assert "baseline=blur, steps=28 and baseline=0.0, steps=7" in repr(found)
     assert "tau 0.50 (0.40 to 0.50), below 0.8" in found.summary()
-    assert ranking(least=0.8).single
+    assert ranking(least=0.8).has_single_order
     assert "its 3 settings agree on the ranking" in ranking(least=0.8).summary()
 
 

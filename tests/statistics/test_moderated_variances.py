@@ -13,7 +13,7 @@ def drawn(prior, freedom, columns=20_000, seed=0):
 
 
 @pytest.mark.parametrize("prior", [2.0, 6.0])
-@pytest.mark.parametrize("df", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize("freedom", [1.0, 2.0, 5.0])
 def test_the_prior_is_estimated(prior, freedom):
     _, variance = drawn(prior, freedom)
     found, sure = moderate_variances(variance, np.full(len(variance), freedom))

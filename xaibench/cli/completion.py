@@ -42,7 +42,7 @@ def completer(kind: str, *, several: bool = False) -> Callable[[str], list[str]]
 
 def _names(kind: str) -> Iterable[str]:
     if kind == "suites":
-        return sorted(file.stem for file in (_ROOT / "runner" / "suites" / "built_in").glob("*.toml"))
+        return sorted(file.stem for file in (_ROOT / "benchmarks").glob("*/suites/*.toml"))
     place, table = _TABLES[kind]
     spec = importlib.util.spec_from_file_location("xaibench_table", _ROOT / place)
     assert spec is not None

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from xaibench.core.renamed import MOVED
+
 
 def load_public_name(package: str, name: str, home: Mapping[str, str]) -> Any:
     """Return a public name of a package; the implementation of its ``__getattr__``.
@@ -23,10 +25,12 @@ def load_public_name(package: str, name: str, home: Mapping[str, str]) -> Any:
         AttributeError: If it is not a public name; Python suggests a similar one.
 
     Example:
-        >>> public_name("xaibench.data", "checkerboard", {"checkerboard": "certified.planted_triggers"}).__name__
-        'checkerboard'
+        >>> load_public_name("xaibench.benchmarks", "blind", {"blind": "certified.blind_networks"}).__name__
+        'blind'
     """
     if name in home:
         return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+    if new := MOVED.get(f"{package}.{name}"):
+        raise AttributeError(f"{package}.{name} is now {new}.", name=name)
     # With name and obj, Python suggests similar names.
     raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])

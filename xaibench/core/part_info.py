@@ -19,6 +19,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class DatasetInfo:
     """Metadata of a data set that do not depend on its seed.
 
+    A data set whose networks have published accuracies has a method ``published_accuracy(model, parameters)``, which
+    returns the accuracy in percent, or None if there is none for these parameters. Tables of accuracies show it.
+
     Attributes:
         name: Registered name, such as ``"xai-tris/lin-white-8x8"``.
         classes: Class names in the order of their index.
@@ -119,7 +122,7 @@ class MetricInfo:
         meaning: What a score means, in one or two sentences.
         pitfalls: Caveats for interpretation, as Markdown; links are relative to a page of the documentation.
         thresholded: True if the map is binarized at a ``threshold``, which an evaluation protocol sets.
-        undefined: Reasons for ``nan`` that follow from map and mask (:mod:`xaibench.metrics.shared.undefined_scores`);
+        undefined: Reasons for ``nan`` that follow from map and mask (:mod:`xaibench.metrics.undefined`);
             None = the usual ones of its kind.
         chance: Score of a random map, in a sentence; for metrics with a ground truth.
         chance_level: Score of a random map as a function ``(masks [N, H, W], **parameters) -> [N]``: the expected score

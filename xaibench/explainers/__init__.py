@@ -7,6 +7,7 @@ of the model.
 
 from typing import Any
 
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.core.lazy_names import load_public_name
 from xaibench.explainers.api import explain
 from xaibench.explainers.base import (
@@ -18,7 +19,6 @@ from xaibench.explainers.base import (
 )
 from xaibench.explainers.building import build
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
-from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
 from xaibench.explainers.table import EXPLAINERS
 

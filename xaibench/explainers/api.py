@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.compute.device import resolve_device
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.compute.input_copies import protect_input
 from xaibench.compute.model_probe import check_classes, check_module, probe
 from xaibench.compute.model_state import restore_model_state
@@ -23,7 +24,6 @@ from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.budgets import assign_budget, explain_within_budget
 from xaibench.explainers.building import build, configured, explainer_name
 from xaibench.explainers.checks import check_images, check_returned_maps, check_target_classes
-from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.layer_calls import with_layer_name
 from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
 from xaibench.explainers.shared.passes import Countable
@@ -189,9 +189,9 @@ class _Explanation:
                 if not _is_missing_gradient(error):
                     raise
                 raise UnsupportedModelError(
-                    f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an operation "
-                    "of the network blocks it (such as detach, numpy or rounding). Use an explainer that only perturbs "
-                    "the images (pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or remove that operation."
+                    f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an "
+                    "operation of the network blocks it (such as detach, numpy or rounding). Use an explainer that "
+                    "only perturbs the images (pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or remove that operation."
                 ) from error
             finally:
                 self.largest_pass = max(self.largest_pass, explained.largest_pass)

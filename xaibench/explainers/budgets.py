@@ -7,9 +7,9 @@ from contextlib import contextmanager, nullcontext
 
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.building import explainer_name
-from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.passes import Adjustable, Countable, budget_error
 
 
@@ -99,8 +99,8 @@ def _limit_passes(model: ExplainedOutput, most: int, part: Explainer) -> Iterato
         on_rows(rows)
         if spent > most:
             raise ValueError(
-                f"{explainer_name(part)}: got a budget of {most} passes for these images, expected more, since it was spent "
-                "before the maps were finished. Give a larger budget, or omit it."
+                f"{explainer_name(part)}: got a budget of {most} passes for these images, expected more, since it was "
+                "spent before the maps were finished. Give a larger budget, or omit it."
             )
 
     model.on_rows = count

@@ -47,27 +47,8 @@ _HOME = {
     "upload": "uploading",
 }
 
-#: Names of earlier versions -> where they are now.
-_RENAMED = {
-    "BoardError": "leaderboard.SiteError",
-    "BuiltSite": "leaderboard.BuiltSite",
-    "ResultError": "leaderboard.ResultError",
-    "Verification": "leaderboard.Verification",
-    "Verified": "leaderboard.VerifiedResult",
-    "Words": "leaderboard.SubmissionInfo",
-    "check_result": "leaderboard.check",
-    "look": "hub.inspect_remote",
-    "results_of_run": "leaderboard.split_run",
-    "submit": "leaderboard.submit",
-    "verify": "leaderboard.verify",
-    "verify_all": "leaderboard.verify_all",
-    "write_board": "leaderboard.write_site",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        raise AttributeError(f"xaibench.hub.{name} is now xaibench.{_RENAMED[name]}.", name=name)
     return load_public_name(__name__, name, _HOME)
 
 

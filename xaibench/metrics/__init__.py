@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xaibench.metrics.localization.mass_shares import Shares, shares
     from xaibench.metrics.localization.shapley_error import shapley_error, sign_agreement
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
-    from xaibench.metrics.shared.undefined_scores import undefined_reasons
+    from xaibench.metrics.undefined import undefined_reasons
 
 __all__ = [
     "METRICS",
@@ -52,7 +52,7 @@ _HOME = {
     "shares": "localization.mass_shares",
     "sign_agreement": "localization.shapley_error",
     "skill_scores": "localization.chance_corrected",
-    "undefined_reasons": "shared.undefined_scores",
+    "undefined_reasons": "undefined",
 }
 
 

@@ -1,6 +1,4 @@
 # Written by docs/generate/typing_stubs.py from the table of metrics.
-from xaibench.metrics.complexity.sparseness import complexity as complexity
-from xaibench.metrics.complexity.sparseness import sparseness as sparseness
 from xaibench.metrics.faithfulness.adversarial import adversarial as adversarial
 from xaibench.metrics.faithfulness.average_drop import average_drop as average_drop
 from xaibench.metrics.faithfulness.average_drop import increase_in_confidence as increase_in_confidence
@@ -40,3 +38,5 @@ from xaibench.metrics.randomization.random_logit import random_logit as random_l
 from xaibench.metrics.randomization.smooth_mprt import smooth_mprt as smooth_mprt
 from xaibench.metrics.robustness.sensitivity import data_consistency as data_consistency
 from xaibench.metrics.robustness.sensitivity import sensitivity_max as sensitivity_max
+from xaibench.metrics.sparsity.sparseness import complexity as complexity
+from xaibench.metrics.sparsity.sparseness import sparseness as sparseness

@@ -7,6 +7,9 @@ images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from ``"pac
 ``(in_shape, num_classes) -> Module``, or a module.
 """
 
+from typing import Any
+
+from xaibench.core.lazy_names import load_public_name
 from xaibench.models.building import build
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalize
@@ -36,3 +39,7 @@ __all__ = [
     "fit_many",
     "he_normal_",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return load_public_name(__name__, name, {})

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,14 @@ from xaibench.runner.suites.schema import NamedPart, Suite, SuiteError
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Folder of the published scores, by name of the suite.
-FOLDER = resources.files("xaibench.runner.suites.built_in") / "published"
+#: The published scores, suite -> file: all Parquet files in the folders ``xaibench/benchmarks/*/suites/published``.
+PUBLISHED: Mapping[str, Traversable] = {
+    file.name.removesuffix(".parquet"): file
+    for benchmark in resources.files("xaibench.benchmarks").iterdir()
+    if (folder := benchmark / "suites" / "published").is_dir()
+    for file in folder.iterdir()
+    if file.name.endswith(".parquet")
+}
 
 _KEYS = ["dataset", "model", "seed", "data_seed", "explainer", "metric", "sample"]
 #: Number of stored decimals. The rounding error is far below the confidence intervals of a few hundred samples.
@@ -120,17 +127,16 @@ def find_published(against: str | Path, suite: Suite) -> Published:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    there = sorted(file.name.removesuffix(".parquet") for file in FOLDER.iterdir() if file.name.endswith(".parquet"))
     name = suite.name.removesuffix("-quick") if against == "published" else str(against)
-    source = Path(name).expanduser() if name.endswith(".parquet") else FOLDER / f"{name}.parquet"
     try:
+        source = Path(name).expanduser() if name.endswith(".parquet") else PUBLISHED[name]
         with source.open("rb") as stream:
             table = pq.read_table(pa.BufferReader(stream.read()))
         about = json.loads(table.schema.metadata[_ABOUT])
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise SuiteError(
             f"against is {str(against)!r}: there are no published scores of {name}. Expected one of "
-            f"{listed(there, 9)}, or the path of a file that ends in .parquet."
+            f"{listed(sorted(PUBLISHED), 9)}, or the path of a file that ends in .parquet."
         ) from error
     return Published(about["suite"], _restore_skills(table.to_pandas(), about), about)
 

@@ -3,7 +3,7 @@ import torch
 
 import xaibench as xb
 from xaibench.benchmarks import disconnected
-from xaibench.benchmarks.mosaics.image_grids import mosaics
+from xaibench.benchmarks.mosaics.image_grids import make_mosaics
 from xaibench.models import build
 
 
@@ -11,7 +11,7 @@ from xaibench.models import build
 def mosaic():
     """A network for four cells of 8×8 pixels, mosaics, and the logits that see the explained cell."""
     generator = torch.Generator().manual_seed(0)
-    split = mosaics(torch.randn(30, 1, 8, 8, generator=generator), torch.arange(30) % 5, count=3)
+    split = make_mosaics(torch.randn(30, 1, 8, 8, generator=generator), torch.arange(30) % 5, count=3)
     model = disconnected(build("cnn", (1, 8, 8), 5, seed=0))
     return model, split, model.columns(split.cells, split.targets, 5)
 
@@ -72,5 +72,7 @@ def test_shares_that_do_not_come_out_even_are_refused(shape, outputs):
 def test_a_map_of_one_cells_features_is_no_map_of_the_mosaic(mosaic):
     model, split, columns = mosaic
     for name in ("gradcam", "eigencam", "guided_gradcam"):
-        with pytest.raises(xb.explainers.UnsupportedModelError, match="each layer of Disconnected sees a part of the"):
+        with pytest.raises(
+            xb.explainers.UnsupportedModelError, match="each layer of Disconnected sees only a part of the"
+        ):
             xb.explain(name, model, split.images, columns, device="cpu")

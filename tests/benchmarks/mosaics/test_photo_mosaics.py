@@ -82,5 +82,5 @@ def test_what_cannot_be_made_is_refused(folder, network):
     undecided = lambda images: torch.zeros(len(images), 6)  # noqa: E731
     with pytest.raises(ValueError, match=r"the network assigns 0 of 25 photographs, of 0 classes.*expected 4 classes"):
         load(f"mosaic:{folder}", network=undecided)
-    with pytest.raises(ValueError, match=r"puts 24, of 6 classes.*expected 9 classes"):
+    with pytest.raises(ValueError, match=r"24 of 25 photographs, of 6 classes.*expected 9 classes"):
         load(f"mosaic:{folder}", network=network, side=3, size=24)

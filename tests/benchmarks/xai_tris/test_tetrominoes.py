@@ -201,3 +201,11 @@ def test_the_papers_table():
     assert paper_alpha("mult", "imagenet", 8) is None
     for (scenario, _, _), cell in PAPER.items():
         assert set(cell.accuracy) == ({"llr", "mlp", "cnn"} if scenario == "lin" else {"mlp", "cnn"})
+
+
+def test_published_accuracy_is_that_of_the_published_parameters():
+    dataset = Tetromino("rigid", "corr", 8)
+    alpha = paper_alpha("rigid", "corr", 8)
+    assert dataset.published_accuracy("cnn", {"alpha": alpha}) == paper_accuracy("rigid", "corr", 8, "cnn")
+    assert dataset.published_accuracy("llr", {"alpha": alpha}) is None
+    assert dataset.published_accuracy("cnn", {"alpha": alpha / 2}) is None

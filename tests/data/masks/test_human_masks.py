@@ -224,7 +224,7 @@ def test_a_cache_that_cannot_be_written_says_so(folder, monkeypatch):
         raise OSError(28, "No space left on device", str(path))
 
     write_table(folder / "a.csv", drawn(1))
-    monkeypatch.setattr("xaibench.data.masks.mask_tables.whole_file", full)
+    monkeypatch.setattr("xaibench.data.masks.mask_tables.atomic_file", full)
     with pytest.raises(OSError, match=r"masks of .*a\.csv cannot be cached in .*No space left.*XAIBENCH_CACHE"):
         HumanMasks(folder, ["x"])
 

@@ -54,10 +54,10 @@ def board(tab, key="rank", truth="data"):
 
 
 def said(tab, section="leaderboard"):
-    return tab.inner_text(f'section[aria-labeledby="{section}"] output')
+    return tab.inner_text(f'section[aria-labelledby="{section}"] output')
 
 
-FORM = 'section[aria-labeledby="leaderboard"] form[data-filters]'
+FORM = 'section[aria-labelledby="leaderboard"] form[data-filters]'
 
 
 def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, repository):

@@ -57,7 +57,7 @@ def test_the_page_is_sound(page, reader):
     ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
     targets = {attrs["href"][1:] for attrs in reader.all("a") if "download" not in attrs}
-    referred = targets | {attrs["aria-labeledby"] for _, attrs in reader.elements if "aria-labeledby" in attrs}
+    referred = targets | {attrs["aria-labelledby"] for _, attrs in reader.elements if "aria-labelledby" in attrs}
     assert referred <= set(ids)
     assert all(image["alt"] for image in reader.all("img"))
     drawings = [attrs for attrs in reader.all("svg") if attrs.get("role") == "img"]
@@ -113,7 +113,7 @@ def test_accuracy_below_and_above_the_paper_is_marked(small_run):
     assert "−0.0" not in table
     accuracy.assign(paper=np.nan, difference=np.nan).to_csv(small_run / "accuracy.csv", index=False)
     page = write_report(small_run).read_text()
-    section = re.search(r'<section aria-labeledby="accuracy">.*?</section>', page, re.S).group()
+    section = re.search(r'<section aria-labelledby="accuracy">.*?</section>', page, re.S).group()
     assert "the paper" not in Reader(section).words
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -10,7 +11,6 @@ import pytest
 from xaibench.runfolder.tables import SCORES, TABLES
 from xaibench.runner import load_suite, run
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.stages import collect as gathering
 from xaibench.runner.stages.collect import collect
 from xaibench.runner.store.result_store import Store
 
@@ -87,7 +87,7 @@ def test_the_runner_writes_the_schema(tiny_run):
     assert {"scores", "trainings", "accuracy", "failures", "jobs"} <= {path.stem for path in tiny_run.iterdir()}
 
 
-def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(tiny_suite, tmp_path, monkeypatch):
+def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(tiny_suite, tmp_path):
     text = tiny_suite.read_text().replace("samples = 6", 'samples = 6\ntrainings = "all"')
     suite = tmp_path / "all.toml"
     suite.write_text(text.replace('models = ["llr", "mlp"]', 'models = ["llr"]'))
@@ -100,15 +100,16 @@ def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(ti
     assert counted() == ({0, 1, 2}, {0, 1, 2}), "none has learned: the cell is what it is"
     reached = pd.read_csv(folder / "trainings.csv").query("model == 'llr'").set_index("seed")["test_accuracy"]
     assert reached.nunique() > 1
-    monkeypatch.setattr(gathering, "LEARNED", reached.max())
-    collect(make_plan(load_suite(suite)[0]), Store(folder / "store"), folder, {})
+    loaded = load_suite(suite)[0]
+    stricter = replace(loaded, explaining=replace(loaded.explaining, min_accuracy=float(reached.max())))
+    collect(make_plan(stricter), Store(folder / "store"), folder, {})
     assert counted() == (set(reached.index[reached == reached.max()]), {0, 1, 2})
     accuracy = pd.read_csv(folder / "accuracy.csv").query("model == 'llr'")
     assert accuracy["trainings"].item() == 3
     assert accuracy["learned"].item() == (reached == reached.max()).sum()
 
 
-def test_a_data_set_of_which_no_training_has_learned_counts_in_no_score_where_another_has(tmp_path, monkeypatch):
+def test_a_data_set_of_which_no_training_has_learned_counts_in_no_score_where_another_has(tmp_path):
     (tmp_path / "sets.toml").write_text("""
 name = "sets"
 title = "Sets"
@@ -123,8 +124,9 @@ metrics = { topk_precision = {} }
     reached = pd.read_csv(folder / "trainings.csv").groupby("data_seed")["test_accuracy"].max()
     better = reached.idxmax()
     assert reached.nunique() == 2
-    monkeypatch.setattr(gathering, "LEARNED", reached.max())
-    collect(make_plan(load_suite(tmp_path / "sets.toml")[0]), Store(folder / "store"), folder, {})
+    loaded = load_suite(tmp_path / "sets.toml")[0]
+    stricter = replace(loaded, explaining=replace(loaded.explaining, min_accuracy=float(reached.max())))
+    collect(make_plan(stricter), Store(folder / "store"), folder, {})
     scores = pd.read_parquet(folder / "scores.parquet")
     assert set(scores.loc[scores["correct"], "data_seed"]) == {better}
     assert set(scores["data_seed"]) == {0, 1}  # which is shown

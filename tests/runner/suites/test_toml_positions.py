@@ -1,12 +1,12 @@
 """Lines of the entries of a TOML file: right, or none."""
 
 import tomllib
-from importlib import resources
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xaibench.runner.suites.files import SUITES, built_in_file
 from xaibench.runner.suites.toml_positions import entry_lines
 from xaibench.runner.suites.toml_writing import to_toml
 
@@ -68,15 +68,14 @@ def test_every_entry_has_its_own_line():
     assert rows[lines["explainers", "my.own", "use"] - 1] == 'use = "a:b"'
 
 
-@pytest.mark.parametrize("file", [file.name for file in resources.files("xaibench.runner.suites.built_in").iterdir()])
-def test_built_in_suites_have_lines(file):
-    if file.endswith(".toml"):
-        text = (resources.files("xaibench.runner.suites.built_in") / file).read_text(encoding="utf-8")
-        lines, rows = entry_lines(text), text.split("\n")
-        assert lines
-        for path, line in lines.items():
-            if isinstance(path[-1], str):
-                assert path[-1] in rows[line - 1], path
+@pytest.mark.parametrize("name", SUITES)
+def test_built_in_suites_have_lines(name):
+    text = built_in_file(name).read_text(encoding="utf-8")
+    lines, rows = entry_lines(text), text.split("\n")
+    assert lines
+    for path, line in lines.items():
+        if isinstance(path[-1], str):
+            assert path[-1] in rows[line - 1], path
 
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

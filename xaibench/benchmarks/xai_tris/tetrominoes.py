@@ -18,11 +18,11 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from xaibench.benchmarks.xai_tris.noise import BACKGROUNDS, BLOCK, CORR_SIGMA, B
 from xaibench.benchmarks.xai_tris.pattern_mixture import PatternMixture
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS, SIZES, Patterns, Scenario, Size, smoothing_matrix
 from xaibench.benchmarks.xai_tris.photo_backgrounds import assign_backgrounds, describe_repetition, image_backgrounds
-from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_alpha
+from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_accuracy, paper_alpha
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
@@ -176,6 +176,20 @@ split=(0.8, 0.1, 0.1))
             _LOGGER.warning("%s: %s", self.info.name, note)
         known = partial(self._make_distribution, patterns, alpha, scaling) if self._is_known else None
         return Dataset(train, val, test, self.info, parameters, _BATCH_SIZE, note, known)
+
+    def published_accuracy(self, model: str, parameters: Mapping[str, Any]) -> float | None:
+        """Return the published mean test accuracy of a network in percent.
+
+        Args:
+            model: Name of the network.
+            parameters: Parameters of the data set, as in :attr:`xaibench.data.Dataset.parameters`.
+
+        Returns:
+            The accuracy; None if there is none for the network, or if ``alpha`` is not the published one.
+        """
+        if parameters.get("alpha") != paper_alpha(self.scenario, self.background, self.size):
+            return None
+        return paper_accuracy(self.scenario, self.background, self.size, model)
 
     @property
     def _is_known(self) -> bool:

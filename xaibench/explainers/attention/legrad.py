@@ -8,14 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import network_of
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
-from xaibench.explainers.attention.token_places import TokenLayout, token_layout
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.passes import GRADIENT
+from xaibench.explainers.shared.token_places import TokenLayout, token_layout
 
 
 @described(

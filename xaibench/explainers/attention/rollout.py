@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.attention.attention_calls import record_attention
-from xaibench.explainers.attention.token_places import TokenLayout, Tokens, token_layout
 from xaibench.explainers.base import UnsupportedModelError, chunks
+from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resize_maps
+from xaibench.explainers.shared.token_places import TokenLayout, Tokens, token_layout
 
 
 @described(

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import network_of
 from xaibench.core.vocabulary import Output
-from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import out_of_place
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.explainers.shared.attention_calls import PRODUCTS
 
 #: Computes ``function(*args, **kwargs)`` with another backward pass.
 BackwardRule: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]

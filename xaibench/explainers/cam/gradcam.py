@@ -15,11 +15,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import network_of
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import UnsupportedModelError, blocks, target_output
 from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
-from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 from xaibench.explainers.shared.layer_calls import run_layers
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import NORMALIZING, Operation, is_attention_softmax
 from xaibench.explainers.propagation.layer_walk import with_backward
+from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 from xaibench.explainers.shared.layer_activations import find_layer
 from xaibench.explainers.shared.layer_calls import check_sees_whole_image, layer_name, run_layers

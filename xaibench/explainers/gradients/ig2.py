@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, chunks, reduce_channels
-from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
 from xaibench.explainers.shared.passes import Repeating
 

@@ -23,6 +23,7 @@ from xaibench.explainers.base import (
     reduce_channels,
     target_gradient,
 )
+from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
@@ -157,16 +158,6 @@ class GradientSHAP(Repeating, Attribution):
             points = end - (1 - along[samples, steps]) * difference
             total[samples] += (difference * _gradients(model, points, targets[samples])).sum(1)
         return reduce_channels(total / self.n_samples, self.channels)
-
-
-def prepare_baselines(baselines: Tensor | None, images: Tensor) -> Tensor:
-    """Return baselines ``[B, C, H, W]`` with dtype and device of the images; zeros if there are none."""
-    if baselines is None:
-        return torch.zeros_like(images[:1])
-    if baselines.ndim != 4 or baselines.shape[1:] != images.shape[1:] or len(baselines) == 0:
-        size = ", ".join(map(str, images.shape[1:]))
-        raise ValueError(f"baselines: got {list(baselines.shape)}, expected [B, {size}] with B >= 1.")
-    return baselines.to(images)
 
 
 def _gradients(model: nn.Module, points: Tensor, targets: Tensor) -> Tensor:

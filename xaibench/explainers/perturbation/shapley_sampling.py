@@ -1,4 +1,4 @@
-"""Permutation feature importance and Shapley sampling; the linear surrogates are in :mod:`.linear_surrogates`.
+"""Permutation feature importance and Shapley sampling; the linear surrogates are in :mod:`.lime`.
 
 The estimators agree with Captum (tested), which evaluates one perturbation at a time. Here the
 perturbations of many images share a forward pass, the outputs are not rounded to float32, and each explainer has its

@@ -25,9 +25,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.base import Attribution, UnsupportedModelError
-from xaibench.explainers.gradients.integrated_gradients import prepare_baselines
 from xaibench.explainers.propagation.deeplift_attention import layer_norm_rule, softmax_rule
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -40,6 +38,8 @@ from xaibench.explainers.propagation.layer_operations import (
     tensors_in,
 )
 from xaibench.explainers.propagation.layer_walk import with_backward
+from xaibench.explainers.shared.attention_calls import PRODUCTS
+from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT
 
 #: Rule of max-pooling (see :class:`DeepLift`).

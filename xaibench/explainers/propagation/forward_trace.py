@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from xaibench.compute.explained_output import network_of
 from xaibench.compute.model_state import restore_model_state
-from xaibench.explainers.attention.attention_calls import unfused
 from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.layer_operations import (
     Operation,
@@ -20,7 +20,7 @@ from xaibench.explainers.propagation.layer_operations import (
     out_of_place,
     tensors_in,
 )
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.explainers.shared.attention_calls import unfused
 
 
 class OperationInterceptor(TorchFunctionMode):

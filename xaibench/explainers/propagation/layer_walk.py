@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -32,6 +31,7 @@ from xaibench.explainers.propagation.layer_operations import (
     is_attention_softmax,
     tensors_in,
 )
+from xaibench.explainers.shared.attention_calls import PRODUCTS
 
 #: Returns the output of an operation with a chosen backward pass (see :func:`with_backward`).
 Treatment: TypeAlias = Callable[[Operation, tuple[Tensor, ...]], Tensor]

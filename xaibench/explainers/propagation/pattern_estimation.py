@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.layer_walk import unsupported_operation, visit_operations
+from xaibench.explainers.shared.attention_calls import PRODUCTS
 
 #: Estimator of the signal: ``"two_component"`` for neurons before a ReLU (S_a+-), ``"linear"`` for any (S_a).
 Signal: TypeAlias = Literal["two_component", "linear"]

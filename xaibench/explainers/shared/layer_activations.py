@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.batching import default_batch_size
-from xaibench.explainers.attention.attention_calls import record_attention
-from xaibench.explainers.attention.token_places import TokenLayout, token_layout
+from xaibench.compute.explained_output import network_of
 from xaibench.explainers.base import UnsupportedModelError
+from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.captured_maps import Layer, captured
-from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.feature_grids import (
     is_channels_last,
     is_map,
@@ -28,6 +27,7 @@ from xaibench.explainers.shared.feature_grids import (
     spatial_runs,
 )
 from xaibench.explainers.shared.layer_calls import LayerRun, check_sees_whole_image, layer_name, run_layers
+from xaibench.explainers.shared.token_places import TokenLayout, token_layout
 
 #: Interpolation to the size of the image: bilinear without aligned corners, or nearest neighbor by pixel centers.
 Resize: TypeAlias = Literal["bilinear", "nearest"]

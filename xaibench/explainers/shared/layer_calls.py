@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import network_of
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.shared.explained_output import network_of
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,8 @@ def srg(
     :math:`x^{\mathrm{MIF}}_r` is the image in which the share :math:`r` of the pixels with the largest map values is
     replaced by the baseline (most influential first); in :math:`x^{\mathrm{LIF}}_r` it is the share with the smallest
     values (least influential first). Blücher et al. (2024), Section 5: an unsuitable baseline affects the two orders in
-    opposite ways, and the ranking by their difference hardly depends on it. In [-1, 1] for probabilities; higher is
-    better, and a random map scores 0 on average.
+    opposite ways, and the ranking by their difference hardly depends on it. In [-1, 1] for probabilities;
+    higher is better, and a random map scores 0 on average.
 
     The curves are equal at both ends (the whole image and the whole baseline), which are not evaluated: ``steps`` equal
     shares need ``2 (steps - 1)`` passes per image. Pixels are ranked by value; ties are broken by pixel order, row by

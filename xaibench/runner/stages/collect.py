@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 #: Folder with the cached score rows of each cell.
 MERGED = ".merged"
-#: Test accuracy in percent from which a network counts as having learned its task (XAI-TRIS, section 4.1).
-LEARNED = 80.0
 
 
 def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) -> None:
@@ -57,14 +55,17 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     """
     data, trained = store.keys("data"), store.keys("train")
     cells = [cell for cell in plan.cells if _is_trained(cell, data, trained)]
-    unlearned = _find_unlearned(cells, store)
+    unlearned = _find_unlearned(cells, store, plan.suite.explaining.min_accuracy)
     correct = _find_correct(cells, store, plan.suite.explaining.scored, unlearned)
     write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, unlearned, out / MERGED))
     write_shares(cells, store, correct, unlearned, out / SHARES.name)
     trainings = [row for cell in cells for row in _training_rows(cell, store)]
     failed = [{"job": str(job), "stage": job.stage, "error": error} for job, error in failures.items()]
     write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))
-    write_atomic(out / ACCURACY.name, ACCURACY.to_csv(_accuracy_rows(cells, trainings, store)))
+    write_atomic(
+        out / ACCURACY.name,
+        ACCURACY.to_csv(_accuracy_rows(cells, trainings, store, plan.suite.explaining.min_accuracy)),
+    )
     write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
     write_atomic(out / PARTS, _describe_parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
@@ -83,7 +84,7 @@ def _is_trained(cell: CellPlan, data: Container[str], trained: Container[str]) -
     return cell.data.key in data and all(key in trained for job in cell.trainings for key in job.results)
 
 
-def _find_unlearned(cells: Iterable[CellPlan], store: Store) -> frozenset[Network]:
+def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float) -> frozenset[Network]:
     """Find the networks on generated data that did not learn their task although others of the same cell did.
 
     Their scores are written, but none of their samples counts as correctly classified, because explanations of a
@@ -102,7 +103,7 @@ def _find_unlearned(cells: Iterable[CellPlan], store: Store) -> frozenset[Networ
         network
         for networks in reached.values()
         for network, accuracy in networks.items()
-        if accuracy < LEARNED <= max(networks.values())
+        if accuracy < min_accuracy <= max(networks.values())
     )
 
 
@@ -162,7 +163,7 @@ def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _accuracy_rows(
-    cells: Iterable[CellPlan], trainings: Iterable[Mapping[str, Any]], store: Store
+    cells: Iterable[CellPlan], trainings: Iterable[Mapping[str, Any]], store: Store, min_accuracy: float
 ) -> Iterator[dict[str, Any]]:
     """Yield the accuracy in percent per subset, variant and model, over data set seeds and training seeds."""
     import statistics
@@ -184,7 +185,7 @@ def _accuracy_rows(
             "mean": round(mean, 6),
             "std": round(statistics.stdev(reached), 6) if len(reached) > 1 else "",
             "best": round(max(reached), 6),
-            "learned": sum(accuracy >= LEARNED for accuracy in reached),
+            "learned": sum(accuracy >= min_accuracy for accuracy in reached),
             "paper": "" if paper is None else paper,
             "difference": "" if paper is None else round(mean - paper, 6),
             "test_samples": sets * len(read_correct(store, Network(cell.trainings, "best"))),
@@ -192,15 +193,13 @@ def _accuracy_rows(
 
 
 def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
-    """Return the published accuracy of the cell, or None if it was not run with the published settings."""
-    from xaibench.benchmarks import paper_accuracy, paper_alpha
-
-    subset, variant = scenario_and_background(cell)
-    meta = store.load_meta("data", cell.data.key)
-    size = meta["image_shape"][-1]
-    if meta["parameters"].get("alpha") != paper_alpha(subset, variant, size):
+    """Return the accuracy that the cell's data set reports as published, or None."""
+    published = getattr(find_part("dataset", cell.data.name).target, "published_accuracy", None)
+    # A label marks a variation of the published data set.
+    if published is None or cell.label:
         return None
-    return paper_accuracy(subset, variant, size, cell.model)
+    accuracy: float | None = published(cell.model, store.load_meta("data", cell.data.key)["parameters"])
+    return accuracy
 
 
 def _sample_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, Any]]:

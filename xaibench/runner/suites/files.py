@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,18 @@ from xaibench.runner.suites.schema import Suite, SuiteError
 from xaibench.runner.suites.toml_positions import entry_lines, entry_paths
 from xaibench.runner.suites.toml_writing import to_toml
 
-_FOLDER = resources.files("xaibench.runner.suites.built_in")
+_BENCHMARKS = resources.files("xaibench.benchmarks")
 
-#: The built-in suites, name -> file: all files in the folder ``xaibench/runner/suites/built_in``.
-SUITES = Registry(
-    "suite",
-    {Path(name).stem: name for name in sorted(file.name for file in _FOLDER.iterdir()) if name.endswith(".toml")},
-    own="A suite of your own is given as a path that ends in .toml.",
-)
+
+def _find_suites() -> dict[str, str]:
+    """Return the path of each built-in suite below ``xaibench/benchmarks``, by name in alphabetical order."""
+    folders = [(folder.name, folder / "suites") for folder in _BENCHMARKS.iterdir()]
+    found = [(file.name, name) for name, suites in folders if suites.is_dir() for file in suites.iterdir()]
+    return {Path(file).stem: f"{name}/suites/{file}" for file, name in sorted(found) if file.endswith(".toml")}
+
+
+#: The built-in suites, name -> file: all TOML files in the folders ``xaibench/benchmarks/*/suites``.
+SUITES = Registry("suite", _find_suites(), own="A suite of your own is given as a path that ends in .toml.")
 
 
 def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
@@ -72,6 +77,15 @@ def suite_file(source: str | Path) -> Path | None:
     return path if path.suffix == ".toml" or path.is_file() else None
 
 
+def built_in_file(name: str) -> Traversable:
+    """Return the file of a built-in suite.
+
+    Raises:
+        UnknownNameError: If no suite has that name.
+    """
+    return _BENCHMARKS.joinpath(*SUITES.target(name).split("/"))
+
+
 def _read(source: str | Path) -> tuple[str, str]:
     name = str(source)
     if path := suite_file(source):
@@ -84,7 +98,7 @@ def _read(source: str | Path) -> tuple[str, str]:
         raise SuiteError(
             f"{name!r} is not a suite; give the name of one ({', '.join(SUITES)}) or a path that ends in .toml."
         )
-    text = _FOLDER.joinpath(SUITES.target(name)).read_text(encoding="utf-8")
+    text = built_in_file(name).read_text(encoding="utf-8")
     return text, SUITES.canonical(name)
 
 

@@ -128,6 +128,8 @@ def _check(suite: Suite) -> None:
         refuse("samples_per_job", "a number of 1 or more, with a number of samples, or 0 for one job", more)
     if explaining.seed < 0:
         refuse("seed", "0 or more")
+    if not 0 <= explaining.min_accuracy <= 100:
+        refuse("min_accuracy", "a percentage from 0 to 100")
 
 
 def _check_training(training: Training, place: Place) -> None:

@@ -128,6 +128,9 @@ class Explaining:
             (float64 for our small ones), with exact matrix products in float32.
         pictures: Whether the page and its files may contain the images. False for photographs that must not be
             redistributed: then only numbers and maps are shown.
+        min_accuracy: Test accuracy in percent from which a network on generated data counts as having learned its task
+            (XAI-TRIS, section 4.1: 80). The samples of one that has not count in no score if another network of its
+            cell has.
     """
 
     samples: int | Literal["all"] = 200
@@ -139,6 +142,7 @@ class Explaining:
     protocol: Protocol = SUITE_DEFAULT
     precision: Literal["own"] | Precision = "own"
     pictures: bool = True
+    min_accuracy: float = 80.0
 
 
 @dataclass(frozen=True)

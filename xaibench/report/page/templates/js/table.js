@@ -33,7 +33,7 @@ function keyOf(head) {
 function makeSortable(table) {
   const name = table.dataset.sortable;
   const heads = Array.from(table.querySelectorAll("tr[data-head] th"));
-  const at = table.closest("section").getAttribute("aria-labeledby");
+  const at = table.closest("section").getAttribute("aria-labelledby");
   Array.from(table.tBodies[0].rows).forEach((row, number) => (row.dataset.order = number));
   heads.forEach((head) => {
     const button = make("button", { type: "button" }, ...head.childNodes);
@@ -63,7 +63,7 @@ function chosen(name) {
 }
 
 function makeFilters(form) {
-  const at = form.closest("section").getAttribute("aria-labeledby");
+  const at = form.closest("section").getAttribute("aria-labelledby");
   const selects = Array.from(form.querySelectorAll("select"));
   const all = [...FILTERS, "controls"];
   const clear = () => choose(Object.fromEntries(all.map((name) => [name, ""])), { at });

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from xaibench.explainers import UnsupportedModelError
-from xaibench.explainers.attention.attention_calls import attention_gradients, record_attention
-from xaibench.explainers.attention.token_places import token_layout
+from xaibench.explainers.shared.attention_calls import attention_gradients, record_attention
+from xaibench.explainers.shared.token_places import token_layout
 
 
 @pytest.fixture(params=TRANSFORMERS)

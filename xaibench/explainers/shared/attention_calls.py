@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from xaibench.compute.explained_output import network_of
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.shared.explained_output import network_of
 
 #: Matrix products, by the name under which torch reports a call.
 PRODUCTS = ("matmul", "bmm", "__matmul__", "einsum")

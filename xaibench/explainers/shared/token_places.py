@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.explainers.attention.attention_calls import Attention, no_attention_error, record_attention
+from xaibench.compute.explained_output import network_of
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.shared.explained_output import network_of
+from xaibench.explainers.shared.attention_calls import Attention, no_attention_error, record_attention
 from xaibench.explainers.shared.feature_grids import patch_grid
 from xaibench.explainers.shared.layer_calls import LayerRun, record_layer_runs
 

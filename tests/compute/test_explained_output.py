@@ -4,8 +4,8 @@ import torch
 from oracles.explainers import softmax_gradient
 from torch import nn
 
+from xaibench.compute.explained_output import class_margins, exact_softmax
 from xaibench.explainers import ExplainedOutput
-from xaibench.explainers.shared.explained_output import class_margins, exact_softmax
 
 
 def rows(*values):

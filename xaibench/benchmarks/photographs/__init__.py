@@ -1,0 +1,1 @@
+"""Photographs with annotated objects and pretrained networks: the suites."""

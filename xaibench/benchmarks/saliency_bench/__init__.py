@@ -1,0 +1,1 @@
+"""Saliency-Bench: its suites, published tables and claims."""

@@ -1,1 +1,0 @@
-"""The built-in suites, one TOML file each; ``xaibench list suites`` names them."""
