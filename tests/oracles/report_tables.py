@@ -14,8 +14,8 @@ def quantile(ordered: list[float], q: float) -> float:
 
 
 def summarize(rows: list[dict], controls: set[str]) -> dict[tuple, dict]:
-    """``{(scenario, background, model, explainer, metric): numbers}`` from rows of scores."""
-    keys = ("scenario", "background", "model", "explainer", "metric")
+    """``{(subset, variant, model, explainer, metric): numbers}`` from rows of scores."""
+    keys = ("subset", "variant", "model", "explainer", "metric")
     table: dict[tuple, dict] = {}
     for row in rows:
         entry = table.setdefault(

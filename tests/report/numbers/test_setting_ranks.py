@@ -51,7 +51,7 @@ def test_a_setting_of_the_same_scores_agrees_wholly(shared_run):
     found = rank_robustness(type(run)(**{**vars(run), "scores": scores}), "emd_perf", SETTINGS)
     assert found.tau.tolist() == [[1, 1], [1, 1]]
     assert found.low[0, 1] == 1
-    assert found.single
+    assert found.has_single_order
 
 
 def test_a_metric_without_one_order_ranks_nobody_and_the_page_says_so(small_run):

@@ -4,7 +4,7 @@ A file contains a dict ``{key: DataRecord}``. The key has the form ``SCENARIO_Jd
 ``linear_1d1p_0.18_white``. The record is a named tuple of flattened images (``[N, D]`` torch float16), classes ``[N]``
 and masks (``[N, D]`` numpy floats: the smoothed pattern) for train, validation and test.
 
-A pickle is a program; :mod:`.plain_unpickling` restricts what it may do.
+A pickle is a program; :mod:`.safe_unpickling` restricts what it may do.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The forward pass is intercepted. An operation with a rule has the same output and another backward pass. Attention is
 computed as matrix products and a softmax, each of which can have a rule. If all rules distribute an output over its
 inputs in proportion to their contributions, input times gradient *is* the relevance in every layer;
-:class:`~xaibench.explainers.LayerwiseRelevance` propagates the relevance itself.
+:class:`~xaibench.explainers.propagation.lrp.LayerwiseRelevance` propagates the relevance itself.
 """
 
 from __future__ import annotations

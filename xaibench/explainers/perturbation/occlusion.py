@@ -30,7 +30,8 @@ class Occlusion:
 
     The windows cover all channels; those at the lower and right border are cut off there. Agrees with Captum's
     ``Occlusion`` (tested). The paper (section 4.2) instead shows the output at the position of the window, for one gray
-    square. On a CPU, small networks compute only the changes caused by a window (:mod:`.incremental_passes`).
+    square. On a CPU, small networks compute only the changes caused by a window
+    (:mod:`xaibench.kernels.pixel_updates.incremental_passes`).
 
     Attributes:
         window: Side of the square window in pixels; ``None``: a fourteenth of the shorter side of the image, rounded up

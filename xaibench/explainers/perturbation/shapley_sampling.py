@@ -117,7 +117,8 @@ class PFI(FeatureAttribution):
     The map of image i at feature f is f(x_i) - f(x_i with feature f of x_p(i)), with one random permutation p (never
     the identity) per feature within each group of ``group_size`` images. By definition, the map depends on the other
     images of the group. With ``torch.manual_seed(seed)``, Captum's ``FeaturePermutation`` draws the same permutations.
-    On a CPU, small networks compute only the changes caused by a swap (:mod:`.incremental_passes`).
+    On a CPU, small networks compute only the changes caused by a swap
+    (:mod:`xaibench.kernels.pixel_updates.incremental_passes`).
 
     Attributes:
         group_size: Number of images, in their order, among which a feature is permuted; 50 in the XAI-TRIS runs. If a
@@ -215,8 +216,8 @@ class ShapleySampling(Repeating, FeatureAttribution):
     The permutations are shared by all images with the same number of features. With ``torch.manual_seed(seed)``,
     Captum's ``ShapleyValueSampling`` draws the same. The maps sum to f(x) - f(baseline) up to rounding. On a CPU, a
     small sequential network of convolution, ReLU, pooling and linear layers is updated incrementally
-    (:mod:`.incremental_passes`). Other networks that start with a linear layer update the output of that layer
-    (:mod:`.shapley_increments`). Both change the maps by rounding only.
+    (:mod:`xaibench.kernels.pixel_updates.incremental_passes`). Other networks that start with a linear layer update
+    the output of that layer (:mod:`xaibench.kernels.pixel_updates.first_layer`). Both change the maps by rounding only.
 
     Attributes:
         n_samples: Number of permutations.

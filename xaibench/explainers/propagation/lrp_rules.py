@@ -1,4 +1,6 @@
-"""The rules of layer-wise relevance propagation (:class:`~xaibench.explainers.LayerwiseRelevance` has the equations).
+"""The rules of layer-wise relevance propagation.
+
+:class:`~xaibench.explainers.propagation.lrp.LayerwiseRelevance` has the equations.
 
 Each takes an operation, its parameters, the relevance of the output and the inputs, and returns the relevance of each
 input.

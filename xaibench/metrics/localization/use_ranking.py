@@ -1,7 +1,7 @@
 """Ranking of the pixels that a network uses above the provably unused ones, by magnitude.
 
 A used pixel may be evidence for or against the class, so these metrics use the magnitude of the map, where
-:mod:`xaibench.metrics.localization.roc_auc` ranks by value. The masks are of the network, as in :mod:`.unused_mass`.
+:mod:`xaibench.metrics.localization.roc_auc` ranks by value. The masks are of the network, as in :mod:`.mass_outside`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Store of job results by key. A result is either complete or absent.
 
-Tensors (data, weights, maps) are stored as safetensors files (:mod:`.sealed_tensors`), scores as Parquet files
-(:mod:`.sealed_tables`). Both carry checksums that detect any changed bit. A damaged file is set aside under another
+Tensors (data, weights, maps) are stored as safetensors files (:mod:`.checked_tensors`), scores as Parquet files
+(:mod:`.checked_tables`). Both carry checksums that detect any changed bit. A damaged file is set aside under another
 name and counts as absent, so that its job runs again. :mod:`.store_files` reads and writes the files.
 """
 
