@@ -1,7 +1,7 @@
-"""What the tests that run over every part need to know of one, kept in the part's own test file as ``CASES``.
+"""Facts about a part for the tests that run over all parts, kept in the part's own test file as ``CASES``.
 
-``CASES = {"adversarial": MetricCase(quick={"steps": 2})}`` in tests/metrics/faithfulness/test_attack.py is the case of the
-metric in xaibench/metrics/faithfulness/adversarial.py. A part without a case is tried with what follows from its record.
+``CASES = {"adversarial": MetricCase(quick={"steps": 2})}`` in tests/metrics/faithfulness/test_adversarial.py is the
+case of the metric in xaibench/metrics/faithfulness/adversarial.py. Without a case, defaults and info record apply.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Adding a part takes its file, its test and one table line; then the whole test suite passes.
 
-One part of each kind is added to a copy of the repository. Nothing else is edited by hand: ``python docs/generate`` writes
-the derived pages. The whole suite then runs in the copy, so it takes as long as the suite itself::
+One part of each kind is added to a copy of the repository. Nothing else is edited by hand: ``python docs/generate``
+writes the derived pages. The whole suite then runs in the copy, so it takes as long as the suite itself::
 
     pytest -m slow tests/test_add_a_part.py
 """

@@ -2,8 +2,8 @@
 
 xaibench run xai-tris-8x8 && python docs/generate/published_scores.py runs/xai-tris-8x8
 
-writes xaibench/benchmarks/xai_tris/suites/published/xai-tris-8x8.parquet. To be done again whenever a revision of a part
-of the suite, or of what trains its networks, has changed: a run says which.
+writes xaibench/benchmarks/xai_tris/suites/published/xai-tris-8x8.parquet. Repeat it when a revision of a part of the
+suite, or of the training of its networks, has changed; a run states which.
 """
 
 from __future__ import annotations

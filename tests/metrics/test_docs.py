@@ -73,7 +73,7 @@ def test_every_case_that_went_wrong_elsewhere_is_a_test(generator):
 
 
 def test_type_checkers_see_what_is_registered():
-    for path, text in load("typing_stubs").stubs().items():
+    for text in load("typing_stubs").stubs().values():
         assert text.count("\nfrom xaibench.metrics.") == len(METRICS)
 
 

@@ -212,8 +212,8 @@ def _print_cost(found: Estimate) -> None:
     typer.echo(table.rename(columns={"work_seconds": "work", "longest_seconds": "longest job"}).round(1).to_string())
     beyond = f" and the time of {found.unmeasured} jobs of unknown cost" if found.unmeasured else ""
     typer.echo(
-        f"{format_duration(found.seconds)}{beyond}; on {found.workers} workers, at most {found.memory_mb / 1024:.1f} GiB of "
-        f"memory, {found.disk_mb / 1024:.1f} GiB of disk"
+        f"{format_duration(found.seconds)}{beyond}; on {found.workers} workers, at most "
+        f"{found.memory_mb / 1024:.1f} GiB of memory, {found.disk_mb / 1024:.1f} GiB of disk"
     )
 
 

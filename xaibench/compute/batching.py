@@ -30,7 +30,7 @@ def default_batch_size(images: Tensor, least: int = FEWEST_ROWS) -> int:
         least: Lower limit.
 
     Example:
-        >>> default_rows(torch.empty(1, 1, 8, 8)), default_rows(torch.empty(1, 3, 224, 224))
+        >>> default_batch_size(torch.empty(1, 1, 8, 8)), default_batch_size(torch.empty(1, 3, 224, 224))
         (2048, 8)
     """
     numbers = _CPU_VALUES if images.device.type == "cpu" else _GPU_VALUES
@@ -58,7 +58,7 @@ class BatchSize:
         size: Initial number of rows.
 
     Example:
-        >>> Rows(3).parts(7)
+        >>> BatchSize(3).parts(7)
         [slice(0, 3, None), slice(3, 6, None), slice(6, 7, None)]
     """
 

@@ -46,7 +46,7 @@ def background_threads(device: torch.device) -> Iterator[Submit]:
 
     Example:
         >>> import torch
-        >>> with beside(torch.device("cpu")) as submit:
+        >>> with background_threads(torch.device("cpu")) as submit:
         ...     squares = [submit(pow, number, 2) for number in range(4)]
         ...     [square() for square in squares]
         [0, 1, 4, 9]

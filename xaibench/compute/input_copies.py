@@ -41,7 +41,7 @@ def protect_input(model: nn.Module) -> Iterator[None]:
         ...         return images.sub_(0.5).flatten(1)
         >>> model, images = Centered(), torch.ones(1, 1, 1, 2)
         >>> _ = probe(model, images)
-        >>> with sparing(model):
+        >>> with protect_input(model):
         ...     _ = model(images)
         >>> images.flatten().tolist()
         [1.0, 1.0]

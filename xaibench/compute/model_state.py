@@ -18,7 +18,7 @@ def evaluation_mode(model: object) -> Iterator[None]:
 
     Example:
         >>> model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
-        >>> with evaluating(model):
+        >>> with evaluation_mode(model):
         ...     print([module.training for module in model])
         [False, False]
         >>> [module.training for module in model]
@@ -45,7 +45,7 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
     Example:
         >>> import torch
         >>> model = torch.nn.Linear(2, 2)
-        >>> with unharmed(model) as lent:
+        >>> with restore_model_state(model) as lent:
         ...     print(lent.training, lent.weight.requires_grad)
         False False
         >>> model.training, model.weight.requires_grad

@@ -42,11 +42,11 @@ def precision_context(precision: Precision | None = None, device: str | torch.de
         ValueError: If the precision is unknown.
 
     Example:
-        >>> with computing("tf32"):
-        ...     with computing():
-        ...         print(stated())
+        >>> with precision_context("tf32"):
+        ...     with precision_context():
+        ...         print(current_precision())
         tf32
-        >>> stated() is None
+        >>> current_precision() is None
         True
     """
     import torch

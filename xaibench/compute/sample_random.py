@@ -122,7 +122,7 @@ def seeded_by(images: Tensor) -> Iterator[None]:
         >>> import torch
         >>> images = torch.ones(1, 1, 2, 2)
         >>> plain = sample_generators(0, images)[0].random()
-        >>> with drawing_as(images):
+        >>> with seeded_by(images):
         ...     sample_generators(0, images + 0.1)[0].random() == plain
         True
     """

@@ -25,8 +25,8 @@ def load_public_name(package: str, name: str, home: Mapping[str, str]) -> Any:
         AttributeError: If it is not a public name; Python suggests a similar one.
 
     Example:
-        >>> load_public_name("xaibench.benchmarks", "checkerboard", {"checkerboard": "certified.planted_triggers"}).__name__
-        'checkerboard'
+        >>> load_public_name("xaibench.benchmarks", "blind", {"blind": "certified.blind_networks"}).__name__
+        'blind'
     """
     if name in home:
         return getattr(importlib.import_module(f"{package}.{home[name]}"), name)

@@ -97,7 +97,7 @@ def capitalize(text: str) -> str:
     """Capitalize the first letter of a text, and keep the others.
 
     Example:
-        >>> capitalized("data set of MNIST")
+        >>> capitalize("data set of MNIST")
         'Data set of MNIST'
     """
     return text[:1].upper() + text[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: Old name of a part, parameter or option -> new names. The error gives the one that is known where the old one was used.
+#: Old name of a part, parameter or option -> new names. The error gives the one that is known in its place.
 RENAMED: dict[str, tuple[str, ...]] = {
     "N": ("n_masks",),
     "attention": ("attention_rule",),

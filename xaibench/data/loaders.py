@@ -32,8 +32,8 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
             ``"package.module:attribute"`` for your own class or function.
         seed: Determines the samples and their split.
         **parameters: Parameters of the data set, such as ``alpha`` and ``n_samples`` of XAI-TRIS
-            (:meth:`xaibench.benchmarks.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of
-            the annotated data sets (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`).
+            (:meth:`xaibench.benchmarks.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size``
+            of the annotated data sets (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`).
 
     Returns:
         The data set with its splits ``train``, ``val`` and ``test`` of samples ``(image [C,H,W], mask [H,W], target)``.

@@ -9,7 +9,9 @@ from xaibench.core.registry import Registry
 DATASETS = Registry(
     "data set",
     {
-        f"xai-tris/{scenario}-{background}-{side}": f"xaibench.benchmarks.xai_tris.tetrominoes:{scenario}_{background}_{side}"
+        f"xai-tris/{scenario}-{background}-{side}": (
+            f"xaibench.benchmarks.xai_tris.tetrominoes:{scenario}_{background}_{side}"
+        )
         for side in ("8x8", "64x64")
         for scenario in ("lin", "mult", "rigid", "xor")
         for background in ("white", "corr", "imagenet")

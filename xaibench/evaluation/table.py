@@ -117,8 +117,8 @@ class Evaluation:
         the groups of them; it does not account for the variation between trainings), ``n``, ``n_valid`` (number of
         defined scores, from which all of these are computed), ``rank`` (mean rank over the samples, 1 is best), and
         ``beats_controls``: whether the mean is significantly better than that of every control, at 5 % after Holm's
-        correction (paired t-test, :func:`xaibench.statistics.compare_with_controls`); None for controls, and if there is
-        no control to compare with.
+        correction (paired t-test, :func:`xaibench.statistics.compare_with_controls`); None for controls, and if there
+        is no control to compare with.
 
         Returns:
             One row per metric and method, in their order.

@@ -189,9 +189,9 @@ class _Explanation:
                 if not _is_missing_gradient(error):
                     raise
                 raise UnsupportedModelError(
-                    f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an operation "
-                    "of the network blocks it (such as detach, numpy or rounding). Use an explainer that only perturbs "
-                    "the images (pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or remove that operation."
+                    f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an "
+                    "operation of the network blocks it (such as detach, numpy or rounding). Use an explainer that "
+                    "only perturbs the images (pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or remove that operation."
                 ) from error
             finally:
                 self.largest_pass = max(self.largest_pass, explained.largest_pass)

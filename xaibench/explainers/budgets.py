@@ -99,8 +99,8 @@ def _limit_passes(model: ExplainedOutput, most: int, part: Explainer) -> Iterato
         on_rows(rows)
         if spent > most:
             raise ValueError(
-                f"{explainer_name(part)}: got a budget of {most} passes for these images, expected more, since it was spent "
-                "before the maps were finished. Give a larger budget, or omit it."
+                f"{explainer_name(part)}: got a budget of {most} passes for these images, expected more, since it was "
+                "spent before the maps were finished. Give a larger budget, or omit it."
             )
 
     model.on_rows = count

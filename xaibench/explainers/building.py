@@ -36,7 +36,7 @@ def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
         Traceback (most recent call last):
             ...
         xaibench.core.parameters.UnknownParameterError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? \
-Known: alpha, baseline, batch_size, cell, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
+Known: alpha, baseline, batch_size, cell_size, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
     """
     part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
     if _is_captums(part):

@@ -70,8 +70,8 @@ def reliance(
 
     Both refer to the distribution of all images of the set, including all patterns. The pattern of a resampled block is
     one that the rest of the image allows (conditional) or any pattern (marginal). The values are exact up to the error
-    of a finite number of draws, which is reported (:mod:`xaibench.benchmarks.xai_tris.pattern_mixture` has the formulas,
-    :class:`.Reliance` the draws).
+    of a finite number of draws, which is reported (:mod:`xaibench.benchmarks.xai_tris.pattern_mixture` has the
+    formulas, :class:`.Reliance` the draws).
 
     Args:
         model: Returns logits ``[N, K]``.

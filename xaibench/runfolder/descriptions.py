@@ -34,8 +34,8 @@ class PartDescription:
         method: Label of the explainer behind an entry with a custom name: ``"RISE"`` for ``"rise-1000"``.
         passes: Number of passes per image, for explainers for which it is fixed.
         range: Smallest and largest possible value of a metric; infinite if unbounded or unknown.
-        truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truth_kinds`), from the scores; empty if
-            unknown, as in run folders of older versions.
+        truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truth_kinds`), from the scores; empty
+            if unknown, as in run folders of older versions.
     """
 
     name: str
@@ -63,7 +63,7 @@ class PartDescription:
             label: Displayed name that replaces the part's label.
 
         Example:
-            >>> PartWords.of("rise", {"label": "RISE", "kind": "forward"}).label
+            >>> PartDescription.of("rise", {"label": "RISE", "kind": "forward"}).label
             'RISE'
         """
         values = {each.name: known[each.name] for each in fields(cls)[2:] if known.get(each.name) is not None}
@@ -146,7 +146,7 @@ def order_parts(parts: Mapping[str, PartDescription], seen: Iterable[str]) -> di
     """Return the descriptions of ``seen`` parts in the order of ``parts``, followed by parts without a description.
 
     Example:
-        >>> list(ordered({"b": PartWords("b", "B"), "a": PartWords("a", "A")}, ["c", "a", "c"]))
+        >>> list(order_parts({"b": PartDescription("b", "B"), "a": PartDescription("a", "A")}, ["c", "a", "c"]))
         ['a', 'c']
     """
     seen = list(dict.fromkeys(seen))

@@ -13,7 +13,7 @@ def sanitize_text(text: str) -> str:
     r"""Replace each character that cannot be displayed by its escape code.
 
     Example:
-        >>> legible("a\0b"), legible("ü\n")
+        >>> sanitize_text("a\0b"), sanitize_text("ü\n")
         ('a\\x00b', 'ü\n')
     """
     return _ILLEGIBLE.sub(lambda found: ascii(found.group())[1:-1], text)
@@ -23,7 +23,7 @@ def sanitize_json(value: Any) -> Any:
     r"""Apply :func:`sanitize_text` to all strings in a JSON value.
 
     Example:
-        >>> all_legible({"a\0": ["b\0", 1]})
+        >>> sanitize_json({"a\0": ["b\0", 1]})
         {'a\\x00': ['b\\x00', 1]}
     """
     if isinstance(value, str):

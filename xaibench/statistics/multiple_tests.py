@@ -65,8 +65,8 @@ def compare_with_controls(
 
     Example:
         >>> pairs = [("ig", "sobel", 0.3, 0.01), ("ig", "uniform", 0.5, 0.02), ("lime", "sobel", -0.1, 0.01)]
-        >>> against_controls(pairs, {"sobel", "uniform"}, higher_is_better=True)
-        {'ig': AgainstControls(p=0.02, beats=True), 'lime': AgainstControls(p=1.0, beats=False)}
+        >>> compare_with_controls(pairs, {"sobel", "uniform"}, higher_is_better=True)
+        {'ig': ControlComparison(p=0.02, beats=True), 'lime': ControlComparison(p=1.0, beats=False)}
     """
     worst: dict[str, float] = {}
     for first, second, difference, p in pairs:

@@ -77,7 +77,7 @@ class SamplingDesign:
             ValueError: If an array does not have one entry per row.
 
         Example:
-            >>> Drawn.of(3, data_sets=["x", "y", "y"], trainings=["a", "b", "a"]).trainings.tolist()
+            >>> SamplingDesign.of(3, data_sets=["x", "y", "y"], trainings=["a", "b", "a"]).trainings.tolist()
             [0, 1, 0]
         """
         zeros = np.zeros(rows, np.int64)
@@ -172,7 +172,7 @@ def two_sided_p_values(mean: Floats, variance: Floats, df: Floats) -> Floats:
         undefined.
 
     Example:
-        >>> two_sided(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 1.0]), np.full(3, 10.0)).round(3).tolist()
+        >>> two_sided_p_values(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 1.0]), np.full(3, 10.0)).round(3).tolist()
         [1.0, 0.0, 0.073]
     """
     from scipy.stats import t
@@ -194,7 +194,7 @@ def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
         The differences; ``level`` is taken from ``first``.
 
     Example:
-        >>> one, other = (nested_means(scores, Drawn.of(4)) for scores in ([1, 2, 3, 4], [3, 4, 5, 9]))
+        >>> one, other = (nested_means(scores, SamplingDesign.of(4)) for scores in ([1, 2, 3, 4], [3, 4, 5, 9]))
         >>> found = unpaired_difference(one, other)
         >>> float(found.mean[0]), round(float(found.df[0]), 2), round(float(found.p_values()[0]), 3)
         (2.75, 4.37, 0.128)
@@ -211,8 +211,8 @@ def nested_means(scores: ArrayLike, drawn: SamplingDesign, *, pool_variances: bo
     Args:
         scores: ``[N, M]`` or ``[N]``, one row per sample and training; ``nan`` where undefined.
         drawn: The data set, training and group of each row.
-        pool_variances: Whether the columns have similar variances between data sets (or trainings), so that these are moderated
-            across columns (:func:`~xaibench.statistics.moderated_variances.moderate_variances`).
+        pool_variances: Whether the columns have similar variances between data sets (or trainings), so that these are
+            moderated across columns (:func:`~xaibench.statistics.moderated_variances.moderate_variances`).
 
     Returns:
         The mean and its variance per column.
@@ -221,7 +221,7 @@ def nested_means(scores: ArrayLike, drawn: SamplingDesign, *, pool_variances: bo
         ValueError: If ``scores`` has another number of dimensions, or ``drawn`` another number of rows.
 
     Example:
-        >>> found = nested_means([0.5, 0.7, 0.8, 1.0], Drawn.of(4, data_sets=[0, 0, 1, 1]))
+        >>> found = nested_means([0.5, 0.7, 0.8, 1.0], SamplingDesign.of(4, data_sets=[0, 0, 1, 1]))
         >>> float(found.mean[0]), float(found.df[0]), found.level
         (0.75, 1.0, 'data sets')
         >>> [round(float(end), 2) for end in found.intervals()[0]]  # wide, because there are only two data sets

@@ -101,10 +101,11 @@ def mean_ranks(scores: ArrayLike, drawn: SamplingDesign, *, higher_is_better: bo
 
     Example:
         >>> rows = np.array([[0.9, 0.5, 0.1], [0.8, 0.4, 0.2], [0.9, 0.6, 0.7], [0.7, 0.8, 0.3]])
-        >>> found = mean_ranks(rows, Drawn.of(4))
+        >>> found = mean_ranks(rows, SamplingDesign.of(4))
         >>> found.ranks.tolist(), found.n_effective, round(found.critical_difference, 2)
         ([1.25, 2.0, 2.75], 4.0, 1.66)
-        >>> round(mean_ranks(rows.repeat(2, axis=0), Drawn.of(8, groups=[0, 0, 1, 1, 2, 2, 3, 3])).n_effective, 1)
+        >>> design = SamplingDesign.of(8, groups=[0, 0, 1, 1, 2, 2, 3, 3])
+        >>> round(mean_ranks(rows.repeat(2, axis=0), design).n_effective, 1)
         3.4
     """
     columns, _ = as_columns(scores)

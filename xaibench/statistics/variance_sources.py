@@ -52,7 +52,7 @@ def variance_components(scores: ArrayLike, drawn: SamplingDesign) -> VarianceCom
         The components; ``nan`` where there are too few units or defined scores.
 
     Example:
-        >>> drawn = Drawn.of(8, data_sets=[0] * 4 + [1] * 4, groups=[0, 1, 2, 3] * 2)
+        >>> drawn = SamplingDesign.of(8, data_sets=[0] * 4 + [1] * 4, groups=[0, 1, 2, 3] * 2)
         >>> found = variance_components([0.1, 0.3, 0.2, 0.2, 1.1, 1.3, 1.2, 1.2], drawn)
         >>> [round(float(share), 3) for share in found.shares()[:, 0]]
         [0.987, 0.0, 0.013, 0.0]

@@ -72,5 +72,7 @@ def test_shares_that_do_not_come_out_even_are_refused(shape, outputs):
 def test_a_map_of_one_cells_features_is_no_map_of_the_mosaic(mosaic):
     model, split, columns = mosaic
     for name in ("gradcam", "eigencam", "guided_gradcam"):
-        with pytest.raises(xb.explainers.UnsupportedModelError, match="each layer of Disconnected sees only a part of the"):
+        with pytest.raises(
+            xb.explainers.UnsupportedModelError, match="each layer of Disconnected sees only a part of the"
+        ):
             xb.explain(name, model, split.images, columns, device="cpu")

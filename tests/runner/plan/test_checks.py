@@ -162,8 +162,9 @@ def test_the_line_of_an_error_does_not_depend_on_its_words(tmp_path):
 def test_a_metric_of_what_is_used_is_refused_on_masks_of_something_else(tmp_path):
     text = SUITE.replace("iou = { threshold = 0.5 }", "iou = { threshold = 0.5 }\nmass_outside = {}")
     message = (
-        r"line 26, \[metrics\] mass_outside: mass_outside asks 'Does the map highlight what this network uses\?', which the masks of "
-        r"xai-tris/lin-white-8x8 cannot answer .*Leave the metric or the data set out\."
+        r"line 26, \[metrics\] mass_outside: mass_outside asks 'Does the map highlight what this network "
+        r"uses\?', which the "
+        r"masks of xai-tris/lin-white-8x8 cannot answer .*Leave the metric or the data set out\."
     )
     with pytest.raises(SuiteError, match=message):
         planned(tmp_path, text)

@@ -1,7 +1,7 @@
 """Generated images for networks with hand-set weights, whose used pixels are the ground truth.
 
 Every pixel is -1 or 1 with equal probability, so that the image does not reveal which pixels are used. The mask belongs
-to the *network* (:class:`xaibench.benchmarks.certified.hand_set_networks.KnownNetwork`) and is the same for every image.
+to the *network* (:class:`xaibench.benchmarks.certified.hand_set_networks.KnownNetwork`), the same for every image.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ def plant_trigger(
         seed: Seed of the positions and of the choice of the other image.
 
     Returns:
-        The images that are kept, with the patch. The network may also use the rest of the image, so ``mass_outside`` of a
-        faithful map need not be 0.
+        The images that are kept, with the patch. The network may also use the rest of the image, so ``mass_outside`` of
+        a faithful map need not be 0.
 
     Raises:
         ValueError: If the patch does not fit, ``least`` is not in (0, 1], there are fewer than two images of other

@@ -80,8 +80,8 @@ class PhotoMosaics:
             count: Number of mosaics. Each gives one sample per cell.
             least: Minimum probability of the class of a photograph.
             among: Maximum number of photographs to classify.
-            disconnected: Number the targets as the outputs of :func:`xaibench.benchmarks.disconnected`, for *DiFull*, where
-                every cell has its own copy of the network. If False, as the outputs of the network, for *GridPG*.
+            disconnected: Number the targets as the outputs of :func:`xaibench.benchmarks.disconnected`, for *DiFull*,
+                where every cell has its own copy of the network. If False, as the outputs of the network, for *GridPG*.
 
         Returns:
             The data set. The test samples are the mosaics, grouped by mosaic. ``train`` has other

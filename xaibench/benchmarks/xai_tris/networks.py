@@ -43,6 +43,7 @@ class LLR(Network):
         ValueError: If the paper's networks do not support ``in_shape`` or ``num_classes``.
 
     Example:
+        >>> import torch
         >>> LLR((1, 8, 8))(torch.zeros(5, 1, 8, 8)).tolist()[0]
         [0.0, 0.0]
     """

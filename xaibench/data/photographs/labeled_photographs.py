@@ -44,7 +44,8 @@ class Photographs(DirectorySet):
     of ImageNet-1k in their usual order, so that networks trained on ImageNet can be used.
 
     The photographs have no annotations: masks are empty, and metrics that need masks are undefined. Use them for
-    metrics that evaluate the network, and for mosaics (:class:`xaibench.benchmarks.mosaics.photo_mosaics.PhotoMosaics`).
+    metrics that evaluate the network, and for mosaics
+    (:class:`xaibench.benchmarks.mosaics.photo_mosaics.PhotoMosaics`).
     The photographs are shuffled with ``seed``, so that the first hundred are of all classes.
 
     Args:

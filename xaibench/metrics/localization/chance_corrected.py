@@ -33,10 +33,10 @@ def chance_level(metric: str, masks: Array, parameters: Mapping[str, Any] | None
 
     Returns:
         ``[N]`` float64, in the type of the masks and the units of the metric; NaN where noise has no score, such as for
-        an empty mask. Exact (:mod:`xaibench.metrics.localization.chance_levels`), except for the earth mover's distance, which
-        is integrated (:mod:`xaibench.metrics.localization.emd_noise` states the error), and for a metric without a
-        formula: the mean over 256 fixed maps of noise, with a standard error of a sixteenth of a map's standard
-        deviation.
+        an empty mask. Exact (:mod:`xaibench.metrics.localization.chance_levels`), except for the earth mover's
+        distance, which is integrated (:mod:`xaibench.metrics.localization.emd_noise` states the error), and for a
+        metric without a formula: the mean over 256 fixed maps of noise, with a standard error of a sixteenth of a map's
+        standard deviation.
 
     Raises:
         UnknownNameError: If the metric is unknown.

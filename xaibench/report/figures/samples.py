@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.benchmarks.facets import is_moving
 from xaibench.report.figures.style import THEME, house_style, shorten_label
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.sample_file import SIDE, SampleCell
@@ -53,7 +54,7 @@ def map_rows(run: RunResults, kind: MapKind) -> list[CellKey]:
     """
     if kind == "example":
         return [cell for cell, samples in run.pictures.items() if samples.example is not None]
-    return [cell for cell, samples in run.pictures.items() if len(samples.means) and samples.subset != "rigid"]
+    return [cell for cell, samples in run.pictures.items() if len(samples.means) and not is_moving(samples.subset)]
 
 
 def map_array(samples: SampleCell, kind: MapKind, name: str) -> Floats | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from xaibench.benchmarks.facets import DATASET_HEADING, facet_headings
 from xaibench.report.page.templating import number
 from xaibench.report.read.results import RunResults, place
 from xaibench.report.tables import Column, ColumnGroup, Row, TableCell
@@ -29,7 +30,8 @@ def head_column(label: str, **changes: Any) -> Column:
 
 def place_columns(run: RunResults) -> list[Column]:
     """Return the columns for subset and variant, or for the data set if the run has no variants."""
-    return [Column("Scenario"), Column("Background")] if run.has_variants else [Column("Data set")]
+    headings = facet_headings() if run.has_variants else (DATASET_HEADING,)
+    return [Column(heading) for heading in headings]
 
 
 def place_labels(run: RunResults, subset: str, variant: str) -> list[str]:

@@ -14,6 +14,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from xaibench.benchmarks.facets import facet_headings
 from xaibench.core.truth_kinds import TRUTHS, question_of
 from xaibench.report.read.results import place
 from xaibench.report.tables import Table, to_csv, to_latex
@@ -37,6 +38,7 @@ def create_environment() -> jinja2.Environment:
     templates.filters |= {"number": number, "p": p_value, "place": place, "duration": format_duration, "memory": memory}
     templates.filters |= {"question": question_of, "file_links": file_links}
     templates.globals["truths"] = TRUTHS
+    templates.globals["facet_headings"] = facet_headings()
     return templates
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from xaibench.benchmarks.facets import facet_label, subset_order, variant_order
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.report.read.metric_verdicts import known_verdicts
 from xaibench.runfolder import tables
@@ -30,21 +31,15 @@ from xaibench.runfolder.robust_rankings import RobustRanking, read_robust
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import KEYS, RunFolderError
 
-#: Names of the XAI-TRIS papers, in their order.
-_SCENARIOS = ("lin", "mult", "rigid", "xor")
-_BACKGROUNDS = ("white", "corr", "imagenet")
-
 
 def place(name: str) -> str:
-    """Return the label of a subset or variant: XAI-TRIS names in capitals, ``"-"`` (none) as empty.
+    """Return the label of a subset or variant: that of its benchmark, ``"-"`` (none) as empty.
 
     Example:
         >>> place("lin"), place("oxford-pet"), place("-")
         ('LIN', 'oxford-pet', '')
     """
-    if name == "-":
-        return ""
-    return name.upper() if name in (*_SCENARIOS, *_BACKGROUNDS) else name
+    return "" if name == "-" else facet_label(name)
 
 
 @dataclass(frozen=True)
@@ -195,7 +190,8 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
     """Read a run folder.
 
     Args:
-        run_dir: Folder that ``xaibench run`` wrote, or its address (:func:`~xaibench.runfolder.locations.resolve_location`).
+        run_dir: Folder that ``xaibench run`` wrote, or its address
+            (:func:`~xaibench.runfolder.locations.resolve_location`).
             Only ``scores.parquet`` is required; other missing files count as empty.
 
     Raises:
@@ -248,7 +244,7 @@ def assemble_results(
     explainers = order_parts(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
     models, metrics = order_parts(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
-    subsets, variants = _known_first(_SCENARIOS, seen["subset"]), _known_first(_BACKGROUNDS, seen["variant"])
+    subsets, variants = _known_first(subset_order(), seen["subset"]), _known_first(variant_order(), seen["variant"])
     for key, order in zip(KEYS, (subsets, variants, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
     suite = parts.suite or folder.resolve().name

@@ -117,7 +117,7 @@ def hash_images(images: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> one, other, again = image_marks(torch.tensor([0.0, 1.0, 0.0]).view(3, 1, 1, 1)).tolist()
+        >>> one, other, again = hash_images(torch.tensor([0.0, 1.0, 0.0]).view(3, 1, 1, 1)).tolist()
         >>> one == again, one == other
         (True, False)
     """

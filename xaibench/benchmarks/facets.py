@@ -1,0 +1,76 @@
+"""Display of the subsets and variants of benchmarks: headings, labels, order, and whether patterns move.
+
+A benchmark with variants defines its :class:`Facets` in ``facets.py`` of its folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+
+#: Heading of the subsets of data sets without variants.
+DATASET_HEADING = "Data set"
+
+
+@dataclass(frozen=True)
+class Facets:
+    """The subsets and variants of a benchmark.
+
+    Attributes:
+        subset_heading: Heading of the subsets in tables.
+        variant_heading: Heading of the variants.
+        subsets: Label of each subset by name, in display order.
+        variants: Label of each variant by name, in display order.
+        moving: Subsets whose pattern is at another position in each image, so that maps are not averaged.
+    """
+
+    subset_heading: str
+    variant_heading: str
+    subsets: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
+    moving: frozenset[str] = frozenset()
+
+
+@functools.cache
+def all_facets() -> tuple[Facets, ...]:
+    """Return the facets of every benchmark that defines some, in the order of the benchmarks' names."""
+    folders = sorted(each.name for each in resources.files("xaibench.benchmarks").iterdir() if each.is_dir())
+    with_facets = [
+        name for name in folders if resources.files("xaibench.benchmarks").joinpath(name, "facets.py").is_file()
+    ]
+    return tuple(importlib.import_module(f"xaibench.benchmarks.{name}.facets").FACETS for name in with_facets)
+
+
+def facet_label(name: str) -> str:
+    """Return the label of a subset or variant; the name itself if no benchmark defines one.
+
+    Example:
+        >>> facet_label("lin"), facet_label("oxford-pet")
+        ('LIN', 'oxford-pet')
+    """
+    found = (labels[name] for each in all_facets() for labels in (each.subsets, each.variants) if name in labels)
+    return next(found, name)
+
+
+def subset_order() -> tuple[str, ...]:
+    """Return the names of all known subsets in display order."""
+    return tuple(dict.fromkeys(name for each in all_facets() for name in each.subsets))
+
+
+def variant_order() -> tuple[str, ...]:
+    """Return the names of all known variants in display order."""
+    return tuple(dict.fromkeys(name for each in all_facets() for name in each.variants))
+
+
+def is_moving(subset: str) -> bool:
+    """Return whether the pattern of a subset is at another position in each image."""
+    return any(subset in each.moving for each in all_facets())
+
+
+def facet_headings() -> tuple[str, str]:
+    """Return the headings of subsets and variants in tables of data sets with variants."""
+    first = next(iter(all_facets()), Facets("Subset", "Variant"))
+    return first.subset_heading, first.variant_heading
