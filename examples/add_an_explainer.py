@@ -196,7 +196,7 @@ print("failed jobs:", len(run.failures))
 page = xb.report.write_report(folder / "run")
 scores = pd.read_csv(folder / "run" / "summary.csv")
 emd = scores[scores["metric"] == "emd_perf"]
-print(emd.pivot_table(index="explainer", columns="background", values="mean").round(3).to_string())
+print(emd.pivot_table(index="explainer", columns="variant", values="mean").round(3).to_string())
 print(f"report: {page.name}, {page.stat().st_size / 1e6:.1f} MB")
 
 # %% [markdown]
@@ -212,7 +212,7 @@ print(f"report: {page.name}, {page.stat().st_size / 1e6:.1f} MB")
 
 # %%
 summary = result.summary().set_index(["metric", "method"])
-means = emd.set_index(["background", "explainer"])["mean"]
+means = emd.set_index(["variant", "explainer"])["mean"]
 for metric in ("emd_perf", "topk_precision"):
     assert summary.loc[(metric, "path_gradient"), "beats_controls"]
 assert checks["laplace"][0] > 0.99 > checks["path_gradient"][0]
