@@ -41,12 +41,3 @@ def test_a_name_that_is_not_there_is_said_as_python_says_it(package, wrong, mean
         getattr(module, wrong)
     assert (caught.value.name, caught.value.obj) == (wrong, module)  # from these Python finds what may be meant
     assert meant in dir(module)
-
-
-def test_names_that_moved_from_the_hub_to_the_leaderboard_say_where_they_are():
-    hub = importlib.import_module("xaibench.hub")
-    for old, new in hub._RENAMED.items():
-        with pytest.raises(AttributeError, match=rf"^xaibench\.hub\.{old} is now xaibench\.{new}\.$"):
-            getattr(hub, old)
-        package, name = new.split(".")
-        assert name in importlib.import_module(f"xaibench.{package}").__all__

@@ -1,8 +1,7 @@
-"""The rooms of the package: few things in each, names that tell them apart, and no way round in a circle."""
+"""No import circle between modules; tests/test_architecture.py checks layers and folders."""
 
 import ast
 import importlib.util
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,6 @@ import pytest
 import xaibench
 
 ROOT = Path(xaibench.__file__).parent
-
-#: Files and folders in one folder; lines of one file.
-ROOMS, LINES = 15, 360
 
 
 def modules(root=ROOT):
@@ -80,66 +76,8 @@ def circles(graph):
     return found
 
 
-def crowded(root=ROOT):
-    """Folders with more rooms than one takes in at a glance."""
-    folders = [root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")]
-    for folder in sorted(folders):
-        # py.typed is a mark for type checkers, no room.
-        rooms = [path for path in folder.iterdir() if not path.name.startswith(("_", ".", "py.typed"))]
-        if len(rooms) > ROOMS:
-            yield f"{folder.relative_to(root)}: {len(rooms)} rooms"
-
-
-def named_twice(root=ROOT):
-    """Base names that two modules share."""
-    names = Counter(path.stem for path in root.rglob("*.py") if path.stem != "__init__")
-    return sorted(name for name, count in names.items() if count > 1)
-
-
-def hidden(root=ROOT):
-    """Modules with a function or class of their own name, and those that a name of their package's covers."""
-    for name, path in modules(root).items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        if path.stem == "__init__":
-            brought = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-            own |= {alias.asname or alias.name for node in brought for alias in node.names}
-            rooms = {other.stem for other in path.parent.glob("*.py")} | {
-                other.parent.name for other in path.parent.glob("*/__init__.py")
-            }
-            here = {alias.name for node in brought if node.module == name for alias in node.names}
-            yield from (f"{name}.{room}" for room in sorted(own & rooms - here))
-        elif path.stem in own:
-            yield name
-
-
-def long(root=ROOT):
-    """Files of many lines."""
-    for path in sorted(root.rglob("*.py")):
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        if lines > LINES:
-            yield f"{path.relative_to(root)}: {lines} lines"
-
-
-@pytest.mark.parametrize("fault", [crowded, named_twice, hidden, long], ids=lambda fault: fault.__name__)
-def test_the_house_is_in_order(fault):
-    assert list(fault()) == []
-
-
 def test_no_import_goes_round_in_a_circle():
     assert circles(imports()) == []
-
-
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        ({"one.py": "def one(): pass"}, ["house.one"]),
-        ({"__init__.py": "from house.two import one", "one.py": "", "two.py": "def one(): pass"}, ["house.one"]),
-        ({"__init__.py": "from house import one", "one.py": ""}, []),
-    ],
-)
-def test_a_hidden_module_is_seen(tmp_path, files, found):
-    assert list(hidden(_house(tmp_path, files))) == found
 
 
 @pytest.mark.parametrize(
@@ -154,13 +92,6 @@ def test_a_hidden_module_is_seen(tmp_path, files, found):
 def test_a_circle_is_seen(tmp_path, second, found):
     root = _house(tmp_path, {"__init__.py": "", "one.py": "import house.two\na = 1", "two.py": second})
     assert circles(imports(root)) == found
-
-
-def test_names_and_sizes_are_seen(tmp_path):
-    root = _house(tmp_path, {f"m{i}.py": "" for i in range(ROOMS + 1)} | {"deep/m1.py": "\n" * (LINES + 1)})
-    assert named_twice(root) == ["m1"]
-    assert list(crowded(root)) == [f".: {ROOMS + 2} rooms"]
-    assert list(long(root)) == [f"deep/m1.py: {LINES + 1} lines"]
 
 
 def _house(folder, files):
