@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
