@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray

@@ -10,7 +10,6 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
