@@ -1,4 +1,4 @@
-"""Import layers, read from the imports themselves; docs/architecture.md draws them."""
+"""Import layers, read from the imports themselves; docs/architecture.md draws them. Circles: test_import_cycles.py."""
 
 import ast
 from pathlib import Path
@@ -100,48 +100,6 @@ def test_every_module_and_package_has_a_layer():
     }
     assert there == ALL
     assert all(any(ROOT.glob(pattern)) for pattern in ONLY_IN["captum"] + ONLY_IN["matplotlib"])
-
-
-def folder_of(module):
-    """The folder of a module, as names below xaibench; an ``__init__`` belongs to its folder."""
-    return module.relative_to(ROOT).with_suffix("").parts[:-1]
-
-
-def folder_imports():
-    """Yield (folder, other folder, file) of imports from another folder, except re-exports in ``__init__``."""
-    for path in sorted(ROOT.rglob("*.py")):
-        if path.name == "__init__.py":
-            continue
-        here = folder_of(path)
-        for _, module in imports(path):
-            names = module.split(".")[1:]
-            while names and not (ROOT.joinpath(*names).with_suffix(".py").exists()):
-                names = names[:-1]
-            if module.startswith("xaibench.") and len(names) > 1 and tuple(names[:-1]) != here:
-                yield here, tuple(names[:-1]), path.relative_to(ROOT).as_posix()
-
-
-def sibling_cycles(edges):
-    """Pairs of folders that import each other, where both are below the same parent."""
-    pairs = {}
-    for here, there, file in edges:
-        depth = next((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), None)
-        if depth is not None:
-            pairs.setdefault((here[: depth + 1], there[: depth + 1]), []).append(file)
-    return sorted(
-        f"{'/'.join(a)} <-> {'/'.join(b)}: {pairs[a, b][0]}, {pairs[b, a][0]}"
-        for a, b in pairs
-        if a < b and (b, a) in pairs
-    )
-
-
-def test_no_two_folders_import_each_other():
-    assert sibling_cycles(folder_imports()) == []
-
-
-def test_folders_that_import_each_other_are_found():
-    edges = [(("a", "x"), ("a", "y"), "a/x/1.py"), (("a", "y"), ("a", "x"), "a/y/2.py"), (("b",), ("a", "x"), "b/3.py")]
-    assert sibling_cycles(edges) == ["a/x <-> a/y: a/x/1.py, a/y/2.py"]
 
 
 @pytest.mark.parametrize(

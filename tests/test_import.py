@@ -1,8 +1,12 @@
 """``import xaibench`` stays light; and the check that says so can fail."""
 
+import importlib.util
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import xaibench
 from xaibench.metrics import METRICS
@@ -67,3 +71,15 @@ def test_a_sandboxed_method_does_not_wait_for_what_draws_pages():
 def test_every_metric_is_a_public_name():
     assert set(METRICS) <= set(xaibench.__all__) & set(xaibench.metrics.__all__) & set(dir(xaibench.metrics))
     assert all(getattr(xaibench, name) is METRICS.resolve(name) for name in METRICS)
+
+
+def test_no_benchmark_hides_a_module_that_others_import():
+    # A script's folder comes first on the path: one called coverage.py was imported by numba in place of the package.
+    folder = Path(xaibench.__file__).parent.parent / "benchmarks"
+    if not folder.is_dir():
+        pytest.skip("the benchmarks are not part of an installation")
+    # What is found without an origin is a folder of the tests; they also bring docs/generate onto the path.
+    found = {path.stem: importlib.util.find_spec(path.stem) for path in folder.glob("*.py")}
+    origins = {name: spec.origin for name, spec in found.items() if spec is not None and spec.origin is not None}
+    hidden = {name for name, origin in origins.items() if folder.parent not in Path(origin).parents}
+    assert hidden == set(), origins

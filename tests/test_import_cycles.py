@@ -1,7 +1,13 @@
-"""No import circle between modules; tests/test_architecture.py checks layers and folders."""
+"""No import circle between modules, and none between folders.
+
+A folder is what a reader takes as one subject: if two folders need each other, neither can be read alone. Every import
+between modules counts as one between the two folders in which they first part: ``metrics/shared/a.py`` importing
+``metrics/localization/b.py`` joins ``metrics/shared`` to ``metrics/localization``. So folders are compared with their
+siblings only, at every depth, the top packages included. What lies in a folder itself (its ``__init__``, its own
+modules) may import from its subfolders and the reverse; there the rule on modules holds.
+"""
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -76,8 +82,29 @@ def circles(graph):
     return found
 
 
-def test_no_import_goes_round_in_a_circle():
+def folders(root=ROOT):
+    """``{folder: sibling folders that it imports}``, as dotted names."""
+    there = modules(root)
+    graph = {}
+    for name, others in imports(root).items():
+        for other in others:
+            here, to = (
+                (one if there[one].stem == "__init__" else one.rpartition(".")[0]).split(".") for one in (name, other)
+            )
+            parting = next((i for i, (a, b) in enumerate(zip(here, to, strict=False)) if a != b), None)
+            if parting is not None:
+                ends = [".".join(path[: parting + 1]) for path in (here, to)]
+                graph.setdefault(ends[0], set()).add(ends[1])
+                graph.setdefault(ends[1], set())
+    return graph
+
+
+def test_modules_do_not_import_in_a_circle():
     assert circles(imports()) == []
+
+
+def test_folders_do_not_import_in_a_circle():
+    assert circles(folders()) == []
 
 
 @pytest.mark.parametrize(
@@ -94,20 +121,63 @@ def test_a_circle_is_seen(tmp_path, second, found):
     assert circles(imports(root)) == found
 
 
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"a/x.py": "from house.b import y", "a/w.py": "", "b/y.py": "", "b/z.py": "import house.a.w"}, ["a", "b"]),
+        (
+            {
+                "a/x.py": "import house.b.y",
+                "b/y.py": "",
+                "b/z.py": "import house.c.u",
+                "c/u.py": "",
+                "c/v.py": "import house.a.w",
+                "a/w.py": "",
+            },
+            ["a", "b", "c"],
+        ),
+        (
+            {
+                "p/a/x.py": "import house.p.b.c.y",
+                "p/b/c/y.py": "",
+                "p/b/z.py": "from house.p.a import w",
+                "p/a/w.py": "",
+            },
+            ["p.a", "p.b"],
+        ),
+        (
+            {
+                "a/__init__.py": "from house.b import one",
+                "b/__init__.py": "one = 1",
+                "b/y.py": "import house.a.w",
+                "a/w.py": "",
+            },
+            ["a", "b"],
+        ),
+        (
+            {
+                "a/__init__.py": "from house.a.deep.x import one",
+                "a/deep/x.py": "from house.a.base import two",
+                "a/base.py": "",
+            },
+            [],
+        ),
+        ({"top.py": "import house.a.x", "a/x.py": "", "a/y.py": "import house.other", "other.py": ""}, []),
+        ({"a/x.py": "import house.b.y", "b/y.py": "", "b/z.py": "import house.c.u", "c/u.py": ""}, []),
+    ],
+)
+def test_a_circle_of_folders_is_seen(tmp_path, files, found):
+    inits = {f"{folder}/__init__.py": "" for path in files for folder in _parents(path)}
+    expected = [[f"house.{name}" for name in found]] if found else []
+    assert circles(folders(_house(tmp_path, {"__init__.py": "", **inits, **files}))) == expected
+
+
+def _parents(path):
+    return [str(parent) for parent in Path(path).parents if parent.name]
+
+
 def _house(folder, files):
     for name, text in files.items():
         (folder / "house" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "house" / name).write_text(text)
     return folder / "house"
-
-
-def test_no_benchmark_hides_a_module_that_others_import():
-    # A script's folder comes first on the path: one called coverage.py was imported by numba in place of the package.
-    folder = ROOT.parent / "benchmarks"
-    if not folder.is_dir():
-        pytest.skip("the benchmarks are not part of an installation")
-    # What is found without an origin is a folder of the tests; they also bring docs/generate onto the path.
-    found = {path.stem: importlib.util.find_spec(path.stem) for path in folder.glob("*.py")}
-    origins = {name: spec.origin for name, spec in found.items() if spec is not None and spec.origin is not None}
-    hidden = {name for name, origin in origins.items() if folder.parent not in Path(origin).parents}
-    assert hidden == set(), origins
