@@ -50,7 +50,8 @@ from xaibench.explainers import EXPLAINERS, ExplainedOutput, NotFittedError, Uns
 from xaibench.explainers.base import Explainer, target_gradient
 from xaibench.explainers.gradients.integrated_gradients import IntegratedGradients
 from xaibench.explainers.perturbation.occlusion import Occlusion
-from xaibench.explainers.perturbation.shapley_sampling import PFI, ShapleySampling
+from xaibench.explainers.perturbation.pfi import PFI
+from xaibench.explainers.perturbation.shapley_sampling import ShapleySampling
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
 from xaibench.models import build
 

@@ -20,7 +20,7 @@ from prose import plain, section
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.cam.single_layer import FeatureMaps
-from xaibench.explainers.perturbation.shapley_sampling import FeatureAttribution
+from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance
 
 PAGE = Path(__file__).parents[1] / "explainers.md"

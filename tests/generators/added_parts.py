@@ -295,7 +295,7 @@ LINES = {
         '"added_share": "xaibench.metrics.localization.added_share:added_share",',
     ),
     "xaibench/explainers/table.py": (
-        '"saliency": "xaibench.explainers.gradients.integrated_gradients:Saliency",',
+        '"saliency": "xaibench.explainers.gradients.saliency:Saliency",',
         '"added_gradient": "xaibench.explainers.gradients.added_gradient:AddedGradient",',
     ),
     "xaibench/models/table.py": (

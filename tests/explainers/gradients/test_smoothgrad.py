@@ -1,4 +1,3 @@
-import captum.attr
 import numpy as np
 import pytest
 import torch
@@ -6,7 +5,7 @@ from part_cases import ExplainerCase
 from torch import nn
 
 from xaibench.compute.sample_random import sample_generators
-from xaibench.explainers.gradients.smoothgrad import InputXGradient, SmoothGrad
+from xaibench.explainers.gradients.smoothgrad import SmoothGrad
 
 CASES = {"smoothgrad": ExplainerCase(parameters={"n_samples": 4})}
 
@@ -21,19 +20,6 @@ def model():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(nn.Conv2d(3, 6, 3), nn.Tanh(), nn.Flatten(), nn.Linear(120, 2)).double().eval()
-
-
-def test_input_x_gradient_is_captums_summed_over_the_channels(model):
-    images, targets = batch()
-    theirs = captum.attr.InputXGradient(model).attribute(images.clone().requires_grad_(), target=targets)
-    torch.testing.assert_close(InputXGradient()(model, images, targets), theirs.sum(1).detach())
-
-
-def test_input_x_gradient_of_a_linear_model_sums_to_its_output():
-    model = nn.Sequential(nn.Flatten(), nn.Linear(126, 2, bias=False)).double()
-    images, targets = batch()
-    outputs = model(images).gather(1, targets[:, None])[:, 0]
-    torch.testing.assert_close(InputXGradient()(model, images, targets).sum((1, 2)), outputs)
 
 
 def test_smoothgrad_oracle(model):
@@ -68,12 +54,11 @@ def test_noise_smooths_a_kink():
     assert abs(SmoothGrad(noise=1.0, n_samples=2000)(Kink(), images, targets)[0, 0, 0]) < 0.1
 
 
-@pytest.mark.parametrize("explainer", [InputXGradient, SmoothGrad], ids=lambda part: part.__name__)
-def test_batch_size_does_not_matter(model, explainer):
+def test_batch_size_does_not_matter(model):
     images, targets = batch(5)
-    expected = explainer()(model, images, targets)
+    expected = SmoothGrad()(model, images, targets)
     for size in (1, 3, 70):
-        torch.testing.assert_close(explainer(batch_size=size)(model, images, targets), expected)
+        torch.testing.assert_close(SmoothGrad(batch_size=size)(model, images, targets), expected)
 
 
 def test_seed_decides_and_the_global_generators_are_untouched(model):

@@ -4,7 +4,7 @@ import torch
 from oracles import explainers as oracle
 
 from xaibench.explainers import ExplainedOutput, build, explain
-from xaibench.explainers.perturbation.lime import default_samples
+from xaibench.explainers.perturbation.surrogate import default_samples
 from xaibench.explainers.shared.pixel_features import find_features
 
 NAMES = ["pfi", "shapley_sampling", "kernel_shap", "lime"]

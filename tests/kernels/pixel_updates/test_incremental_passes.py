@@ -8,7 +8,8 @@ from torch import nn
 
 from xaibench.explainers import ExplainedOutput, explain
 from xaibench.explainers.perturbation.occlusion import Occlusion
-from xaibench.explainers.perturbation.shapley_sampling import PFI, ShapleySampling
+from xaibench.explainers.perturbation.pfi import PFI
+from xaibench.explainers.perturbation.shapley_sampling import ShapleySampling
 from xaibench.kernels.pixel_updates import incremental_passes
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 from xaibench.models import build

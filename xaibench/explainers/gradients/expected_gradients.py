@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution
-from xaibench.explainers.gradients.integrated_gradients import GradientSHAP
+from xaibench.explainers.gradients.gradient_shap import GradientSHAP
 from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 

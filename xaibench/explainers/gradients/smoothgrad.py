@@ -1,4 +1,4 @@
-"""Input × Gradient, SmoothGrad, and the base class of explainers that average gradients over noisy copies."""
+"""SmoothGrad, and the base class of explainers that average gradients over noisy copies."""
 
 from __future__ import annotations
 
@@ -19,29 +19,6 @@ from xaibench.explainers.base import (
     target_gradient,
 )
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
-
-
-@described(
-    ExplainerInfo(
-        "Input × Gradient",
-        family="Gradients",
-        citation="Shrikumar et al.: Not Just a Black Box: Learning Important Features Through Propagating Activation "
-        "Differences. arXiv:1605.01713, 2016.",
-        passes=2,
-        exact_zero=True,
-    )
-)
-@dataclass(frozen=True, kw_only=True)
-class InputXGradient(Attribution):
-    """The image times the gradient of the target output with respect to it, signed.
-
-    For a linear network without bias, the map sums to the output. The default of ``channels`` is ``"sum"``, the share
-    of the pixel.
-    """
-
-    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Return maps ``[N, H, W]``."""
-        return self.by_chunk(lambda x, y: x * target_gradient(model, x, y), images, targets)
 
 
 @dataclass(frozen=True, kw_only=True)

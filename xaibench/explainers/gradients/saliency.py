@@ -1,0 +1,38 @@
+"""Saliency: the gradient of the output with respect to the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.base import (
+    Attribution,
+    Channels,
+    target_gradient,
+)
+
+
+@described(
+    ExplainerInfo(
+        "Saliency",
+        family="Gradients",
+        citation="Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks. ICLR workshop 2014.",
+        passes=2,
+        exact_zero=True,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class Saliency(Attribution):
+    """The gradient of the target output with respect to the image, with its sign.
+
+    Departure from Captum, whose default is the absolute value: the map stays signed, and metrics take the magnitude.
+    The default of ``channels`` is ``"max_abs"``, as in the paper (section 3.1).
+    """
+
+    channels: Channels = "max_abs"
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Return maps ``[N, H, W]``."""
+        return self.by_chunk(lambda x, y: target_gradient(model, x, y), images, targets)
