@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     )
 )
 def added_share(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
-    """Positive mass inside the ground truth, of all mass. In [0, 1], higher is better.
+    r"""Positive mass inside the ground truth, of all mass. In [0, 1], higher is better.
+
+    .. math:: \\frac{\\sum_{i \\in F^+} \\max(s_i, 0)}{\\sum_i |s_i|}
+
+    Departures: none.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``, signed.
@@ -285,6 +289,9 @@ uniform = {}
 
 [metrics]
 added_share = {}
+
+[quick]
+explaining = { samples = 2 }
 """,
 }
 
