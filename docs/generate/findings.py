@@ -14,9 +14,9 @@ from pathlib import Path
 import pandas as pd
 from papers import accuracies, table
 
-from xaibench.report.claims.claim import Claim
+from xaibench.report.claims.across_sizes import across_sizes
+from xaibench.report.claims.evaluation import Claim
 from xaibench.report.claims.paper_claims import claims
-from xaibench.report.claims.size_statements import across_sizes
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.share_tables import ShareMeans, cell_shares, share_means

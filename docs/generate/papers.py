@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from xaibench.report.numbers import published_tables as published
+from xaibench.benchmarks.saliency_bench import published_tables as published
 from xaibench.report.numbers.accuracy_differences import accuracy_margins
 from xaibench.report.read.results import RunResults, place, read_run
 
@@ -113,7 +113,7 @@ def page(run: RunResults, large: RunResults) -> str:
     large_of = f"1 to {int(large.accuracy['trainings'].max())}"
     head = HEAD.format(**of, suite=run.suite, most=missed)
     parts = [head, accuracies(run), TABLE_1.format(trainings=large_of), accuracies(large), BETWEEN]
-    parts.append(table(list(sets.values()), [[f"{published.ACCURACY[key]:.2f}" for key in sets]]))
+    parts.append(table(list(sets.values()), [[f"{published.TABLE_2[key]:.2f}" for key in sets]]))
     parts.append(TABLE_3)
     for key, label in sets.items():
         rows = [

@@ -16,8 +16,8 @@ import pandas as pd
 from findings import CARDS, WIDE, verdicts
 from papers import table
 
+from xaibench.benchmarks.saliency_bench import published_tables as published
 from xaibench.report.claims.paper_claims import claims
-from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.ranks_and_agreement import agreements, table_4
 from xaibench.report.numbers.score_summary import summarize
@@ -121,7 +121,7 @@ def beside(run: RunResults, summary: pd.DataFrame) -> str:
     rows = [
         [
             run.explainers[name].label,
-            *(f"{found[name, metric]:.3f} ({published.SCORES['pet', name][metric]:.3f})" for metric in shown),
+            *(f"{found[name, metric]:.3f} ({published.TABLE_3['pet', name][metric]:.3f})" for metric in shown),
         ]
         for name in run.explainers
         if ("pet", name) in published.TABLE_3 and all((name, metric) in found for metric in shown)

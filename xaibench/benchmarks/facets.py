@@ -5,11 +5,10 @@ A benchmark with variants defines its :class:`Facets` in ``facets.py`` of its fo
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
+
+from xaibench.benchmarks.folders import benchmark_modules
 
 #: Heading of the subsets of data sets without variants.
 DATASET_HEADING = "Data set"
@@ -34,14 +33,9 @@ class Facets:
     moving: frozenset[str] = frozenset()
 
 
-@functools.cache
 def all_facets() -> tuple[Facets, ...]:
     """Return the facets of every benchmark that defines some, in the order of the benchmarks' names."""
-    folders = sorted(each.name for each in resources.files("xaibench.benchmarks").iterdir() if each.is_dir())
-    with_facets = [
-        name for name in folders if resources.files("xaibench.benchmarks").joinpath(name, "facets.py").is_file()
-    ]
-    return tuple(importlib.import_module(f"xaibench.benchmarks.{name}.facets").FACETS for name in with_facets)
+    return tuple(module.FACETS for module in benchmark_modules("facets"))
 
 
 def facet_label(name: str) -> str:

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from xaibench.report.claims.claim import Claim
+from xaibench.benchmarks.xai_tris.claims import SHAP
+from xaibench.report.claims.across_sizes import across_sizes
+from xaibench.report.claims.evaluation import Claim
 from xaibench.report.claims.paper_claims import claims
-from xaibench.report.claims.size_statements import across_sizes
-from xaibench.report.claims.xai_tris_statements import SHAP
 from xaibench.report.read.results import read_run
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}

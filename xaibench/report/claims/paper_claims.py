@@ -1,9 +1,10 @@
-"""Statements of two papers, tested on a run: each as a number with an interval and a verdict."""
+"""Statements of the benchmarks' papers, tested on a run: each as a number with an interval and a verdict."""
 
 from __future__ import annotations
 
-from xaibench.report.claims import saliency_bench_statements, xai_tris_statements
-from xaibench.report.claims.claim import Claim, check_statements
+from xaibench.benchmarks.claims import all_claims
+from xaibench.report.claims.correlations import check_correlations
+from xaibench.report.claims.evaluation import Claim, check_statements
 from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.read.results import RunResults
 
@@ -19,9 +20,13 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
         seed: Seed of the resamples.
 
     Returns:
-        The claims, metric by metric, followed by those on pairs of metrics. Empty for a run of other data sets.
+        The claims paper by paper: metric by metric, followed by those on pairs of metrics. Empty for a run of other
+        data sets.
     """
-    statements = (*xai_tris_statements.STATEMENTS, *saliency_bench_statements.STATEMENTS)
-    matrices = [each for each in cell_matrices(run) if xai_tris_statements.is_in_paper(each.cell)]
-    found = check_statements(run, matrices, statements, resamples, seed)
-    return found + saliency_bench_statements.correlations(run, matrices, resamples, seed)
+    matrices = list(cell_matrices(run))
+    found: list[Claim] = []
+    for paper in all_claims():
+        cells = [each for each in matrices if paper.applies(each.cell)]
+        found += check_statements(run, cells, paper.statements, resamples, seed)
+        found += check_correlations(run, cells, paper.correlations, resamples, seed)
+    return found

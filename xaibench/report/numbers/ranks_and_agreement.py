@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from xaibench.benchmarks.saliency_bench.published_tables import TABLE_4, published_set
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
-from xaibench.report.numbers.published_tables import TABLE_4, published_set
 from xaibench.report.numbers.score_summary import lexicographic_rank
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL

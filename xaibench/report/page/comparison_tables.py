@@ -7,8 +7,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from xaibench.report.claims.claim import Claim
-from xaibench.report.numbers import published_tables as published
+from xaibench.report.claims.evaluation import Claim
+from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.repetitions import Reproducibility
 from xaibench.report.page.pair_comparisons import Comparison, Pairs
 from xaibench.report.page.table_columns import (

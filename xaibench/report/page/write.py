@@ -22,7 +22,7 @@ from xaibench.report.figures.curves import band_figure, curve_sets
 from xaibench.report.figures.samples import map_figures, overlay_figure, sheets
 from xaibench.report.figures.scores import score_figures_of
 from xaibench.report.figures.style import Drawn, inline_svg, save
-from xaibench.report.numbers import published_tables as published
+from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
 from xaibench.report.numbers.pair_testing import ALL_PAIRS

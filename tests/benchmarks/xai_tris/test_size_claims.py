@@ -1,20 +1,17 @@
-"""The statements about both image sizes: by hand, against scipy, and on two runs."""
-
-from dataclasses import replace
+"""The statements about both image sizes, by hand and compared with SciPy's."""
 
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from xaibench.report.claims.claim import Cells
-from xaibench.report.claims.size_statements import STATEMENTS, across_sizes
-from xaibench.report.read.results import read_run
+from xaibench.benchmarks.claims import Cells
+from xaibench.benchmarks.xai_tris.size_claims import SIZE_STATEMENTS
 
 CELL = ("lin", "white", "mlp")
 
 
 def numbers(words, small, large):
-    (stated,) = (each for each in STATEMENTS if words in each.statement)
+    (stated,) = (each for each in SIZE_STATEMENTS if words in each.statement)
     small, large = (
         {cell: {name: np.asarray(value, float) for name, value in row.items()} for cell, row in means.items()}
         for means in (small, large)
@@ -41,20 +38,3 @@ def test_the_order_is_compared_by_kendalls_tau_for_each_draw():
     )
 
     assert tau == pytest.approx([kendalltau(first[:5, draw], second[:5, draw]).statistic for draw in range(5)])
-
-
-def test_two_runs_are_held_against_each_other_by_skill(shared_run):
-    run = read_run(shared_run)
-    assert across_sizes(run, run, resamples=50) == []  # it has no skills
-
-    scores = run.scores.assign(metric=run.scores["metric"].cat.rename_categories({"emd_perf": "emd_skill"}))
-    metrics = {"emd_skill": replace(run.metrics["emd_perf"], name="emd_skill", skill_of="emd_perf")}
-    skilled = replace(run, scores=scores[scores["metric"] == "emd_skill"], metrics=metrics)
-    found = across_sizes(skilled, skilled, resamples=50)
-
-    assert {claim.metric for claim in found} == {"emd_skill"}
-    by_words = {claim.statement.split()[0]: claim for claim in found}
-    assert by_words["LIME"].value == pytest.approx(0)
-    assert by_words["LIME"].verdict == "undecided"
-    assert by_words["Trends"].value == 1
-    assert by_words["Trends"].low < 1

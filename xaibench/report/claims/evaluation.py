@@ -8,18 +8,17 @@ is left out if the run has none of its cells.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
+from xaibench.benchmarks.claims import Cell, Cells, Means, Statement
 from xaibench.report.numbers.inference import Floats, Matrices, resampled_means
 from xaibench.report.read.results import RunResults
 
 ClaimVerdict = Literal["holds", "does not hold", "undecided"]
-#: ``(scenario, background, model)`` to method to means ``[1 + R]``: the mean of the run, then those of the resamples.
-Means: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Floats]]
 
 
 @dataclass(frozen=True)
@@ -72,55 +71,6 @@ def _end_of_year(source: str) -> int:
     """Return the index after the year, the first four digits of a source."""
     found = re.search(r"\b\d{4}\b", source)
     return found.end() if found else len(source)
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Mean scores by one metric, oriented so that larger is better, from which a statement is evaluated.
-
-    Attributes:
-        means: Means by cell and method.
-        methods: The run's explainers without controls.
-        controls: The controls.
-        others: Means by every metric of the run.
-    """
-
-    means: Means
-    methods: tuple[str, ...]
-    controls: tuple[str, ...]
-    others: Mapping[str, Means]
-
-    def of_methods(self) -> Iterator[tuple[tuple[str, str, str], dict[str, Floats]]]:
-        """Yield each cell with the means of its methods, without controls."""
-        for cell, means in self.means.items():
-            yield cell, {name: means[name] for name in self.methods if name in means}
-
-    def of_controls(self, cell: tuple[str, str, str]) -> list[Floats]:
-        """Return the means of the controls in a cell."""
-        return [self.means[cell][name] for name in self.controls if name in self.means[cell]]
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A paper's statement, and how to evaluate it.
-
-    Attributes:
-        statement: The statement.
-        source: Paper and section.
-        quantity: Definition of the number.
-        bound: Bound beyond which the statement holds. If the paper states none, it is ours, and ``quantity`` says so.
-        above: Whether the statement holds above the bound, or below it.
-        compare: Yields ``[1 + R]`` per comparison; their mean is the number.
-        metrics: Metrics that the statement is about; empty = all.
-    """
-
-    statement: str
-    source: str
-    quantity: str
-    bound: float
-    above: bool
-    compare: Callable[[Cells], Iterator[Floats]]
-    metrics: tuple[str, ...] = ()
 
 
 def check_statements(
@@ -177,9 +127,7 @@ def evaluate_statement(stated: Statement, metric: str, cells: Cells) -> Claim | 
     )
 
 
-def cell_means(
-    matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], metric: str, up: bool
-) -> Means:
+def cell_means(matrices: Sequence[Matrices], resampled: Mapping[Cell, Floats], metric: str, up: bool) -> Means:
     """Return the means ``[1 + R]`` by cell and method, larger = better; methods without a score are left out."""
     found = {}
     for cell in matrices:
@@ -187,14 +135,3 @@ def cell_means(
             mine = (1.0 if up else -1.0) * resampled[cell.cell][:, cell.metrics.index(metric)]
             found[cell.cell] = {name: mine[:, m] for m, name in enumerate(cell.methods) if not np.isnan(mine[0, m])}
     return found
-
-
-def below(lower: Floats, upper: Floats) -> Floats:
-    """Return 1 if ``lower`` is below ``upper``, 0 if it is above, and 0.5 for a tie."""
-    return (np.sign(upper - lower) + 1) / 2
-
-
-def relative_range(some: Sequence[Floats], every: Sequence[Floats]) -> Floats:
-    """Return the range of some means divided by the range of all."""
-    share: Floats = np.ptp(some, axis=0) / np.maximum(np.ptp(every, axis=0), np.finfo(float).tiny)
-    return share

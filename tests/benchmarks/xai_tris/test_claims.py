@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from xaibench.report.claims.claim import Cells
-from xaibench.report.claims.xai_tris_statements import STATEMENTS
+from xaibench.benchmarks.claims import Cells
+from xaibench.benchmarks.xai_tris.claims import CLAIMS, STATEMENTS
 
 CONTROLS = ("laplace", "input")
 
@@ -61,8 +61,12 @@ RIGID = {
             0.3,
         ),
         ("The input itself", {("lin", "white", "mlp"): {"input": 0.2}}, None),
-        ("homogeneous", {("pet", "", "resnet18"): {"a": 0.0, "b": 0.1, "c": 0.2, "d": 0.3}}, None),
     ],
 )
 def test_the_number_is_the_one_by_hand(words, means, expected):
     assert number(words, means) == (expected if expected is None else pytest.approx(expected))
+
+
+def test_the_statements_are_about_the_scenarios_and_networks_of_the_paper():
+    cells = [("lin", "white", "mlp"), ("lin", "white", "vit"), ("pet", "-", "cnn")]
+    assert [CLAIMS.applies(cell) for cell in cells] == [True, False, False]

@@ -1,6 +1,7 @@
 """Statements of the XAI-TRIS paper (Clark, Wilming, Haufe 2024): section 4, captions of Figures 7, 8, 13 to 15.
 
-Statements about the appearance of maps and about both image sizes are left out.
+Statements about the appearance of maps are left out. In a cell, the subset is the paper's scenario and the variant its
+background.
 """
 
 from __future__ import annotations
@@ -9,32 +10,21 @@ from collections.abc import Callable, Iterator, Set
 
 import numpy as np
 
-from xaibench.report.claims.claim import Cells, Statement, below, relative_range
-from xaibench.report.numbers.inference import Floats
+from xaibench.benchmarks.claims import Cell, Cells, Floats, PaperClaims, Statement, below, relative_range
+from xaibench.benchmarks.xai_tris.size_claims import SIZE_STATEMENTS
 
 SCENARIOS = ("lin", "mult", "rigid", "xor")
-#: The paper's networks; its statements are tested on these only.
+#: The paper's networks.
 NETWORKS = ("llr", "mlp", "cnn")
 SHAP = ("shapley_sampling", "gradient_shap", "deep_shap")
 PATTERNS = ("pattern_net", "pattern_attribution")
 _Compare = Callable[[Cells], Iterator[Floats]]
 
 
-def is_in_paper(cell: tuple[str, str, str]) -> bool:
-    """Check whether the paper's statements apply to a cell.
-
-    Args:
-        cell: Scenario, background and model.
-
-    Returns:
-        False for another network on one of the paper's scenarios; True for data sets other than XAI-TRIS.
-
-    Example:
-        >>> [is_in_paper(cell) for cell in (("lin", "white", "mlp"), ("lin", "white", "vit"), ("pet", "-", "vit"))]
-        [True, False, True]
-    """
+def _applies(cell: Cell) -> bool:
+    """Return whether a cell is one of the paper's: its statements are not tested on other networks."""
     scenario, _, model = cell
-    return scenario not in SCENARIOS or model in NETWORKS
+    return scenario in SCENARIOS and model in NETWORKS
 
 
 def _corr_below_white(cells: Cells) -> Iterator[Floats]:
@@ -55,9 +45,9 @@ def _laplace_above(scenario: str, *models: str) -> _Compare:
 
 
 def _shap_alike(cells: Cells) -> Iterator[Floats]:
-    for (scenario, _, _), methods in cells.of_methods():
+    for _, methods in cells.of_methods():
         shap = [methods[name] for name in SHAP if name in methods]
-        if scenario in SCENARIOS and 1 < len(shap) < len(methods):
+        if 1 < len(shap) < len(methods):
             yield relative_range(shap, list(methods.values()))
 
 
@@ -72,8 +62,8 @@ def _first_above_second(first: str, second: str, scenarios: Set[str], background
 
 
 def _middle_half(cells: Cells) -> Iterator[Floats]:
-    for (scenario, _, _), methods in cells.of_methods():
-        if scenario in SCENARIOS and len(methods) > 3:
+    for _, methods in cells.of_methods():
+        if len(methods) > 3:
             low, high = np.quantile(list(methods.values()), [0.25, 0.75], axis=0)
             yield high - low
 
@@ -81,7 +71,7 @@ def _middle_half(cells: Cells) -> Iterator[Floats]:
 def _controls_alike(cells: Cells) -> Iterator[Floats]:
     for cell, methods in cells.of_methods():
         controls = cells.of_controls(cell)
-        if cell[0] in SCENARIOS and len(controls) > 1 and methods:
+        if len(controls) > 1 and methods:
             yield relative_range(controls, [*controls, *methods.values()])
 
 
@@ -89,7 +79,7 @@ def _above_controls(*models: str) -> _Compare:
     def compare(cells: Cells) -> Iterator[Floats]:
         for cell, methods in cells.of_methods():
             controls = cells.of_controls(cell)
-            if cell[0] in SCENARIOS and controls and (not models or cell[2] in models):
+            if controls and (not models or cell[2] in models):
                 yield from (below(np.max(controls, axis=0), mean) for mean in methods.values())
 
     return compare
@@ -99,7 +89,7 @@ def _most_below_a_control(cells: Cells) -> Iterator[Floats]:
     shares = []
     for cell, methods in cells.of_methods():
         controls = cells.of_controls(cell)
-        if cell[0] in SCENARIOS and controls and methods:
+        if controls and methods:
             best = np.max(controls, axis=0)
             shares.append(np.mean([below(mean, best) for mean in methods.values()], axis=0))
     if shares:
@@ -109,8 +99,8 @@ def _most_below_a_control(cells: Cells) -> Iterator[Floats]:
 def _best_most_often(cells: Cells) -> Iterator[Floats]:
     first: dict[str, Floats] = {}
     count = 0
-    for (scenario, _, _), methods in cells.of_methods():
-        if scenario in SCENARIOS and len(methods) > 1:
+    for _, methods in cells.of_methods():
+        if len(methods) > 1:
             best = np.max(list(methods.values()), axis=0)
             count += 1
             for name, mean in methods.items():
@@ -125,7 +115,7 @@ def _patterns(well: bool) -> _Compare:
     def compare(cells: Cells) -> Iterator[Floats]:
         for (scenario, background, _), methods in cells.of_methods():
             here = scenario in ("lin", "xor") and background == "white"
-            if scenario in SCENARIOS and here == well:
+            if here == well:
                 rest = [mean for name, mean in methods.items() if name not in PATTERNS]
                 yield from (below(mean, methods[name]) for name in PATTERNS if name in methods for mean in rest)
 
@@ -133,8 +123,8 @@ def _patterns(well: bool) -> _Compare:
 
 
 def _lime_below(cells: Cells) -> Iterator[Floats]:
-    for (scenario, _, _), methods in cells.of_methods():
-        if scenario in SCENARIOS and "lime" in methods:
+    for _, methods in cells.of_methods():
+        if "lime" in methods:
             yield from (below(methods["lime"], mean) for name, mean in methods.items() if name != "lime")
 
 
@@ -142,7 +132,7 @@ def _input_gains(cells: Cells) -> Iterator[Floats]:
     strong: list[Floats] = []
     weak: list[Floats] = []
     for (scenario, background, _), means in cells.means.items():
-        if scenario in SCENARIOS and "input" in means:
+        if "input" in means:
             (strong if (scenario, background) == ("rigid", "white") else weak).append(means["input"])
     if strong and weak:
         yield np.mean(strong, axis=0) - np.mean(weak, axis=0)
@@ -306,3 +296,5 @@ STATEMENTS = (
         ("topk_precision",),
     ),
 )
+
+CLAIMS = PaperClaims(_applies, STATEMENTS, size_statements=SIZE_STATEMENTS)

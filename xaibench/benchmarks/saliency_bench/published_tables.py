@@ -1,4 +1,4 @@
-"""The published tables of Saliency-Bench, and a run's numbers next to them.
+"""The published tables of Saliency-Bench.
 
 Zhang et al. (2023), XAI Benchmark for Visual Explanation, arXiv 2310.08537: Table 2 (accuracy of ResNet-18), Table 3
 (scores of eight explainers on five data sets), Table 4 (correlation between metrics). The numbers are as printed.
@@ -8,12 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
-
-import pandas as pd
-
-from xaibench.report.read.results import RunResults
-from xaibench.runfolder.descriptions import PartDescription
 
 #: The network of the paper's tables.
 NETWORK = "resnet18"
@@ -100,74 +94,3 @@ def published_set(name: str) -> str | None:
     plain = re.sub(r"[^a-z0-9]", "", re.split(r"[:/]", name.lower())[-1])
     key = _OTHER_NAMES.get(plain, plain)
     return key if key in SETS else None
-
-
-def accuracies(run: RunResults) -> list[dict[str, Any]]:
-    """Return accuracies in percent next to Table 2: ``set, model, same_network, ours, std, theirs, difference``."""
-    rows = []
-    for row in run.accuracy.to_dict("records"):
-        key = published_set(str(row.get("subset")))
-        if key is None or pd.isna(row.get("mean")):
-            continue
-        network = _network_entry(run, str(row.get("model")))
-        ours, theirs = float(row["mean"]), TABLE_2[key]
-        numbers = {"ours": ours, "std": row.get("std"), "theirs": theirs, "difference": ours - theirs}
-        rows.append({"set": SETS[key], **network, **numbers})
-    return rows
-
-
-def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return our mean scores next to Table 3, for the entries that the run has.
-
-    Args:
-        run: The run.
-        summary: From :func:`xaibench.report.numbers.inference.infer`.
-
-    Returns:
-        One entry per data set, model and explainer: ``place`` (a number per data set and model, in the paper's order),
-        ``set, model, same_network, explainer`` and ``cells``, a list in the order of :func:`shown_metrics` with ``ours,
-        low, high, theirs, difference``, or None if the run has no score.
-    """
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for row in summary.astype({"subset": str, "model": str, "explainer": str, "metric": str}).to_dict("records"):
-        key = published_set(row["subset"])
-        theirs = TABLE_3.get((key or "", row["explainer"]), {}).get(row["metric"])
-        if key is None or theirs is None or pd.isna(row["mean"]):
-            continue
-        name = (key, row["model"], row["explainer"])
-        head = {"set": SETS[key], **_network_entry(run, row["model"]), "explainer": row["explainer"], "metrics": {}}
-        numbers = {"ours": row["mean"], "low": row["low"], "high": row["high"], "theirs": theirs}
-        entry = found.setdefault(name, head)
-        entry["metrics"][row["metric"]] = numbers | {"difference": row["mean"] - theirs}
-    shown = [part.name for part in shown_metrics(run)]
-    order = {key: i for i, key in enumerate(SETS)}
-    names = sorted(found, key=lambda name: order[name[0]])
-    places = {name[:2]: i for i, name in enumerate(names)}
-    cells = {name: [found[name]["metrics"].get(metric) for metric in shown] for name in names}
-    return [found[name] | {"place": places[name[:2]], "cells": cells[name]} for name in names]
-
-
-def shown_metrics(run: RunResults) -> list[PartDescription]:
-    """Return the metrics of Table 3 that the run has, in the paper's order."""
-    return [run.metrics[name] for name in TABLE_3_METRICS if name in run.metrics]
-
-
-def _network_entry(run: RunResults, model: str) -> dict[str, Any]:
-    label = run.models[model].label if model in run.models else model
-    return {"model": label, "same_network": model.split(":")[-1] == NETWORK}
-
-
-def thresholding(run: RunResults) -> str:
-    """Describe how the run's suite thresholded maps for IoU, precision, recall and F1; empty if unknown."""
-    explaining = run.settings.get("explaining")
-    if explaining is None:
-        return ""
-    if explaining.get("protocol") == "scaled":
-        rule = "The magnitude of each map is stretched to [0, 1], smallest to largest value, and cut above 0.5."
-    else:
-        rule = "Maps are cut by the defaults of the published functions: above 0, for recall above 0.5."
-    stated = []
-    for name, parameters in run.settings.get("metrics", {}).items():
-        if name in run.metrics and isinstance(parameters, dict) and "threshold" in parameters:
-            stated.append(f"{run.metrics[name].label} above {parameters['threshold']}")
-    return rule + (f" The suite states another threshold for: {', '.join(stated)}." if stated else "")
