@@ -11,7 +11,8 @@ from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
 def test_facets_of_xai_tris_are_those_of_its_data_sets():
     assert set(subset_order()) == set(SCENARIOS)
     assert set(variant_order()) == set(BACKGROUNDS)
-    assert facet_headings() == ("Scenario", "Background")
+    assert facet_headings(SCENARIOS) == ("Scenario", "Background")
+    assert facet_headings(["my-set"]) == ("Subset", "Variant")
     assert [name for name in SCENARIOS if is_moving(name)] == ["rigid"]
     assert (facet_label("corr"), facet_label("my-set")) == ("CORR", "my-set")
 

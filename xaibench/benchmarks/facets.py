@@ -5,7 +5,7 @@ A benchmark with variants defines its :class:`Facets` in ``facets.py`` of its fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from xaibench.benchmarks.folders import benchmark_modules
@@ -64,7 +64,14 @@ def is_moving(subset: str) -> bool:
     return any(subset in each.moving for each in all_facets())
 
 
-def facet_headings() -> tuple[str, str]:
-    """Return the headings of subsets and variants in tables of data sets with variants."""
-    first = next(iter(all_facets()), Facets("Subset", "Variant"))
-    return first.subset_heading, first.variant_heading
+def facet_headings(subsets: Iterable[str]) -> tuple[str, str]:
+    """Return the headings of subsets and variants in tables: those of the benchmark that has some of these subsets.
+
+    Example:
+        >>> facet_headings(["lin", "xor"])
+        ('Scenario', 'Background')
+    """
+    shown = set(subsets)
+    found = (each for each in all_facets() if shown & set(each.subsets))
+    facets = next(found, Facets("Subset", "Variant"))
+    return facets.subset_heading, facets.variant_heading

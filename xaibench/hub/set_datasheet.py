@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from xaibench._version import __version__
+from xaibench.benchmarks.xai_tris import datasheet as xai_tris
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
 from xaibench.data.exchange.parquet_format import HUB_SPLITS
@@ -20,29 +21,6 @@ from xaibench.hub.card_text import code_block, escape_markdown, markdown_table
 from xaibench.hub.license import is_generated_set
 
 _BATCH = 256
-
-_SCENARIOS = {
-    "lin": "Each image shows one tetromino, T or L, added to the background, each at a fixed position. The class "
-    "is which of the two it is; a linear classifier can distinguish them.",
-    "mult": "Each image shows one tetromino, T or L, each at a fixed position, which multiplies the background. "
-    "The class is which of the two it is; a linear classifier cannot distinguish them.",
-    "rigid": "Each image shows one tetromino, T or L, added to the background, rotated by a multiple of 90° and "
-    "shifted "
-    "at random. The class is which of the two it is.",
-    "xor": "Each image shows both tetrominoes, each at a fixed position, each added to the background or "
-    "subtracted from it. The class is whether their signs agree.",
-}
-_BACKGROUNDS = {
-    "white": "Its background is white noise: every pixel is drawn from a standard normal distribution.",
-    "corr": "Its background is white noise smoothed by a Gaussian, so that pixels outside the tetromino are "
-    "informative about the noise inside it (suppressor variables) but not about the class.",
-    "imagenet": "Its backgrounds are photographs from a folder chosen by the publisher of this data set.",
-}
-_MIXTURES = {
-    "mult": "`x = (1 − alpha·a)·η` for a pattern a and a background η",
-    "": "`x = alpha·A/‖A‖ + (1 − alpha)·E/‖E‖` for all patterns A and all backgrounds E, with Frobenius norms over the "
-    "whole set",
-}
 
 
 @dataclass(frozen=True)
@@ -153,7 +131,7 @@ def _describe_content(info: DatasetInfo) -> str:
         return "Images, their classes, and for each image a mask of the pixels that are important for its class."
     return (
         "Images whose important pixels are known by construction, to score saliency maps against. "
-        f"{_SCENARIOS[info.subset]} {_BACKGROUNDS[info.variant]}"
+        f"{xai_tris.describe_images(info)}"
     )
 
 
@@ -212,17 +190,11 @@ def _preprocessing(info: DatasetInfo, facts: DatasetFacts) -> str:
             f"Images were scaled to {info.image_shape[1]}×{info.image_shape[2]} pixels, bilinearly and antialiased, "
             f"masks by the nearest pixel. {mask}"
         )
-    truth = (
-        "It is the support of the image's own tetromino"
-        if info.subset == "rigid"
-        else "It covers the positions of both tetrominoes in every image, because the absence of one is "
-        "informative as well"
-    )
     return (
-        f"{_MIXTURES.get(info.subset, _MIXTURES[''])}; then the whole data set is divided by its largest "
-        "absolute value. "
-        f"Nothing is clipped or rounded to bytes: `image` holds the float32 values. {mask} {truth}. `preview` is only "
-        "for viewing: 8 bit, each image scaled by its own largest magnitude, 0 is gray, small images are enlarged."
+        f"{xai_tris.describe_mixture(info)}; then the whole data set is divided by its largest absolute value. "
+        f"Nothing is clipped or rounded to bytes: `image` holds the float32 values. {mask} "
+        f"{xai_tris.describe_masks(info)} `preview` is only for viewing: 8 bit, each "
+        "image scaled by its own largest magnitude, 0 is gray, small images are enlarged."
     )
 
 

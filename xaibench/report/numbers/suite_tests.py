@@ -1,7 +1,7 @@
 """Paired tests of methods over all cells of a suite.
 
 The tested quantity is the mean over the cells, which are taken as fixed. The mean difference of each cell, its variance
-and degrees of freedom come from the paired tests of the cell (:mod:`xaibench.report.numbers.pair_testing`). Scenarios
+and degrees of freedom come from the paired tests of the cell (:mod:`xaibench.report.numbers.pair_testing`). Subsets
 and variants have independent data, so their variances add. The networks of one subset and variant see the same
 images; the correlation of their differences is unknown and assumed to be one, which makes the tests conservative.
 Degrees of freedom of the sum: Satterthwaite, Biometrics Bulletin 1946.

@@ -114,7 +114,7 @@ class ShareTable:
 
     Attributes:
         title: Label of the variant; empty if the run has no variants.
-        heads: Scenario and model of each column.
+        heads: Subset and model of each column.
         rows: Shares per method and column, or None; the reference is the first.
     """
 

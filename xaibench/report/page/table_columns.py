@@ -30,7 +30,7 @@ def head_column(label: str, **changes: Any) -> Column:
 
 def place_columns(run: RunResults) -> list[Column]:
     """Return the columns for subset and variant, or for the data set if the run has no variants."""
-    headings = facet_headings() if run.has_variants else (DATASET_HEADING,)
+    headings = facet_headings(run.subsets) if run.has_variants else (DATASET_HEADING,)
     return [Column(heading) for heading in headings]
 
 

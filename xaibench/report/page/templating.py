@@ -38,7 +38,7 @@ def create_environment() -> jinja2.Environment:
     templates.filters |= {"number": number, "p": p_value, "place": place, "duration": format_duration, "memory": memory}
     templates.filters |= {"question": question_of, "file_links": file_links}
     templates.globals["truths"] = TRUTHS
-    templates.globals["facet_headings"] = facet_headings()
+    templates.globals["facet_headings"] = facet_headings
     return templates
 
 

@@ -32,7 +32,7 @@ from xaibench.runner.stages.execute import read_correct, read_image_hashes, read
 from xaibench.runner.stages.mass_shares import write_shares
 from xaibench.runner.stages.preview_samples import picture_cell, without_images
 from xaibench.runner.stages.samples import sample_rows
-from xaibench.runner.stages.score_rows import cell_scores, dataset_name, scenario_and_background
+from xaibench.runner.stages.score_rows import cell_scores, dataset_name, subset_and_variant
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 from xaibench.runner.suites.schema import NamedPart
@@ -92,13 +92,11 @@ def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float
     """
     reached: dict[tuple[str, str, str], dict[Network, float]] = {}
     for cell in cells:
-        if scenario_and_background(cell)[1] != "-":
+        if subset_and_variant(cell)[1] != "-":
             for network in cell.networks:
                 training, seed = select_training(store, network)
                 record = read_training(store, training.result(seed))
-                reached.setdefault((*scenario_and_background(cell), cell.model), {})[network] = (
-                    100 * record["test_accuracy"]
-                )
+                reached.setdefault((*subset_and_variant(cell), cell.model), {})[network] = 100 * record["test_accuracy"]
     return frozenset(
         network
         for networks in reached.values()
@@ -149,7 +147,7 @@ def _write_scores(
 
 
 def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
-    subset, variant = scenario_and_background(cell)
+    subset, variant = subset_and_variant(cell)
     explained = {select_training(store, network)[1] for network in cell.networks}
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
@@ -171,7 +169,7 @@ def _accuracy_rows(
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in trainings:
         groups.setdefault((row["subset"], row["variant"], row["model"]), []).append(row)
-    places = {(*scenario_and_background(cell), cell.model): cell for cell in cells}
+    places = {(*subset_and_variant(cell), cell.model): cell for cell in cells}
     for (subset, variant, model), mine in groups.items():
         reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
         cell = places[subset, variant, model]
@@ -288,8 +286,8 @@ def _sample_cells(
     fingerprints = store.keys("score")
     chosen: dict[tuple[str, str], DataJob] = {}
     for cell in cells:
-        if cell.scores and chosen.setdefault(scenario_and_background(cell), cell.data) == cell.data:
+        if cell.scores and chosen.setdefault(subset_and_variant(cell), cell.data) == cell.data:
             right = correct[cell.data].numpy()
             scores = cell_scores(cell, store, right, unlearned, fingerprints, merged).to_pandas()
-            if (found := picture_cell(cell, scenario_and_background(cell), scores, right, store)) is not None:
+            if (found := picture_cell(cell, subset_and_variant(cell), scores, right, store)) is not None:
                 yield found

@@ -12,7 +12,7 @@ from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network
 from xaibench.runner.plan.plan import CellPlan
 from xaibench.runner.stages.execute import has_maps, read_maps, select_training
 from xaibench.runner.stages.samples import batches, read_test_split
-from xaibench.runner.stages.score_rows import dataset_name, scenario_and_background
+from xaibench.runner.stages.score_rows import dataset_name, subset_and_variant
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 
@@ -72,7 +72,7 @@ def _first_masks(cell: CellPlan, store: Store, count: int) -> torch.Tensor:
 def _constants(
     cell: CellPlan, network: Network, store: Store, reference: ExplainJob, job: ExplainJob
 ) -> dict[str, object]:
-    subset, variant = scenario_and_background(cell)
+    subset, variant = subset_and_variant(cell)
     return {
         **{"dataset": dataset_name(cell), "subset": subset, "variant": variant, "model": cell.model},
         **{"seed": select_training(store, network)[1], "data_seed": cell.data.seed},

@@ -32,7 +32,7 @@ def dataset_name(cell: CellPlan) -> str:
     return cell.label or cell.data.name
 
 
-def scenario_and_background(cell: CellPlan) -> tuple[str, str]:
+def subset_and_variant(cell: CellPlan) -> tuple[str, str]:
     """Return subset and variant of a cell.
 
     For a data set without subsets, the subset is the cell's label or the data set's name, and the variant "-".
@@ -92,7 +92,7 @@ _CONSTANT = tuple(name for name in SCORES.columns if name not in (*_COPIED, "cor
 
 def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) -> list[Any]:
     info = part_info("metric", score.metric.use)
-    subset, variant = scenario_and_background(cell)
+    subset, variant = subset_and_variant(cell)
     constants = {
         "dataset": dataset_name(cell),
         "subset": subset,

@@ -1,0 +1,46 @@
+"""Texts about the XAI-TRIS data sets for their datasheets."""
+
+from __future__ import annotations
+
+from xaibench.core.part_info import DatasetInfo
+
+_SCENARIOS = {
+    "lin": "Each image shows one tetromino, T or L, added to the background, each at a fixed position. The class "
+    "is which of the two it is; a linear classifier can distinguish them.",
+    "mult": "Each image shows one tetromino, T or L, each at a fixed position, which multiplies the background. "
+    "The class is which of the two it is; a linear classifier cannot distinguish them.",
+    "rigid": "Each image shows one tetromino, T or L, added to the background, rotated by a multiple of 90° and "
+    "shifted at random. The class is which of the two it is.",
+    "xor": "Each image shows both tetrominoes, each at a fixed position, each added to the background or "
+    "subtracted from it. The class is whether their signs agree.",
+}
+_BACKGROUNDS = {
+    "white": "Its background is white noise: every pixel is drawn from a standard normal distribution.",
+    "corr": "Its background is white noise smoothed by a Gaussian, so that pixels outside the tetromino are "
+    "informative about the noise inside it (suppressor variables) but not about the class.",
+    "imagenet": "Its backgrounds are photographs from a folder chosen by the publisher of this data set.",
+}
+_MIXTURES = {
+    "mult": "`x = (1 − alpha·a)·η` for a pattern a and a background η",
+    "": "`x = alpha·A/‖A‖ + (1 − alpha)·E/‖E‖` for all patterns A and all backgrounds E, with Frobenius norms over the "
+    "whole set",
+}
+
+
+def describe_images(info: DatasetInfo) -> str:
+    """Return what an image shows, and which background it has."""
+    return f"{_SCENARIOS[info.subset]} {_BACKGROUNDS[info.variant]}"
+
+
+def describe_mixture(info: DatasetInfo) -> str:
+    """Return the formula by which pattern and background are combined."""
+    return _MIXTURES.get(info.subset, _MIXTURES[""])
+
+
+def describe_masks(info: DatasetInfo) -> str:
+    """Return which pixels a mask covers."""
+    if info.subset == "rigid":
+        return "It is the support of the image's own tetromino."
+    return (
+        "It covers the positions of both tetrominoes in every image, because the absence of one is informative as well."
+    )
