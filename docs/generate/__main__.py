@@ -25,9 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def derived() -> dict[Path, str]:
     """Return the content of every derived file by its path."""
-    drawings = {pictures.FOLDER / f"{name}.svg": svg for name, svg in pictures.pictures().items()}
+    svgs = pictures.pictures()
+    drawings = {pictures.FOLDER / f"{name}.svg": svg for name, svg in svgs.items()}
     pages = {
-        metrics.PAGE: metrics.page(),
+        metrics.PAGE: metrics.page(svgs),
         explainers.PAGE: explainers.page(),
         data_sets.PAGE: data_sets.page(),
         truths.PAGE: truths.with_tables(truths.PAGE.read_text(encoding="utf-8")),

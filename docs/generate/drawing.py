@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,6 +154,6 @@ def _outline(mask: NDArray[np.bool_], left: float, cell: float) -> str:
     return "".join(steps)
 
 
-def title_of(picture: Path) -> str:
-    """What a picture says that it shows."""
-    return unescape(picture.read_text(encoding="utf-8").partition("<title>")[2].partition("</title>")[0])
+def title_of(svg: str) -> str:
+    """Return the title of a picture."""
+    return unescape(svg.partition("<title>")[2].partition("</title>")[0])

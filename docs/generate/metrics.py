@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -189,13 +190,13 @@ def facts(name: str, doc: str, shown: Example) -> str:
     return line
 
 
-def entry(name: str, shown: Example) -> str:
+def entry(name: str, shown: Example, svg: str) -> str:
     """Return the section of one metric."""
     metric = METRICS.resolve(name)
     doc = inspect.getdoc(metric) or ""
     summary, _, body = doc.partition("\n\n")
     body = body.partition("\nArgs:")[0]
-    picture = f"![{title_of(PICTURES / f'{name}.svg')}](images/metrics/{name}.svg)"
+    picture = f"![{title_of(svg)}](images/metrics/{name}.svg)"
     parts, departures = [f"### {name}\n", f"{plain(summary)}\n\n{picture}"], ""
     for block in re.split(r"\n\n(?=\S)", body):
         if block.startswith(".. math::"):
@@ -216,13 +217,17 @@ def entry(name: str, shown: Example) -> str:
     return "\n".join(parts)
 
 
-def page() -> str:
+def page(drawings: Mapping[str, str] | None = None) -> str:
+    """Return the page, with the titles of the given pictures (metric to SVG), by default of the written ones."""
+    if drawings is None:
+        drawings = {name: (PICTURES / f"{name}.svg").read_text(encoding="utf-8") for name in METRICS}
     aliases = ", ".join(f"`{alias}` for `{METRICS.canonical(alias)}`" for alias in METRICS._aliases)
     shown = example()
     text = [HEAD.format(table=table(), aliases=aliases, chance=CHANCE)]
     for kind, (call, title) in KINDS.items():
         names = [name for name in METRICS if METRICS.resolve(name).info.kind == kind]
-        text.append(f"\n## {title}: `{call}`\n\n" + "\n\n".join(entry(name, shown) for name in names) + "\n")
+        entries = [entry(name, shown, drawings[name]) for name in names]
+        text.append(f"\n## {title}: `{call}`\n\n" + "\n\n".join(entries) + "\n")
     cases = "\n".join(f"| {where} | {what} | `{test}` |" for where, what, test in CASES)
     return "".join(text) + TAIL.format(cases=cases)
 
