@@ -317,7 +317,7 @@ def test_photographs_need_a_license(hub, invoke, tmp_path):  # noqa: F811
         ((SET, "sets"), "expected hf://owner/name"),
         ((SET, "ann/sets@v1"), "the branch is given as revision"),
         ((SET, "ann/sets", "--set", "alpha"), "expected NAME=VALUE, such as n_samples=1000"),
-        ((SET, "ann/sets", "--set", "alfa=1"), "takes no 'alfa'; did you mean 'alpha'?"),
+        ((SET, "ann/sets", "--set", "alfa=1"), "has no parameter 'alfa'; did you mean 'alpha'?"),
         ((SET, "ann/sets", "--set", "alpha=7"), "alpha=7: expected a signal-to-noise ratio in [0, 1]"),
         ((SET, "ann/sets", "--license", "©"), "expected a license identifier of the Hub"),
         (("run", "ann/scores", "--set", "alpha=1"), "--set is for data sets"),

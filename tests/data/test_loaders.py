@@ -88,9 +88,9 @@ assert not logging.getLogger("xaibench").handlers
 def test_unknown_names_and_parameters():
     with pytest.raises(UnknownNameError, match="did you mean 'xai-tris/lin-white-8x8'"):
         load("xai-tris/lin-whit-8x8")
-    with pytest.raises(TypeError, match="takes no 'alhpa'; did you mean 'alpha'"):
+    with pytest.raises(TypeError, match="has no parameter 'alhpa'; did you mean 'alpha'"):
         load(NAME, alhpa=0.1)
-    with pytest.raises(TypeError, match=r"xai-tris/lin-white-8x8 takes no 'classes'"):
+    with pytest.raises(TypeError, match=r"xai-tris/lin-white-8x8 has no parameter 'classes'"):
         loading(NAME, "aeroplane,bicycle", verbose=False)
     with pytest.raises(ValueError, match="split='test': expected three positive fractions"):
         load(NAME, split="test")

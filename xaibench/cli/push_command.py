@@ -38,7 +38,6 @@ def push(
         str | None,
         typer.Option(
             "--license",
-            "--license",
             help="License, such as cc-by-4.0. [default: cc0-1.0 for generated data sets]",
             show_default=False,
         ),

@@ -32,7 +32,7 @@ def submit_method(
     author: Annotated[list[str] | None, typer.Option(help="Name of an author; repeatable.", show_default=False)] = None,
     citation: Annotated[str, typer.Option(help="Citation, as text or a .bib file.", show_default=False)] = "",
     license: Annotated[
-        str, typer.Option("--license", "--license", help="License of code and scores, such as mit.", show_default=False)
+        str, typer.Option("--license", help="License of code and scores, such as mit.", show_default=False)
     ] = "",
     homepage: Annotated[str, typer.Option(help="Web address, https://...", show_default=False)] = "",
     repository: Annotated[str, typer.Option(help="Address of the source repository.", show_default=False)] = "",

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
 from xaibench.core.checks import check_count
-from xaibench.core.messages import unknown
+from xaibench.core.parameters import UnknownParameterError, check_names
 from xaibench.data.base import Dataset, Sample, Split
 from xaibench.data.table import DATASETS
 from xaibench.data.threaded_loader import ThreadedLoader
@@ -173,13 +173,13 @@ def _check_parameters(name: str, target: Callable[..., Dataset], parameters: dic
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
         return
     for parameter in parameters:
-        if parameter not in taken:
-            if parameter in inspect.signature(DataLoader).parameters:
-                raise TypeError(
-                    f"{name} takes no {parameter!r}, which is an option of torch's DataLoader. Create one from the "
-                    f"split: DataLoader(xaibench.load({name!r}).train, {parameter}=...)."
-                )
-            raise TypeError(unknown(f"{name} takes no", parameter, taken))
+        if parameter not in taken and parameter in inspect.signature(DataLoader).parameters:
+            raise UnknownParameterError(
+                f"{name} has no parameter {parameter!r}, which is an option of torch's DataLoader. Create one from the "
+                f"split: DataLoader(xaibench.load({name!r}).train, {parameter}=...).",
+                parameter=parameter,
+            )
+    check_names(name, parameters, taken)
 
 
 @contextlib.contextmanager

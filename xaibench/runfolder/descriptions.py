@@ -127,7 +127,7 @@ def read_parts(folder: Path) -> RunParts:
     """Read the parts of a run; empty if the folder has no ``parts.json``.
 
     Raises:
-        RunFolderError: If the file is damaged_file.
+        RunFolderError: If the file is damaged.
     """
     content = _read_object(folder / PARTS)
     try:
@@ -176,6 +176,7 @@ class Environment(TypedDict, total=False):
 
     xaibench: str
     commit: str | None
+    kernels: bool
     python: str
     versions: dict[str, str]
     machine: Machine
@@ -197,7 +198,7 @@ def read_environment(folder: Path) -> Environment:
     """Read the environment of a run; empty if the folder has no ``environment.json``.
 
     Raises:
-        RunFolderError: If the file is damaged_file.
+        RunFolderError: If the file is damaged.
     """
     return cast("Environment", _read_object(folder / ENVIRONMENT))
 

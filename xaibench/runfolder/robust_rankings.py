@@ -156,7 +156,7 @@ def read_robust(folder: Path) -> dict[str, RobustRanking]:
         Metric name to result; empty if there are none.
 
     Raises:
-        RunFolderError: If the file is damaged_file.
+        RunFolderError: If the file is damaged.
     """
     file = folder / ROBUSTNESS
     if not file.is_file():

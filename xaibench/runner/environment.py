@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import xaibench
+from xaibench.kernels.compilation import kernels_enabled
 from xaibench.runfolder.descriptions import Environment
 
 _PACKAGES = (
@@ -33,11 +34,12 @@ def environment() -> Environment:
 
     Example:
         >>> sorted(environment())
-        ['commit', 'machine', 'python', 'versions', 'xaibench']
+        ['commit', 'kernels', 'machine', 'python', 'versions', 'xaibench']
     """
     return {
         "xaibench": xaibench.__version__,
         "commit": _git_commit(),
+        "kernels": kernels_enabled(),
         "python": platform.python_version(),
         "versions": {name: version for name in _PACKAGES if (version := _package_version(name))},
         "machine": {

@@ -87,7 +87,7 @@ def test_the_sets_own_parameters_stand_in_its_signature(painted_set):
     assert "own" not in taken
     assert part(root=root).parameters["shade"] == 1.0
     assert part(root=root, shade=0.5).parameters["shade"] == 0.5
-    with pytest.raises(TypeError, match="painted takes no 'shad'; did you mean 'shade'"):
+    with pytest.raises(TypeError, match="painted has no parameter 'shad'; did you mean 'shade'"):
         part(root=root, shad=1)
 
 

@@ -145,7 +145,7 @@ def test_other_seeds_than_the_sets_own_are_refused(tmp_path):
     assert xb.load(f"parquet:{tmp_path}", seed=5).parameters["seed"] == 5
     with pytest.raises(ValueError, match=r"seed=2: parquet:.* only has the samples of seed 5; leave seed"):
         xb.load(f"parquet:{tmp_path}", seed=2)
-    with pytest.raises(TypeError, match="takes no 'alpha'"):
+    with pytest.raises(TypeError, match="has no parameter 'alpha'"):
         xb.load(f"parquet:{tmp_path}", alpha=0.1)
 
 

@@ -269,3 +269,12 @@ def test_a_budget_is_part_of_the_key_and_tried_on_a_smaller_one():
     tried = {job.explainer.name: job.perturbations for job in jobs}
     assert tried == {"rise-1000": 20, "rise-500": 10, "rise": 1}
     assert jobs[0].small(2, 3).explainer.parameters == Frozen({"budget": 150})
+
+
+def test_results_of_the_plain_versions_have_keys_of_their_own(monkeypatch):
+    compiled, plain = plan(), plan()
+    found = {stage: keys(compiled, stage) for stage in STAGES}
+    monkeypatch.setenv("XAIBENCH_KERNELS", "0")
+    for stage in STAGES:
+        assert found[stage]
+        assert found[stage].isdisjoint(keys(plain, stage))

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from xaibench.metrics.faithfulness import idsds as single_deletion
+from xaibench.metrics.faithfulness import idsds
 from xaibench.runner import run
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.store.result_store import Store
@@ -44,13 +44,13 @@ FIVE = (
 @pytest.fixture
 def asked(monkeypatch):
     """The rows that networks are asked about deletions."""
-    rows, ask = [], single_deletion.perturbed_scores_in_order
+    rows, ask = [], idsds.perturbed_scores_in_order
 
     def counted(model, samples, places, spans, **how):
         rows.append(len(samples) * len(spans))
         return ask(model, samples, places, spans, **how)
 
-    monkeypatch.setattr(single_deletion, "perturbed_scores_in_order", counted)
+    monkeypatch.setattr(idsds, "perturbed_scores_in_order", counted)
     return rows
 
 

@@ -132,6 +132,8 @@ def test_any_parameters_are_written_as_they_are_read(parameters):
         ({"training": {"seeds": [0, 0]}}, r"training.seeds is \[0, 0\]; expected one or more different"),
         ({"data": {"seeds": [0.5]}}, r"seeds is \[0.5\]; expected a list of whole numbers"),
         ({"explaining": {"samples": "some"}}, r"samples is 'some'; expected a whole number or 'all'"),
+        ({"explaining": {"min_accuracy": 100.5}}, r"min_accuracy is 100.5; expected a percentage from 0 to 100"),
+        ({"explaining": {"min_accuracy": -1.0}}, r"min_accuracy is -1.0; expected a percentage from 0 to 100"),
         ({"explaining": {"trainings": "worst"}}, r"trainings is 'worst'; expected 'best' or 'all'"),
         ({"explaining": {"output": "softmax"}}, r"output is 'softmax'; expected 'default' or 'probability'"),
         ({"cells": [{"datasets": ["a"]}]}, r"cells.* number 1: models missing"),

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.messages import unknown
+from xaibench.core.parameters import check_names
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset
 from xaibench.data.disk.class_choice import choose_classes
@@ -138,7 +138,7 @@ class AnnotatedSet(ABC):
             ValueError: If a parameter is out of range, a class is unknown, or a class has too few samples.
             TypeError: If the set has no such parameter.
         """
-        self._check_parameters(own)
+        check_names(self.info.name, own, self.__signature__.parameters)
         if missing not in ("skip", "error"):
             raise ValueError(f"missing={missing!r}: expected 'skip' or 'error'.")
         chosen = choose_classes(classes, self.info.classes, aliases=self.aliases, default=self.default_classes)
@@ -225,12 +225,6 @@ class AnnotatedSet(ABC):
     def _own_defaults(self) -> dict[str, object]:
         own = inspect.signature(self.open).parameters.values()
         return {one.name: one.default for one in own if one.default is not one.empty}
-
-    def _check_parameters(self, own: Mapping[str, object]) -> None:
-        known = self._own_defaults()
-        for name in own:
-            if name not in known:
-                raise TypeError(unknown(f"{self.info.name} takes no", name, self.__signature__.parameters))
 
     def _select_samples(
         self, source: Source, folder: Path, include_unannotated: bool, missing: str
