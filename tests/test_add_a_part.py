@@ -6,6 +6,7 @@ writes the derived pages. The whole suite then runs in the copy, so it takes as 
     pytest -m slow tests/test_add_a_part.py
 """
 
+import faulthandler
 import os
 import re
 import shutil
@@ -110,6 +111,7 @@ def test_each_part_is_its_file_its_test_and_one_line():
 
 @pytest.mark.slow
 def test_the_whole_suite_passes_with_one_more_part_of_each_kind(copied):
+    faulthandler.cancel_dump_traceback_later()  # pytest would end a test that takes ten minutes
     before = snapshot(copied)
     made = run_in(copied, "docs/generate", timeout=600)
     assert made.returncode == 0, made.stdout + made.stderr
