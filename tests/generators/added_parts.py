@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 
+def covered_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the expected score of a random map for each mask ``[N, H, W]``; NaN for an empty one."""
+    shares = masks.mean(axis=(1, 2))
+    return np.where(shares > 0, shares, np.nan)
+
+
 @described(
     MetricInfo(
         "Added share",
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
         range=(0.0, 1.0),
         meaning="Positive mass inside the ground truth, of all mass. 1: nothing else.",
         pitfalls="Only a test adds it.",
+        chance="The share of the image that the ground truth covers.",
+        chance_level=covered_share,
         citation="Nobody: Added by a test, 2024",
     )
 )
@@ -185,7 +193,7 @@ class AddedBars(AnnotatedSet):
         citation="Nobody: Added by a test, 2024",
         license="CC0",
         address="[nowhere](https://example.org)",
-        download_size="0 GB",
+        download_size="[0 GB](https://example.org)",
         by_hand="nothing",
         how_to_get="Draw them into DIR/added-bars/images and DIR/added-bars/masks.",
         published=(("bars", 40),),
