@@ -204,8 +204,9 @@ def test_prepare_says_how_to_get_what_is_missing(invoke, tmp_path):
 
 def test_a_generated_set_needs_no_preparing(invoke):
     result = invoke("prepare", "xai-tris/lin-white-8x8")
-    assert (result.exit_code, result.output.count("\n")) == (0, 1)
+    assert (result.exit_code, result.output.count("\n")) == (0, 2)
     assert "no preparation is needed" in result.output
+    assert "it is the published data set" in result.output
 
 
 def test_show_draws_a_sheet(invoke, pets, tmp_path):

@@ -32,6 +32,8 @@ def prepare(
     """
     with clear_errors(goes_on=True):
         part = _resolve_annotated(name)
+        if part is None:
+            return
         base = None if root is None else root.expanduser()
         if download:
             _download(part, base)
@@ -82,15 +84,24 @@ def show(
         typer.echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
 
 
-def _resolve_annotated(name: str) -> AnnotatedSet:
+def _resolve_annotated(name: str) -> AnnotatedSet | None:
+    """Return the annotated set of this name; for a generated set, compare it with the published one and return None."""
     from xaibench.data import DATASETS
     from xaibench.data.annotated import AnnotatedSet
+    from xaibench.data.checksums import check_published, published_checksum
 
     part = DATASETS.resolve(name)
-    if not isinstance(part, AnnotatedSet):
-        typer.echo(f"{name} is generated when it is loaded; no preparation is needed.")
-        raise typer.Exit
-    return part
+    if isinstance(part, AnnotatedSet):
+        return part
+    typer.echo(f"{name} is generated when it is loaded; no preparation is needed.")
+    if hasattr(part, "published_checksum") and not part.info.how_to_get:
+        dataset = part(seed=0)
+        if mismatch := check_published(part, dataset):
+            typer.echo(mismatch, err=True)
+            raise typer.Exit(1)
+        if digest := published_checksum(part, dataset.parameters):
+            typer.echo(f"With seed 0, it is the published data set (SHA-256 {digest}).")
+    return None
 
 
 def _download(part: AnnotatedSet, root: Path | None) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from xaibench.benchmarks.xai_tris.patterns import smoothing_matrix
+from xaibench.data.normal_numbers import normal_numbers
 
 Background: TypeAlias = Literal["white", "corr", "imagenet"]
 
@@ -23,6 +23,12 @@ BLOCK = 128
 
 #: Standard deviation of the Gaussian that smooths the noise, by image size.
 CORR_SIGMA: dict[int, float] = {8: 3.0, 64: 10.0}
+
+#: White noise is a multiple of this, so that its pixels are below 2^23 in units of it: float32 holds them exactly.
+WHITE_STEP = 2.0**-20
+#: Sums along columns are below 2^31 in units of this; times weights whose sum is 2^22 in units of
+#: :data:`~xaibench.benchmarks.xai_tris.patterns.WEIGHT_STEP`, they are below 2^53.
+_ROW_STEP = 2.0**-28
 
 _LAYOUT, _NOISE, _IMAGES = range(3)
 
@@ -40,6 +46,10 @@ def images_rng(seed: int) -> np.random.Generator:
 def fill_noise(background: Background, seed: int, start: int, out: NDArray[np.float32]) -> None:
     """Write the backgrounds of consecutive samples, before any normalization.
 
+    White noise is rounded to multiples of :data:`WHITE_STEP`, and the sums of the first of two products to multiples of
+    :data:`_ROW_STEP`. Every partial sum of a product is then a multiple of the step of its terms and needs at most 53
+    bits: float64 holds it without rounding. So the sums are the same in any order and with any BLAS library.
+
     Args:
         background: ``"white"``: standard normal pixels; ``"corr"``: the same, smoothed by a Gaussian of sigma 10
             (64×64) or 3 (8×8), as in ``scipy.ndimage.gaussian_filter``.
@@ -48,18 +58,27 @@ def fill_noise(background: Background, seed: int, start: int, out: NDArray[np.fl
         out: ``[N, size, size]`` output array for the samples from ``start`` on.
     """
     size = out.shape[1]
-    smooth = smoothing_matrix(size, CORR_SIGMA[size]).astype(np.float32)
-    white = np.empty((BLOCK, size, size), dtype=np.float32)
+    smooth = smoothing_matrix(size, CORR_SIGMA[size])
+    noise = np.empty((BLOCK, size, size))
     for first in range(0, len(out), BLOCK):
         block = out[first : first + BLOCK]
-        # torch draws normal numbers three times as fast as NumPy, which is most of the work.
-        state = _seed_sequence(seed, _NOISE, (start + first) // BLOCK).generate_state(1, np.uint64)
-        generator = torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
-        pixels = block if background == "white" else white[: len(block)]
-        torch.from_numpy(pixels).normal_(generator=generator)
-        if background == "corr":
-            # One small product per image, so that the result does not depend on the number of images in the block.
-            np.matmul(smooth @ pixels, smooth.T, out=block)
+        white = noise[: len(block)]
+        normal_numbers(_seed_sequence(seed, _NOISE, (start + first) // BLOCK), white)
+        _round_to(white, WHITE_STEP)
+        if background == "white":
+            block[:] = white
+            continue
+        rows = smooth @ white
+        _round_to(rows, _ROW_STEP)
+        block[:] = rows @ smooth.T
+
+
+def _round_to(values: NDArray[np.float64], step: float) -> None:
+    """Round to multiples of a power of two, and clip to less than 8 (of 10^15 normal numbers, one is larger)."""
+    values /= step
+    np.rint(values, out=values)
+    values *= step
+    np.clip(values, step - 8, 8 - step, out=values)
 
 
 def _seed_sequence(seed: int, *stream: int) -> np.random.SeedSequence:

@@ -25,8 +25,9 @@ one scale; for the product (MULT), the scale depends on the pattern:
 
 Departures: ‖E‖ and ``c`` are computed from the whole data set, of which each sample is one of thousands. Given them, a
 sample is Gaussian up to an error of that order, and a redrawn pixel may be slightly above 1. ``ε`` is the rounding of
-float32, 2⁻²⁴ of the noise: with smoothing over most of the image, the other pixels determine a pixel up to this error,
-and without it C would not be invertible. A test checks that the variance of the images agrees along every direction.
+float32, 2^-24.5 of the noise: with smoothing over most of the image, the other pixels determine a pixel up to this
+error, and without it C would not be invertible. A test checks that the variance of the images agrees along every
+direction.
 
 Source: the mixture follows from the definition of the data sets; Rasmussen and Williams, Gaussian Processes for Machine
 Learning (2006), equations A.6 and A.11 for the conditional.
@@ -46,8 +47,9 @@ from scipy.special import ndtri
 _Floats = NDArray[np.float64]
 _Indices = NDArray[np.int64]
 
-#: Relative rounding error of float32.
-ROUNDING = 2.0**-24
+#: Relative error of a pixel by three roundings to float32. One has a standard deviation of a unit in the last place
+#: divided by √12; the mean square of that unit is 2^-47 of the square of the number.
+ROUNDING = 2.0**-24.5
 
 
 @dataclass(frozen=True, eq=False)

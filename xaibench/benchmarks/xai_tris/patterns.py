@@ -17,13 +17,13 @@ Source: Clark, Wilming and Haufe (2023), section 2; the 8×8 sets of its appendi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter1d
 
 Scenario: TypeAlias = Literal["lin", "mult", "rigid", "xor"]
 Size: TypeAlias = Literal[8, 64]
@@ -40,6 +40,8 @@ XOR_CLASSES = ("same sign", "opposite sign")
 SIGNS = ((1, 1), (-1, -1), (1, -1), (-1, 1))
 #: The support of a pattern are the pixels above this fraction of its largest absolute value.
 SUPPORT_CUT = 0.05
+#: Weights of the Gaussian filters are multiples of this.
+WEIGHT_STEP = 2.0**-22
 
 
 @lru_cache
@@ -47,11 +49,34 @@ def smoothing_matrix(size: int, sigma: float) -> NDArray[np.float64]:
     """Return the matrix ``G`` for which ``G @ image @ G.T`` is ``scipy.ndimage.gaussian_filter(image, sigma)``.
 
     The filter is linear and separable, so it is determined by its response to the unit vectors, including the
-    reflecting border. Smoothing is then two products of small matrices for any sigma.
+    reflecting border. Smoothing is then two products of small matrices for any sigma. The weights are rounded to
+    multiples of :data:`WEIGHT_STEP`, so that sums of products with them are exact.
+
+    Example:
+        >>> smoothing_matrix(8, 3.0).sum(axis=1)
+        array([1., 1., 1., 1., 1., 1., 1., 1.])
     """
-    matrix = np.asarray(gaussian_filter1d(np.eye(size), sigma, axis=0), dtype=np.float64)
+    weights = gaussian_weights(sigma)
+    radius = len(weights) // 2
+    matrix = np.zeros((size, size))
+    for offset, weight in zip(range(-radius, radius + 1), weights, strict=True):
+        reached = np.arange(offset, size + offset) % (2 * size)
+        matrix[np.arange(size), np.minimum(reached, 2 * size - 1 - reached)] += weight
     matrix.setflags(write=False)
     return matrix
+
+
+def gaussian_weights(sigma: float) -> list[float]:
+    """Return the weights of a Gaussian filter cut at 4 sigma, as multiples of :data:`WEIGHT_STEP` that sum to 1.
+
+    A last-bit error of ``exp`` would have to be millions of times larger to change the rounding of a weight.
+    """
+    radius = int(4 * sigma + 0.5)
+    exact = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-radius, radius + 1)]
+    total = math.fsum(exact)
+    units = [round(each / total / WEIGHT_STEP) for each in exact]
+    units[radius] += round(1 / WEIGHT_STEP) - sum(units)
+    return [unit * WEIGHT_STEP for unit in units]
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_accu
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
+from xaibench.data.checksums import read_checksums
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 
 _LOGGER = logging.getLogger("xaibench")
@@ -50,8 +51,8 @@ _R = TypeVar("_R")
 class Tetromino:
     """An XAI-TRIS data set; call it to generate samples.
 
-    The same parameters give bit-identical samples, regardless of ``workers`` and ``chunk_size``. The global random
-    state is neither used nor changed.
+    The same parameters give bit-identical samples on every machine, regardless of ``workers`` and ``chunk_size``. The
+    global random state is neither used nor changed.
 
     Args:
         scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
@@ -89,7 +90,7 @@ split=(0.8, 0.1, 0.1))
             variant=self.background,
             truth="data",
             known_distribution=self._is_known,
-            revision=2 if images else 1,
+            revision=3 if images else 2,
         )
 
     def __call__(
@@ -191,6 +192,21 @@ split=(0.8, 0.1, 0.1))
             return None
         return paper_accuracy(self.scenario, self.background, self.size, model)
 
+    def published_checksum(self, parameters: Mapping[str, Any]) -> str | None:
+        """Return the published checksum of the samples (:func:`xaibench.data.checksums.checksum`).
+
+        Args:
+            parameters: Parameters of the data set, as in :attr:`xaibench.data.Dataset.parameters`.
+
+        Returns:
+            The SHA-256; None if there is none, as for photographs, other seeds, or other than default parameters.
+        """
+        alpha = paper_alpha(self.scenario, self.background, self.size)
+        defaults = {"alpha": alpha, "n_samples": _N_SAMPLES[self.size], "split": _SPLIT[self.size]}
+        if any(parameters[name] != value for name, value in defaults.items()):
+            return None
+        return read_checksums("xaibench.benchmarks.xai_tris").get((self.info.name, parameters["seed"]))
+
     @property
     def _is_known(self) -> bool:
         """Whether the distribution of an image is available.
@@ -205,8 +221,8 @@ split=(0.8, 0.1, 0.1))
         table = table[where]
         means, scales = scaling.scaled(patterns.scenario, alpha, table)
         smoothing = np.eye(self.size)
-        if self.background == "corr":  # rounded to float32, as in the smoothing of the noise
-            smoothing = smoothing_matrix(self.size, CORR_SIGMA[self.size]).astype(np.float32).astype(np.float64)
+        if self.background == "corr":
+            smoothing = smoothing_matrix(self.size, CORR_SIGMA[self.size])
         return PatternMixture(means, scales, smoothing, np.full(len(table), 1 / len(table)))
 
     def _check_alpha(self, alpha: float | None) -> float:
@@ -318,9 +334,13 @@ def _usable_processors() -> int:
 
 
 def _sum_squares(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the sum of squares of each sample, in float64."""
-    flat = values.reshape(len(values), -1)
-    return np.asarray(np.einsum("nd,nd->n", flat, flat, dtype=np.float64))
+    """Return the sum of squares of each sample ``[N, size, size]`` in float64, added in a fixed order by halves."""
+    squares = values.astype(np.float64).reshape(len(values), -1)
+    squares *= squares
+    while squares.shape[1] > 1:  # a power of two, for all sizes
+        half = squares.shape[1] // 2
+        squares = squares[:, :half] + squares[:, half:]
+    return squares[:, 0]
 
 
 _SETS = {

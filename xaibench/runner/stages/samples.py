@@ -34,9 +34,13 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
 
     Data sets are always generated on the CPU, so that they are the same everywhere.
     """
-    dataset = _take_few(_load(job), job.few)
+    loaded = _load(job)
+    dataset = _take_few(loaded, job.few)
     import torch
 
+    from xaibench.data.checksums import check_published
+
+    note = " ".join(filter(None, (check_published(job.dataset_part.target, loaded), dataset.note)))
     on_disk = not dataset.test.in_memory
     tensors: dict[str, Tensor] = {}
     ids: dict[str, list[str]] = {}
@@ -55,7 +59,7 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "image_shape": list(dataset.test[0][0].shape),
         "on_disk": _hash_samples(dataset) if on_disk else "",
         "grouped": dataset.test.groups is not None,
-    } | {name: value for name, value in (("ids", ids), ("note", dataset.note)) if value}
+    } | {name: value for name, value in (("ids", ids), ("note", note)) if value}
     store.save_tensors("data", job.key, tensors, meta)
 
 

@@ -1,0 +1,45 @@
+"""Write the checksums of the generated data sets of the published suites.
+
+python docs/generate/checksums.py
+
+Run it when a revision of a data set changes. Tests compare a part of the checksums on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from xaibench.benchmarks.certified.functions import FUNCTIONS
+from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
+from xaibench.data import load
+from xaibench.data.checksums import checksum
+
+BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
+#: Number of seeds of the suites at 8×8 (25 in the paper), at 64×64, and of the certified sets.
+SEEDS = {"8x8": 25, "64x64": 1, "certified": 3}
+
+
+def sets() -> Iterator[tuple[str, str, int]]:
+    """Yield the folder, the name and a seed of each set."""
+    for size in ("8x8", "64x64"):
+        for scenario in SCENARIOS:
+            for background in ("white", "corr"):
+                for seed in range(SEEDS[size]):
+                    yield "xai_tris", f"xai-tris/{scenario}-{background}-{size}", seed
+    for function in FUNCTIONS:
+        for seed in range(SEEDS["certified"]):
+            yield "certified", f"certified:{function}", seed
+
+
+def main() -> None:
+    """Write the files."""
+    lines: dict[str, list[str]] = {}
+    for folder, name, seed in sets():
+        lines.setdefault(folder, []).append(f"{checksum(load(name, seed=seed))}  {name} {seed}\n")
+    for folder, found in lines.items():
+        (BENCHMARKS / folder / "checksums.txt").write_text("".join(found), encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()
