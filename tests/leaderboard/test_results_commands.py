@@ -37,7 +37,7 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     assert "scores.parquet was modified" in refused.output
 
 
-@pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("within bounds", 0), ("differs", 1)])
+@pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("equal", 0), ("within bounds", 0), ("differs", 1)])
 def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, verdict, code):
     asked = []
 

@@ -92,6 +92,10 @@ def test_what_does_not_pass_the_check_is_not_run(result):
 def test_the_verdict_follows_the_bound(submitted):
     scores = SCORES.read(submitted)
     assert compare_scores(scores, scores, 0.0).verdict == "bit-equal"
+    rounded = scores.assign(value=scores["value"] + 9e-7)
+    assert compare_scores(scores, rounded, 0.0).verdict == "equal"
+    one_score = scores["value"].where(scores.index != scores["value"].first_valid_index(), scores["value"] + 2e-6)
+    assert compare_scores(scores, scores.assign(value=one_score), 0.005).verdict == "within bounds"
     near = scores.assign(value=scores["value"] + 0.004)
     assert compare_scores(scores, near, 0.005).verdict == "within bounds"
     assert compare_scores(scores, near, 0.003).verdict == "differs"

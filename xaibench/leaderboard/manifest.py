@@ -29,7 +29,7 @@ MANIFEST, VERIFICATION, CARD, CITATION, LICENSE, METHOD = (
 )
 
 #: Verdicts of a verification, from best to worst; results with the last one are refused.
-VERDICTS = ("bit-equal", "within bounds", "differs")
+VERDICTS = ("bit-equal", "equal", "within bounds", "differs")
 
 #: Version of the schema. Other versions are not read.
 SCHEMA = 1

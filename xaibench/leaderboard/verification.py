@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 #: another version of torch the trained networks differ slightly.
 BOUND = 0.02
 
+#: Largest difference of a score of the same networks on another CPU.
+SCORE_TOLERANCE = 1e-6
+
 #: Module of the explainers that forward to the sandbox.
 _SANDBOXED_MODULE = sandboxed_method.__name__
 
@@ -57,7 +60,8 @@ class Verification:
 
     Attributes:
         result: SHA-256 of ``result.json`` at the time of the verification.
-        verdict: ``"bit-equal"``, ``"within bounds"`` or ``"differs"``.
+        verdict: ``"bit-equal"``, ``"equal"`` (each score up to :data:`SCORE_TOLERANCE`), ``"within bounds"`` or
+            ``"differs"``.
         rows: Number of compared scores.
         equal_rows: Number of bit-identical scores.
         largest_difference: Largest absolute difference of a cell's mean; None if a mean is missing on one side.
@@ -263,11 +267,13 @@ def compare_scores(
     both = one.merge(other, on=_ROW_KEY, how="outer", suffixes=("", "_again"), indicator=True)
     left, right = both["value"].to_numpy(float), both["value_again"].to_numpy(float)
     matched = (both["_merge"] == "both").to_numpy()
-    same = matched & ((left == right) | (np.isnan(left) & np.isnan(right)))
-    same &= (both["correct"] == both["correct_again"]).to_numpy()
+    matched_undefined = matched & np.isnan(left) & np.isnan(right)
+    counted = (both["correct"] == both["correct_again"]).to_numpy()
+    same = counted & (matched_undefined | matched & (left == right))
+    close = counted & (matched_undefined | matched & (np.abs(left - right) <= SCORE_TOLERANCE))
     largest, where = _largest_difference(one, other)
     near = matched.all() and largest is not None and largest <= bound
-    verdict = "bit-equal" if same.all() else "within bounds" if near else "differs"
+    verdict = "bit-equal" if same.all() else "equal" if close.all() else "within bounds" if near else "differs"
     day = datetime.now(UTC).date().isoformat()
     return Verification(
         of, verdict, len(both), int(same.sum()), largest, where, bound, sandbox_kind(), __version__, day
