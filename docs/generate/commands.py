@@ -35,6 +35,10 @@ xaibench push runs/xai-tris-8x8 ann/xai-tris-scores
     "report": """
 xaibench report runs/xai-tris-8x8   # tables, figures and page anew; nothing is computed again
 """,
+    "networks": """
+xaibench networks list                                  # what comes with the library
+xaibench networks check xai-tris-8x8                    # train them anew: what changes?
+""",
     "results": """
 xaibench results check results                       # whole, unchanged, and possible?
 xaibench results verify results/mine/xai-tris-8x8@4bb02552   # run again in a sandbox, and compared
@@ -50,6 +54,7 @@ xaibench run xai-tris-8x8 --quick                              # a taste, in a m
 xaibench run xai-tris-8x8 --plan                               # what it takes, before it starts
 xaibench run saliency-bench --root ~/data --datasets pet,pascal --model resnet50
 xaibench run my-suite.toml --out runs/mine --workers 8         # a suite of your own, with your own methods in it
+xaibench run xai-tris-8x8 --train                              # train every network, also the published ones
 xaibench run xai-tris-64x64 --engine ray --address auto --out /shared/run
 """,
     "score": """

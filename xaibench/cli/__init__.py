@@ -10,6 +10,7 @@ import sys
 from xaibench.cli import data_commands as annotated
 from xaibench.cli import leaderboard_command as leaderboard
 from xaibench.cli import list_command as listing
+from xaibench.cli import networks_command as networks
 from xaibench.cli import push_command as hub
 from xaibench.cli import results_commands as results
 from xaibench.cli import run_commands as running
@@ -17,7 +18,19 @@ from xaibench.cli import score_command as scoring
 from xaibench.cli import submit_command as submitting
 from xaibench.cli.application import app
 
-__all__ = ["annotated", "app", "hub", "leaderboard", "listing", "main", "results", "running", "scoring", "submitting"]
+__all__ = [
+    "annotated",
+    "app",
+    "hub",
+    "leaderboard",
+    "listing",
+    "main",
+    "networks",
+    "results",
+    "running",
+    "scoring",
+    "submitting",
+]
 
 
 def main() -> None:

@@ -112,6 +112,9 @@ def run(
             show_default=False,
         ),
     ] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train every network, also those that are published with the library.")
+    ] = False,
     store: Annotated[
         str | None,
         typer.Option(help="Where results are kept: a folder or a URL. [default: OUT/store]", show_default=False),

@@ -260,9 +260,11 @@ TRAININGS = TableSchema(
     {
         **{"subset": "str", "variant": "str", "model": "str", "data_seed": "int", "seed": "int"},
         **{"network_seed": "int", "best_epoch": "int", "val_loss": "float", "val_accuracy": "float"},
-        **{"test_accuracy": "float", "explained": "bool"},
+        **{"test_accuracy": "float", "published": "bool", "explained": "bool"},
     },
-    optional=frozenset({"data_seed", "network_seed", "best_epoch", "val_loss", "val_accuracy", "explained"}),
+    optional=frozenset(
+        {"data_seed", "network_seed", "best_epoch", "val_loss", "val_accuracy", "published", "explained"}
+    ),
 )
 ACCURACY = TableSchema(
     "accuracy.csv",

@@ -42,6 +42,7 @@ class RequestFields(TypedDict, total=False):
     finetune: str | None
     protocol: str | None
     against: str | Path | None
+    train: bool
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class RunRequest:
         against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
             library and are not run again. A path does so with a file of scores
             (:func:`xaibench.runner.published_scores.write_published`).
+        train: Train every network, also those whose trained weights come with the library
+            (:mod:`xaibench.runner.published_networks`).
     """
 
     suite: str | Path
@@ -93,6 +96,7 @@ class RunRequest:
     finetune: str | None = None
     protocol: str | None = None
     against: str | Path | None = None
+    train: bool = False
 
     @classmethod
     def of(
@@ -151,7 +155,7 @@ class RunRequest:
             check_variables(suite)
             folder = Path(self.out) if self.out is not None else Path("runs") / suite.name
             store = Store(self.store if self.store is not None else folder / "store")
-            plan = make_plan(suite)
+            plan = make_plan(suite, train=self.train)
             published = None if self.against is None else find_published(self.against, suite)
             beside = published.differences(plan) if published else []
             yield OpenRequest(suite, text, missing, plan, folder, store, published, beside)

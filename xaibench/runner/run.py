@@ -181,7 +181,7 @@ def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: fl
         "seconds": round(seconds, 1),
         "seeds": {"data": suite.data.seeds, "training": suite.training.seeds, "explaining": suite.explaining.seed},
         "jobs": {stage: sum(job.stage == stage for job in opened.plan.jobs) for stage in STAGES},
-        "choices": asked.choices,
+        "choices": asked.choices | ({"train": True} if asked.train else {}),
         "missing": list(opened.missing),
         "beside": list(opened.beside),
     }

@@ -35,12 +35,15 @@ def citations(run: RunResults) -> list[str]:
 
 
 def counts(run: RunResults, summary: pd.DataFrame) -> dict[str, int]:
-    """Return the numbers of the introduction: cells, methods, trainings, scores."""
+    """Return the numbers of the introduction: cells, methods, trainings, published networks, scores."""
+    networks = 0 if run.settings.get("training", {}).get("method") == "none" else len(run.trainings)
+    published = int(run.trainings["published"].sum()) if "published" in run.trainings else 0
     return {
         "cells": int(summary.groupby(list(CELL), observed=True).ngroups) if len(summary) else len(run.accuracy),
         "methods": sum(not part.control for part in run.explainers.values()),
         "controls": sum(part.control for part in run.explainers.values()),
-        "trainings": 0 if run.settings.get("training", {}).get("method") == "none" else len(run.trainings),
+        "trainings": networks - published,
+        "published": published,
         "scores": len(run.scores),
         "correct": int(run.scores["correct"].sum()),
         "failures": len(run.failures),

@@ -59,10 +59,13 @@ class Job(ABC):
     @functools.cached_property
     def key(self) -> str:
         """Hash of everything that decides the result; the name of the result in the store."""
+        return self._make_key(kernels=kernels_enabled())
+
+    def _make_key(self, *, kernels: bool) -> str:
         # Fields at their defaults are left out, so that a new field does not change the keys of older results.
         deciding = [f for f in dataclasses.fields(self) if f.compare]
         own = {f.name: _to_json(value) for f in deciding if (value := getattr(self, f.name)) != f.default}
-        if not kernels_enabled():  # plain versions agree with kernels up to rounding only
+        if self.uses_kernels and not kernels:  # plain versions agree with kernels up to rounding only
             own["kernels"] = False
         return hashlib.sha256(json.dumps([self.stage, own], sort_keys=True).encode()).hexdigest()[:20]
 
@@ -70,6 +73,11 @@ class Job(ABC):
     def results(self) -> tuple[str, ...]:
         """Keys of the results of the job: one, except for a job that trains several networks."""
         return (self.key,)
+
+    @property
+    def uses_kernels(self) -> bool:
+        """Whether the result can depend on whether kernels are compiled."""
+        return True
 
     @property
     def uses_device(self) -> bool:

@@ -44,6 +44,11 @@ class DataJob(Job):
         return find_part("dataset", self.name, self.parameters)
 
     @property
+    def uses_kernels(self) -> bool:
+        """False: data sets are made of plain arithmetic."""
+        return False
+
+    @property
     def needs(self) -> tuple[Job, ...]:
         """No other job."""
         return ()
@@ -99,9 +104,18 @@ class DataJob(Job):
 
 @dataclass(frozen=True)
 class TrainJob(Job):
-    """Train networks of one architecture on one data set together, one per seed.
+    """Train networks of one architecture on one data set together, one per seed, or take the published ones.
 
     Each network has its own result, under the key of the job that would train it alone.
+
+    Attributes:
+        data: The data set.
+        model: Name of the architecture.
+        seeds: Training seeds.
+        parameters: Parameters of the training.
+        build: Parameters of the architecture.
+        revision: Revision of the architecture and of the training.
+        published: Take the published networks of these trainings (:mod:`xaibench.runner.published_networks`).
     """
 
     stage: ClassVar[Stage] = "train"
@@ -111,6 +125,18 @@ class TrainJob(Job):
     parameters: Frozen
     build: Frozen
     revision: str
+    published: bool = False
+
+    @property
+    def uses_kernels(self) -> bool:
+        """Whether it trains."""
+        return not self.published
+
+    @property
+    def published_keys(self) -> tuple[str, ...]:
+        """The key of each training among the published networks, with or without compiled kernels."""
+        alone = (dataclasses.replace(self, seeds=(seed,), published=False) for seed in self.seeds)
+        return tuple(job._make_key(kernels=True) for job in alone)
 
     @property
     def needs(self) -> tuple[Job, ...]:
@@ -134,6 +160,7 @@ class TrainJob(Job):
     def _kind_fields(self) -> list[Any]:
         shape, parameters = self.data.image_shape, self.parameters
         how = [parameters.get(name) for name in ("batch_size", "method", "precision")] + [self.build.as_json()]
+        how += ["published"] if self.published else []
         return [self.model, shape, len(self.seeds), *how]
 
     @property
@@ -145,7 +172,8 @@ class TrainJob(Job):
     def amount(self) -> int:
         """Samples in all forward passes: of all epochs, or of one if only the head is trained."""
         train, val, test = self.data.sizes
-        often = {"head": train + val + test, "none": val + test}.get(self.parameters.get("method", "fit"))
+        method = "none" if self.published else self.parameters.get("method", "fit")
+        often = {"head": train + val + test, "none": val + test}.get(method)
         return max(1, often or int(self.parameters["epochs"]) * train)
 
     @property
@@ -164,7 +192,13 @@ class TrainJob(Job):
         return self.data.about() | {"model": self.model}
 
     def small(self, size: int, perturbations: int | None = None) -> Self:
-        """Return ``size`` epochs on a small data set; training only a head is fast and keeps its epochs."""
+        """Return ``size`` epochs on a small data set; training only a head is fast and keeps its epochs.
+
+        A small data set has no published networks: instead of reading them, the initial ones are kept.
+        """
+        if self.published:
+            parameters = Frozen.keywords(self.parameters, {"method": "none"})
+            return dataclasses.replace(self, data=self.data.small(), parameters=parameters, published=False)
         if self.parameters.get("method", "fit") in ("head", "none"):
             return dataclasses.replace(self, data=self.data.small())
         parameters = Frozen.keywords(self.parameters, {"epochs": size})

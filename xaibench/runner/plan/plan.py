@@ -13,6 +13,7 @@ from xaibench.runner.plan.checks import check_parts
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import ScoreJob
+from xaibench.runner.published_networks import is_published
 from xaibench.runner.suites.schema import Cell, NamedPart, Suite, Training
 
 #: Increased whenever the same training gives other weights.
@@ -58,8 +59,15 @@ class Plan:
     jobs: tuple[Job, ...]
 
 
-def make_plan(suite: Suite) -> Plan:
+def make_plan(suite: Suite, *, train: bool = False) -> Plan:
     """Check the parts of a suite, and plan its jobs.
+
+    Args:
+        suite: The suite.
+        train: Train every network instead of taking published ones.
+
+    Returns:
+        The plan.
 
     Raises:
         UnknownNameError: If a data set, model, explainer or metric is unknown; names the nearest.
@@ -67,7 +75,7 @@ def make_plan(suite: Suite) -> Plan:
     """
     check_parts(suite)
     cells = tuple(
-        _plan_cell(suite, cell, dataset, model, data_seed)
+        _plan_cell(suite, cell, dataset, model, data_seed, train=train)
         for cell in suite.cells
         for dataset in cell.datasets
         for data_seed in suite.data.seeds
@@ -87,7 +95,7 @@ def _add(job: Job, jobs: dict[Job, None]) -> None:
         jobs[job] = None
 
 
-def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
+def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int, *, train: bool) -> CellPlan:
     made = find_part("dataset", dataset, Frozen.keywords(suite.data.parameters, cell.data))
     training = suite.training_of(cell)
     network = find_part("model", model, cell.build).trained_by(training.method)
@@ -100,11 +108,19 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     )
     revised = f"{network.revision}.{TRAINING_REVISION}"
     trainings = tuple(TrainJob(data, model, seeds, parameters, network.parameters, revised) for seeds in stacks)
+    if not train:
+        trainings = tuple(map(_take_published, trainings))
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
     scores = tuple((network, score) for network in networks for score in _score_jobs(suite, cell, data, network))
     return CellPlan(data, model, trainings, scores, cell.label)
+
+
+def _take_published(job: TrainJob) -> TrainJob:
+    """Return the job with the published networks if all of its networks are published."""
+    published = all(map(is_published, job.published_keys))
+    return dataclasses.replace(job, published=True) if published else job
 
 
 def _network_of_set(dataset: DatasetPart, model: ModelPart) -> tuple[str, Frozen, str] | None:

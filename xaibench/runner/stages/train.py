@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xaibench.compute.device import resolve_device
 from xaibench.compute.precision import precision_context
 from xaibench.runner.plan.jobs import DataJob, TrainJob
+from xaibench.runner.published_networks import read_network
 from xaibench.runner.stages.samples import batches, read_data
 from xaibench.runner.store.result_store import Store
 
@@ -55,7 +56,10 @@ def _train_together(job: TrainJob, store: Store, device: str) -> None:
     splits, _ = read_data(store, job.data)
     networks = [make_network(job, seed, store) for seed in job.seeds]
     before = [_copy_state(network) for network in networks]
-    histories = _train_networks(job, networks, splits, device)
+    if job.published:
+        histories = [_load_published(*pair) for pair in zip(networks, job.published_keys, strict=True)]
+    else:
+        histories = _train_networks(job, networks, splits, device)
     for seed, network, start, history in zip(job.seeds, networks, before, histories, strict=True):
         correct, predicted, probability = _predict(network, splits["test"], device)
         changed = {name: value for name, value in network.state_dict().items() if not value.equal(start[name])}
@@ -69,6 +73,7 @@ def _train_together(job: TrainJob, store: Store, device: str) -> None:
             "val_loss": history["val_loss"],
             "val_accuracy": history["val_accuracy"],
             "test_accuracy": float(correct.double().mean()),
+            "published": job.published,
         }
         store.save_tensors("train", job.result(seed), tensors, record)
 
@@ -94,6 +99,15 @@ def network_seed(data: DataJob, seed: int) -> int:
         308384768
     """
     return int.from_bytes(hashlib.sha256(f"{data.name} {data.seed} {seed}".encode()).digest()[:4])
+
+
+def _load_published(network: nn.Module, key: str) -> dict[str, Any]:
+    """Set the weights of a network to the published ones, and return the record of its training."""
+    tensors, record = read_network(key)
+    changed = {name.removeprefix(WEIGHTS): value for name, value in tensors.items() if name.startswith(WEIGHTS)}
+    network.load_state_dict(network.state_dict() | changed)
+    losses = {"train_loss": tensors["train_loss"].tolist(), "val_losses": tensors["val_loss"].tolist()}
+    return losses | {name: record[name] for name in ("best_epoch", "val_loss", "val_accuracy")}
 
 
 def _copy_state(network: nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,168 @@
+"""Published networks are used instead of training, and only where nothing about the training differs."""
+
+import json
+
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from xaibench.cli import app
+from xaibench.report import write_report
+from xaibench.report.numbers.retraining import compare_trainings
+from xaibench.report.read.results import read_run
+from xaibench.runner import published_networks as module
+from xaibench.runner import run
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.published_networks import NetworkFileError, is_published, read_network, write_networks
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.files import load_suite
+
+SUITE = """
+name = "small"
+title = "Small"
+data = { seeds = [0], parameters = { n_samples = 200, alpha = 0.9 } }
+training = { seeds = [0, 1], epochs = 20, lr = 0.02, stack = 2 }
+explaining = { samples = 8, trainings = "all" }
+cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr", "mlp"] }]
+explainers = { saliency = {}, input_x_gradient = {}, integrated_gradients = {}, uniform = {} }
+metrics = { topk_precision = {} }
+"""
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    file = tmp_path_factory.mktemp("small") / "small.toml"
+    file.write_text(SUITE)
+    return file
+
+
+@pytest.fixture(scope="module")
+def trained(suite):
+    return run(suite, suite.parent / "trained", engine="serial", train=True).folder
+
+
+@pytest.fixture
+def published(suite, trained, tmp_path, monkeypatch):
+    """The networks of the run as the only published ones."""
+    index = tmp_path / "networks" / "small.json"
+    index.parent.mkdir()
+    assert write_networks(make_plan(load_suite(suite)[0], train=True), Store(trained / "store"), index) == 4
+    monkeypatch.setattr(module, "_index_files", lambda: iter([index]))
+    for cached in (module._index, module._read_weights):
+        cached.cache_clear()
+    yield index
+    monkeypatch.undo()
+    for cached in (module._index, module._read_weights):
+        cached.cache_clear()
+
+
+def trainings(folder):
+    return pd.read_csv(folder / "trainings.csv")
+
+
+def scores(folder):
+    keys = ["model", "seed", "sample", "explainer", "metric"]
+    return pd.read_parquet(folder / "scores.parquet").set_index(keys)["value"].sort_index()
+
+
+def test_a_run_uses_published_networks(suite, trained, published, tmp_path, monkeypatch):
+    monkeypatch.setattr("xaibench.models.fit_many", lambda *_, **__: pytest.fail("a network was trained"))
+    folder = run(suite, tmp_path / "run", engine="serial").folder
+    assert trainings(folder)["published"].all()
+    assert not trainings(trained)["published"].any()
+    same = ["test_accuracy", "val_accuracy", "val_loss", "best_epoch", "network_seed"]
+    pd.testing.assert_frame_equal(trainings(folder)[same], trainings(trained)[same])
+    pd.testing.assert_series_equal(scores(folder), scores(trained))
+    assert "4 published classifiers were used" in write_report(folder).read_text(encoding="utf-8")
+
+
+def test_train_trains_them(suite, published, tmp_path):
+    result = run(suite, tmp_path / "run", engine="serial", train=True, models=["llr"])
+    assert not trainings(result.folder)["published"].any()
+    environment = json.loads((result.folder / "environment.json").read_text())
+    assert environment["choices"] == {"models": ["llr"], "train": True}
+    assert "2 classifiers were trained" in write_report(result.folder).read_text(encoding="utf-8")
+
+
+def test_any_other_training_is_run(suite, published):
+    def used(text):
+        file = published.parent / "other.toml"
+        file.write_text(text)
+        return {job.published for cell in make_plan(load_suite(file)[0]).cells for job in cell.trainings}
+
+    assert used(SUITE) == {True}
+    assert used(SUITE.replace("samples = 8", "samples = 9")) == {True}
+    for other in ("epochs = 21", "epochs = 20, batch_size = 64"):
+        assert used(SUITE.replace("epochs = 20", other)) == {False}
+    assert used(SUITE.replace("alpha = 0.9", "alpha = 0.8")) == {False}
+    assert used(SUITE.replace("data = { seeds = [0]", "data = { seeds = [0, 1]")) == {True, False}
+    assert used(SUITE.replace("seeds = [0, 1], epochs", "seeds = [0, 1, 2], epochs")) == {True, False}
+
+
+def test_published_networks_are_found_without_kernels(suite, published, monkeypatch):
+    compiled = make_plan(load_suite(suite)[0])
+    keys = {job.stage: job.key for job in compiled.jobs}
+    monkeypatch.setenv("XAIBENCH_KERNELS", "0")
+    plain = make_plan(load_suite(suite)[0])
+    assert all(job.published for cell in plain.cells for job in cell.trainings)
+    found = {job.stage: job.key for job in plain.jobs}
+    assert [stage for stage in keys if keys[stage] != found[stage]] == ["explain", "score"]
+
+
+def test_trained_and_published_networks_have_keys_of_their_own(suite, published):
+    loaded = load_suite(suite)[0]
+    keys = [{key for job in make_plan(loaded, train=train).jobs for key in job.results} for train in (False, True)]
+    data = {job.key for job in make_plan(loaded).jobs if job.stage == "data"}
+    controls = keys[0] & keys[1] - data
+    assert data <= keys[0] & keys[1]
+    assert len(controls) < len(keys[0]) / 2
+
+
+def test_a_damaged_file_is_an_error(suite, published, tmp_path):
+    weights = published.with_suffix(".safetensors")
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    key = next(iter(module._index()))
+    with pytest.raises(NetworkFileError, match=r"small.safetensors are damaged: SHA-256 \w+, expected"):
+        read_network(key)
+
+
+def test_the_published_files_are_whole():
+    """Every network that comes with the library can be read, and belongs to a training of its suite."""
+    table = module.published_records()
+    for name, records in table.groupby("suite"):
+        plan = make_plan(load_suite(name)[0])
+        jobs = [job for cell in plan.cells for job in cell.trainings if job.parameters["method"] != "none"]
+        assert all(job.published for job in jobs), name
+        keys = {key for job in jobs for key in job.published_keys}
+        assert len(keys) == len(records)
+        for key in keys:
+            tensors, record = read_network(key)
+            assert is_published(key)
+            assert 0 <= record["test_accuracy"] <= 1
+            assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
+
+
+def test_retraining_is_compared_by_accuracy_and_order(trained):
+    table = compare_trainings(read_run(trained), read_run(trained))
+    assert set(table["model"]) == {"llr", "mlp"}
+    assert table["tau"].dropna().tolist() == pytest.approx([1, 1])
+    assert (table["accuracy"] == table["accuracy_trained"]).all()
+    assert (table["largest"] == 0).all()
+
+
+def test_the_command_checks_a_suite(suite, published, tmp_path):
+    out = tmp_path / "check"
+    found = CliRunner().invoke(app, ["networks", "check", str(suite), "--out", str(out), "--workers", "1"])
+    assert found.exit_code == 0, found.output
+    assert "Kendall's tau of the methods' orders: median" in found.output
+    assert len(pd.read_csv(out / "retraining.csv")) == 2
+
+
+def test_the_command_lists_networks(published):
+    found = CliRunner().invoke(app, ["networks", "list"])
+    assert found.exit_code == 0, found.output
+    assert "small" in found.output
+    assert "llr" in found.output
