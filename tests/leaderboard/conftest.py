@@ -18,12 +18,13 @@ title = "Tiny"
 
 [data]
 seeds = [0]
-parameters = { n_samples = 200 }
+parameters = { n_samples = 200, alpha = 0.9 }
 
 [training]
 seeds = [0]
-epochs = 2
+epochs = 20
 batch_size = 64
+lr = 0.02
 
 [explaining]
 samples = 6

@@ -86,7 +86,7 @@ def show(
 
 def _resolve_annotated(name: str) -> AnnotatedSet | None:
     """Return the annotated set of this name; for a generated set, compare it with the published one and return None."""
-    from xaibench.data import DATASETS
+    from xaibench.data import DATASETS, load
     from xaibench.data.annotated import AnnotatedSet
     from xaibench.data.checksums import check_published, published_checksum
 
@@ -95,7 +95,7 @@ def _resolve_annotated(name: str) -> AnnotatedSet | None:
         return part
     typer.echo(f"{name} is generated when it is loaded; no preparation is needed.")
     if hasattr(part, "published_checksum") and not part.info.how_to_get:
-        dataset = part(seed=0)
+        dataset = load(name, seed=0)
         if mismatch := check_published(part, dataset):
             typer.echo(mismatch, err=True)
             raise typer.Exit(1)

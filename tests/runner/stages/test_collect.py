@@ -88,7 +88,7 @@ def test_the_runner_writes_the_schema(tiny_run):
 
 
 def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(tiny_suite, tmp_path):
-    text = tiny_suite.read_text().replace("samples = 6", 'samples = 6\ntrainings = "all"')
+    text = tiny_suite.read_text().replace("samples = 6", 'samples = 20\ntrainings = "all"')
     suite = tmp_path / "all.toml"
     suite.write_text(text.replace('models = ["llr", "mlp"]', 'models = ["llr"]'))
     folder = run(suite, tmp_path / "run", engine="serial").folder
