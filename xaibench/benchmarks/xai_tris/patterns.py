@@ -69,7 +69,7 @@ def smoothing_matrix(size: int, sigma: float) -> NDArray[np.float64]:
 def gaussian_weights(sigma: float) -> list[float]:
     """Return the weights of a Gaussian filter cut at 4 sigma, as multiples of :data:`WEIGHT_STEP` that sum to 1.
 
-    A last-bit error of ``exp`` would have to be millions of times larger to change the rounding of a weight.
+    A last-bit error of ``exp`` would have to be 2^28 times larger to change the rounding of a weight.
     """
     radius = int(4 * sigma + 0.5)
     exact = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-radius, radius + 1)]
