@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xaibench.benchmarks.certified.functions import FUNCTIONS
+from xaibench.benchmarks.checksums import parameters_as_json
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
 from xaibench.data import load
 from xaibench.data.checksums import checksum
@@ -36,7 +37,9 @@ def main() -> None:
     """Write the files."""
     lines: dict[str, list[str]] = {}
     for folder, name, seed in sets():
-        lines.setdefault(folder, []).append(f"{checksum(load(name, seed=seed))}  {name} {seed}\n")
+        dataset = load(name, seed=seed)
+        line = f"{checksum(dataset)}  {name} {parameters_as_json(dataset.parameters)}\n"
+        lines.setdefault(folder, []).append(line)
     for folder, found in lines.items():
         (BENCHMARKS / folder / "checksums.txt").write_text("".join(found), encoding="ascii")
 

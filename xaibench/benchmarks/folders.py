@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from importlib import resources
+from pathlib import Path
 from types import ModuleType
 
 
@@ -16,6 +16,15 @@ def benchmark_modules(name: str) -> tuple[ModuleType, ...]:
         >>> [module.__name__ for module in benchmark_modules("facets")]
         ['xaibench.benchmarks.xai_tris.facets']
     """
-    folders = sorted((each for each in resources.files(__package__).iterdir() if each.is_dir()), key=lambda f: f.name)
-    found = [each.name for each in folders if each.joinpath(f"{name}.py").is_file()]
-    return tuple(importlib.import_module(f"{__package__}.{folder}.{name}") for folder in found)
+    folders = [file.parent.name for file in benchmark_files(f"{name}.py")]
+    return tuple(importlib.import_module(f"{__package__}.{folder}.{name}") for folder in folders)
+
+
+def benchmark_files(pattern: str) -> list[Path]:
+    """Return the files of all benchmarks that match a pattern below their folders, in alphabetical order.
+
+    Example:
+        >>> [file.name for file in benchmark_files("suites/xai-tris-8x8*.toml")]
+        ['xai-tris-8x8-paper.toml', 'xai-tris-8x8.toml']
+    """
+    return sorted(Path(__file__).parent.glob(f"*/{pattern}"))

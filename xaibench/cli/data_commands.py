@@ -86,20 +86,20 @@ def show(
 
 def _resolve_annotated(name: str) -> AnnotatedSet | None:
     """Return the annotated set of this name; for a generated set, compare it with the published one and return None."""
+    from xaibench.benchmarks.checksums import check_published, published_checksum
     from xaibench.data import DATASETS, load
     from xaibench.data.annotated import AnnotatedSet
-    from xaibench.data.checksums import check_published, published_checksum
 
     part = DATASETS.resolve(name)
     if isinstance(part, AnnotatedSet):
         return part
     typer.echo(f"{name} is generated when it is loaded; no preparation is needed.")
-    if hasattr(part, "published_checksum") and not part.info.how_to_get:
+    if not part.info.how_to_get:
         dataset = load(name, seed=0)
-        if mismatch := check_published(part, dataset):
+        if mismatch := check_published(dataset):
             typer.echo(mismatch, err=True)
             raise typer.Exit(1)
-        if digest := published_checksum(part, dataset.parameters):
+        if digest := published_checksum(dataset):
             typer.echo(f"With seed 0, it is the published data set (SHA-256 {digest}).")
     return None
 

@@ -20,8 +20,7 @@ class DatasetInfo:
     """Metadata of a data set that do not depend on its seed.
 
     A data set whose networks have published accuracies has a method ``published_accuracy(model, parameters)``, which
-    returns the accuracy in percent, or None if there is none for these parameters. Tables of accuracies show it. A data
-    set with published samples has a method ``published_checksum(parameters)`` (:mod:`xaibench.data.checksums`).
+    returns the accuracy in percent, or None if there is none for these parameters. Tables of accuracies show it.
 
     Attributes:
         name: Registered name, such as ``"xai-tris/lin-white-8x8"``.

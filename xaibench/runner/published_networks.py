@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import xaibench.benchmarks
+from xaibench.benchmarks.folders import benchmark_files
 from xaibench.core.files import atomic_file
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _index() -> Mapping[str, tuple[Path, dict[str, Any]]]:
 
 
 def _index_files() -> Iterator[Path]:
-    yield from sorted(Path(xaibench.benchmarks.__file__).parent.glob("*/networks/*.json"))
+    yield from benchmark_files("networks/*.json")
 
 
 def _load(index: Path) -> dict[str, Any]:

@@ -12,11 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xaibench.benchmarks.folders import benchmark_files
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed
 from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environment, read_parts
@@ -32,13 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: The published scores, suite -> file: all Parquet files in the folders ``xaibench/benchmarks/*/suites/published``.
-PUBLISHED: Mapping[str, Traversable] = {
-    file.name.removesuffix(".parquet"): file
-    for benchmark in resources.files("xaibench.benchmarks").iterdir()
-    if (folder := benchmark / "suites" / "published").is_dir()
-    for file in folder.iterdir()
-    if file.name.endswith(".parquet")
-}
+PUBLISHED: Mapping[str, Path] = {file.stem: file for file in benchmark_files("suites/published/*.parquet")}
 
 _KEYS = ["dataset", "model", "seed", "data_seed", "explainer", "metric", "sample"]
 #: Number of stored decimals. The rounding error is far below the confidence intervals of a few hundred samples.

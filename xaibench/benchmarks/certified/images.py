@@ -6,7 +6,7 @@ to the *network* (:class:`xaibench.benchmarks.certified.hand_set_networks.KnownN
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,9 @@ from xaibench.core.messages import unknown
 from xaibench.core.part_info import DatasetInfo
 from xaibench.core.registry import UnknownNameError
 from xaibench.data.base import Dataset, Split
-from xaibench.data.checksums import read_checksums
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 
 _CLASSES = ("against", "for")
-_DEFAULTS: dict[str, Any] = {"n_samples": 1000, "size": 8, "split": (0.6, 0.1, 0.3)}
 
 
 class KnownSplit(Split):
@@ -82,9 +80,9 @@ class KnownImages:
         self,
         *,
         seed: int = 0,
-        n_samples: int = _DEFAULTS["n_samples"],
-        size: int = _DEFAULTS["size"],
-        split: Sequence[float] = _DEFAULTS["split"],
+        n_samples: int = 1000,
+        size: int = 8,
+        split: Sequence[float] = (0.6, 0.1, 0.3),
     ) -> Dataset:
         """Generate the data set, with equally many images of both classes.
 
@@ -121,19 +119,6 @@ class KnownImages:
         train, val, test = (part(chosen) for chosen in stratified_split(targets, fractions, rng))
         parameters = {"seed": seed, "n_samples": n_samples, "size": size, "split": fractions}
         return Dataset(train, val, test, self.info, parameters)
-
-    def published_checksum(self, parameters: Mapping[str, Any]) -> str | None:
-        """Return the published checksum of the samples (:func:`xaibench.data.checksums.checksum`).
-
-        Args:
-            parameters: Parameters of the data set, as in :attr:`xaibench.data.Dataset.parameters`.
-
-        Returns:
-            The SHA-256; None if there is none for these parameters.
-        """
-        if any(parameters[name] != value for name, value in _DEFAULTS.items()):
-            return None
-        return read_checksums("xaibench.benchmarks.certified").get((self.info.name, parameters["seed"]))
 
     def _draw_class(self, kind: int, count: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw ``count`` images of a class by rejection sampling."""

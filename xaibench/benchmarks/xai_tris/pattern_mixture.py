@@ -25,7 +25,7 @@ one scale; for the product (MULT), the scale depends on the pattern:
 
 Departures: ‖E‖ and ``c`` are computed from the whole data set, of which each sample is one of thousands. Given them, a
 sample is Gaussian up to an error of that order, and a redrawn pixel may be slightly above 1. ``ε`` is the rounding of
-float32, 2^-24.5 of the noise: with smoothing over most of the image, the other pixels determine a pixel up to this
+float32, 2^-24.4 of the noise: with smoothing over most of the image, the other pixels determine a pixel up to this
 error, and without it C would not be invertible. A test checks that the variance of the images agrees along every
 direction.
 
@@ -35,6 +35,7 @@ Learning (2006), equations A.6 and A.11 for the conditional.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,8 +49,9 @@ _Floats = NDArray[np.float64]
 _Indices = NDArray[np.int64]
 
 #: Relative error of a pixel by three roundings to float32. One has a standard deviation of a unit in the last place
-#: divided by √12; the mean square of that unit is 2^-47 of the square of the number.
-ROUNDING = 2.0**-24.5
+#: divided by √12. The mean square of that unit is 3 / (4 ln 4) · 2^-46 of the square of a number whose logarithm is
+#: uniform.
+ROUNDING = 2.0**-23 * math.sqrt(3 * 3 / (4 * math.log(4)) / 12)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,6 @@ from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_accu
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
-from xaibench.data.checksums import read_checksums
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 
 _LOGGER = logging.getLogger("xaibench")
@@ -191,21 +190,6 @@ split=(0.8, 0.1, 0.1))
         if parameters.get("alpha") != paper_alpha(self.scenario, self.background, self.size):
             return None
         return paper_accuracy(self.scenario, self.background, self.size, model)
-
-    def published_checksum(self, parameters: Mapping[str, Any]) -> str | None:
-        """Return the published checksum of the samples (:func:`xaibench.data.checksums.checksum`).
-
-        Args:
-            parameters: Parameters of the data set, as in :attr:`xaibench.data.Dataset.parameters`.
-
-        Returns:
-            The SHA-256; None if there is none, as for photographs, other seeds, or other than default parameters.
-        """
-        alpha = paper_alpha(self.scenario, self.background, self.size)
-        defaults = {"alpha": alpha, "n_samples": _N_SAMPLES[self.size], "split": _SPLIT[self.size]}
-        if any(parameters[name] != value for name, value in defaults.items()):
-            return None
-        return read_checksums("xaibench.benchmarks.xai_tris").get((self.info.name, parameters["seed"]))
 
     @property
     def _is_known(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kendalltau
 
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.tables import CELL, KEYS
+from xaibench.statistics.rank_agreement import kendall_tau
 
 
 def compare_trainings(published: RunResults, trained: RunResults) -> pd.DataFrame:
@@ -23,32 +24,30 @@ def compare_trainings(published: RunResults, trained: RunResults) -> pd.DataFram
         their mean scores, in [-1, 1], 1 = the same order, NaN for fewer than three methods; ``largest``, the largest
         difference of a method's mean score. Controls are left out, for their scores do not depend on a network.
     """
+    keys = [*CELL, "metric"]
     accuracies = [
         run.accuracy.astype(dict.fromkeys(CELL, str)).set_index(list(CELL))["mean"] for run in (published, trained)
     ]
-    means = [_mean_scores(run) for run in (published, trained)]
-    both = means[0].to_frame("published").join(means[1].to_frame("trained"), how="inner")
+    means = [_method_means(run) for run in (published, trained)]
+    both = means[0].merge(means[1], on=[*keys, "explainer"], suffixes=("", "_trained"))
     rows = []
-    for key, pair in both.groupby(level=[*CELL, "metric"], sort=False):
-        cell, metric = key[:-1], key[-1]
-        tau = kendalltau(pair["published"], pair["trained"]).statistic if len(pair) > 2 else np.nan
+    for (*cell, metric), pair in both.groupby(keys, sort=False):
+        orders = pair[["mean", "mean_trained"]].to_numpy().T
         rows.append(
             {
                 **dict(zip(CELL, cell, strict=True)),
                 "metric": metric,
-                "accuracy": accuracies[0].get(cell, np.nan),
-                "accuracy_trained": accuracies[1].get(cell, np.nan),
-                "tau": float(tau),
-                "largest": float((pair["trained"] - pair["published"]).abs().max()),
+                "accuracy": accuracies[0].get(tuple(cell), np.nan),
+                "accuracy_trained": accuracies[1].get(tuple(cell), np.nan),
+                "tau": float(kendall_tau(orders)[0, 1]) if len(pair) > 2 else np.nan,
+                "largest": float(np.abs(orders[1] - orders[0]).max()),
             }
         )
     return pd.DataFrame(rows)
 
 
-def _mean_scores(run: RunResults) -> pd.Series[float]:
-    """Return the mean score of each method by cell and metric, over correctly classified samples."""
-    methods = [name for name, part in run.explainers.items() if not part.control]
-    scores = run.scores[run.scores["correct"] & run.scores["explainer"].isin(methods)]
-    keys = [*CELL, "metric", "explainer"]
-    means: pd.Series[float] = scores.astype(dict.fromkeys(keys, str)).groupby(keys, sort=False)["value"].mean().dropna()
-    return means
+def _method_means(run: RunResults) -> pd.DataFrame:
+    """Return the mean score of each method by cell and metric."""
+    found = summarize(run)
+    rows = found[~found["control"] & found["mean"].notna()]
+    return rows[[*KEYS, "mean"]].astype(dict.fromkeys(KEYS, str))

@@ -38,9 +38,9 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
     dataset = _take_few(loaded, job.few)
     import torch
 
-    from xaibench.data.checksums import check_published
+    from xaibench.benchmarks.checksums import check_published
 
-    note = " ".join(filter(None, (check_published(job.dataset_part.target, loaded), dataset.note)))
+    note = " ".join(filter(None, (check_published(loaded), dataset.note)))
     on_disk = not dataset.test.in_memory
     tensors: dict[str, Tensor] = {}
     ids: dict[str, list[str]] = {}

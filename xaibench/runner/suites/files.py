@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from xaibench.benchmarks.folders import benchmark_files
 from xaibench.core.registry import Registry
 from xaibench.runner.suites.entry_locations import Origin
 from xaibench.runner.suites.parsing import parse_suite
@@ -21,9 +22,8 @@ _BENCHMARKS = resources.files("xaibench.benchmarks")
 
 def _find_suites() -> dict[str, str]:
     """Return the path of each built-in suite below ``xaibench/benchmarks``, by name in alphabetical order."""
-    folders = [(folder.name, folder / "suites") for folder in _BENCHMARKS.iterdir()]
-    found = [(file.name, name) for name, suites in folders if suites.is_dir() for file in suites.iterdir()]
-    return {Path(file).stem: f"{name}/suites/{file}" for file, name in sorted(found) if file.endswith(".toml")}
+    files = sorted(benchmark_files("suites/*.toml"), key=lambda file: file.name)
+    return {file.stem: f"{file.parents[1].name}/suites/{file.name}" for file in files}
 
 
 #: The built-in suites, name -> file: all TOML files in the folders ``xaibench/benchmarks/*/suites``.
