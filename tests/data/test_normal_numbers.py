@@ -18,7 +18,8 @@ def draw(count, seed=0):
 
 
 def test_quantiles_agree_with_arithmetic_of_40_digits():
-    tails = np.outer([0.71, 1.0, 1.41], 2.0 ** -np.arange(4, 52)).ravel()  # where the series for the logarithm is longest
+    # Where the series for the logarithm is longest.
+    tails = np.outer([0.71, 1.0, 1.41], 2.0 ** -np.arange(4, 52)).ravel()
     centered = np.concatenate([np.linspace(-0.4999, 0.4999, 101), tails - 0.5])
     found = centered.copy()
     module._to_normal(found)
