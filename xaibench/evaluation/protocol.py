@@ -25,8 +25,9 @@ SUITE_DEFAULT: Protocol = "published"
 #: The threshold of ``"scaled"``.
 THRESHOLD = 0.5
 
-#: Increased whenever the protocol changes, so that stored scores of the old protocol are not reused.
-REVISION = 1
+#: Increased whenever the protocol or the rule for ties (:mod:`xaibench.metrics.shared.ties`) changes, so that stored
+#: scores of the old one are not reused.
+REVISION = 2
 
 
 def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:

@@ -11,6 +11,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
+from xaibench.metrics.shared.ties import tie_tolerance
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -47,8 +48,9 @@ def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction
 
     .. math:: |\{s = \max s\} \cap F^+_r| \,/\, |\{s = \max s\}|
 
-    Zhang et al. (2018). In [0, 1], higher is better. If several pixels share the maximum, the score is the share of
-    them inside, that is, the expected hit of a random one among them. A constant map therefore scores the share of the
+    Zhang et al. (2018). In [0, 1], higher is better. If several pixels share the maximum (up to 1e-9 of the map's
+    largest magnitude, so that rounding does not decide), the score is the share of them inside, that is, the expected
+    hit of a random one among them. A constant map therefore scores the share of the
     image that the ground truth covers. The mean is the accuracy that papers report as hits / (hits + misses).
 
     Departures: the published function (``xaibenchmark``) and Quantus (``PointingGame``) count a hit if *any* of the
@@ -84,7 +86,7 @@ def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction
 
     def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         values, inside = flat(maps), flat(_dilated(masks, tolerance) if tolerance else masks)
-        top = values == values.max(axis=1, keepdims=True)
+        top = values >= values.max(axis=1, keepdims=True) - tie_tolerance(values)
         defined = np.asarray(flat(masks).any(axis=1) & values.any(axis=1))
         return share((top & inside).sum(axis=1), top.sum(axis=1), defined)
 

@@ -15,6 +15,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_levels import expected_average_precision, half
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
+from xaibench.metrics.shared.ties import ascending_steps, tie_tolerance
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, ZERO_MAP
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ def roc_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
     Section 7). Pairs are counted in integers, so the score is exact up to one rounding. In [0, 1], higher is better;
     0.5 for a random map and for a constant one.
 
-    Departures: none from ``sklearn.metrics.roc_auc_score`` per sample, up to rounding, nor from Quantus (``AUC``),
-    except that the latter scores a map of zeros as 0.5, and warns about a mask without background.
+    Departures: neighboring values that differ by at most 1e-9 of the map's largest magnitude are equal here, so that
+    rounding does not decide; otherwise none from ``sklearn.metrics.roc_auc_score`` per sample, up to rounding, nor from
+    Quantus (``AUC``), except that the latter scores a map of zeros as 0.5, and warns about a mask without background.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, ranked by value, not by magnitude.
@@ -114,7 +116,8 @@ def average_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean
     area under the precision-recall curve as a step function. (Its trapezoid would be too optimistic: Davis and Goadrich
     2006.) In [0, 1], higher is better; a constant map scores the share of the image that the mask covers.
 
-    Departures: none from ``sklearn.metrics.average_precision_score`` per sample, up to rounding. Quantus does not
+    Departures: values are equal as in :func:`roc_auc`; otherwise none from ``sklearn.metrics.average_precision_score``
+    per sample, up to rounding. Quantus does not
     provide this metric.
 
     Args:
@@ -149,7 +152,9 @@ def mean_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
 
 
 class _Groups(NamedTuple):
-    """Groups of equal pixels of all samples, one sample after the other, from the smallest value up.
+    """Groups of tied pixels of all samples, one sample after the other, from the smallest value up.
+
+    Ties are those of :mod:`xaibench.metrics.shared.ties`.
 
     Attributes:
         size: Number of pixels per group ``[G]``.
@@ -174,7 +179,7 @@ def _tied_groups(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Groups
     order = np.argsort(values, axis=1)
     ascending = np.take_along_axis(values, order, axis=1)
     opens = np.ones(ascending.shape, dtype=np.bool_)  # is a pixel the first of its group
-    np.not_equal(ascending[:, 1:], ascending[:, :-1], out=opens[:, 1:])
+    np.greater(ascending_steps(ascending), tie_tolerance(values), out=opens[:, 1:])
     starts = np.flatnonzero(opens)
     counted = np.cumsum(np.take_along_axis(inside, order, axis=1).ravel(), dtype=np.int64)
     before = np.concatenate([[0], counted])  # pixels inside before each pixel, also of previous samples

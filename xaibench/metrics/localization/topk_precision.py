@@ -15,6 +15,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
+from xaibench.metrics.shared.ties import tie_tolerance
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -50,7 +51,8 @@ def topk_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") 
 
     Ties at the cut-off: the score is the expected value over all orders of the tied pixels, :math:`(a + (k -
     n)\,b/t)/k`, where ``n`` pixels are above the cut-off (``a`` of them inside) and ``t`` are equal to it (``b`` of
-    them inside).
+    them inside). Values are equal if they differ by at most 1e-9 of the map's largest magnitude, so that rounding does
+    not decide the score.
 
     Departures: the released XAI-TRIS code and Quantus (``RelevanceRankAccuracy``) break ties by the order of a sort, so
     the score depends on the positions of the ties; without ties all agree. Quantus ranks by the signed value unless its
@@ -84,7 +86,8 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
     k = inside.sum(axis=1)
     ascending = np.sort(magnitude, axis=1)
     cut = np.take_along_axis(ascending, (inside.shape[1] - np.maximum(k, 1))[:, None], axis=1)
-    above, tied = magnitude > cut, magnitude == cut
+    tolerance = tie_tolerance(magnitude)
+    above, tied = magnitude > cut + tolerance, np.abs(magnitude - cut) <= tolerance
     n_tied = k - above.sum(axis=1)  # number of tied pixels among the k
     expected = n_tied * (tied & inside).sum(axis=1) / tied.sum(axis=1)
     defined = (k > 0) & (ascending[:, -1] > 0)

@@ -14,6 +14,7 @@ from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.ties import order_descending
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -168,11 +169,13 @@ def score_drops(scores: Tensor) -> Tensor:
 def ranks(maps: Tensor) -> Tensor:
     """Return the rank ``[N, H, W]`` of each pixel, the largest first; ties are broken by pixel order, row by row.
 
+    Values that differ by rounding only are tied (:mod:`xaibench.metrics.shared.ties`).
+
     Example:
         >>> ranks(torch.tensor([[[1.0, 3.0], [3.0, -9.0]]])).tolist()
         [[[2, 0], [1, 3]]]
     """
-    order = maps.flatten(1).sort(dim=1, descending=True, stable=True).indices
+    order = order_descending(maps.flatten(1))
     place = torch.arange(order.shape[1], device=maps.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
 
@@ -200,7 +203,7 @@ def segment_order(maps: Tensor, images: Tensor, segmentation: Segmentation, n_se
     sums = maps.new_zeros(len(maps), count, dtype=torch.float64).scatter_add_(1, labels, maps.double().flatten(1))
     sizes = torch.zeros_like(sums).scatter_add_(1, labels, torch.ones_like(labels, dtype=torch.float64))
     means = torch.where(sizes > 0, sums / sizes, -torch.inf)  # images may have different numbers of segments
-    order = means.sort(dim=1, descending=True, stable=True).indices
+    order = order_descending(means)
     ends = sizes.gather(1, order).cumsum(1).long()
     last = torch.empty_like(order).scatter_(1, order, ends - 1)
     first = last + 1 - sizes.long()

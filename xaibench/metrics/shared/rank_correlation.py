@@ -6,9 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from xaibench.metrics.shared.ties import merge_ties
+
 
 def centered_ranks(values: Tensor) -> NDArray[np.float64]:
     """Return the centered ranks of ``[N, ...]`` as ``[N, P]``; all zero where all values are equal.
+
+    Values that differ by rounding only are tied (:mod:`xaibench.metrics.shared.ties`).
 
     Example:
         >>> import torch
@@ -17,7 +21,7 @@ def centered_ranks(values: Tensor) -> NDArray[np.float64]:
     """
     from scipy.stats import rankdata
 
-    flat = values.flatten(1).cpu().numpy()
+    flat = merge_ties(values.flatten(1).cpu().numpy())
     ranks: NDArray[np.float64] = rankdata(flat, axis=1)
     ranks -= (flat.shape[1] + 1) / 2
     return ranks
