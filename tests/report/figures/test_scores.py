@@ -69,10 +69,15 @@ def test_labels_do_not_overlap(run, summary):
             box = text.get_window_extent()
             assert box.x0 >= size.x0
             assert box.y0 >= size.y0
-    # The lowest label of a row ends above the title of the next.
+    # The explainers are named once, below the lowest panel of each column.
+    names = {round(axes.get_position().x0, 6): [] for axes in figure.axes}
+    for axes in sorted(figure.axes, key=lambda axes: axes.get_position().y0):
+        names[round(axes.get_position().x0, 6)].append(len(axes.get_xticklabels()))
+    assert all(counts[0] > 0 and not any(counts[1:]) for counts in names.values())
+    # A row, with its labels, ends above the title of the next.
     by_row = sorted({round(axes.get_position().y0, 6) for axes in figure.axes}, reverse=True)
     first, second = ([a for a in figure.axes if round(a.get_position().y0, 6) == y] for y in by_row[:2])
-    lowest = min(text.get_window_extent().y0 for axes in first for text in axes.get_xticklabels())
+    lowest = min(axes.get_tightbbox().y0 for axes in first)
     highest = max(axes.get_tightbbox().y1 for axes in second)
     assert lowest > highest
 

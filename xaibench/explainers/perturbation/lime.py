@@ -59,6 +59,7 @@ class LIME(LinearSurrogate):
         return torch.exp(-(distances**2) / (2 * self.kernel_width**2))
 
     def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
+        from sklearn import config_context
         from sklearn.linear_model import Lasso
 
         share = weights / weights.sum()
@@ -70,8 +71,12 @@ class LIME(LinearSurrogate):
         alpha = most / 100 if self.alpha is None else self.alpha
         if most == 0 or alpha >= most:
             return torch.zeros(masks.shape[1], dtype=torch.float64)
-        # The fit is deterministic, but without random_state sklearn would draw from NumPy's global generator.
-        lasso = Lasso(alpha=alpha, random_state=0).fit(masks.numpy(), outputs.numpy(), sample_weight=weights.numpy())
+        # The fit is deterministic, but without random_state sklearn would draw from NumPy's global generator. Its
+        # checks of parameters and arrays take longer than the fit of a few perturbations.
+        with config_context(skip_parameter_validation=True, assume_finite=True):
+            columns = np.asfortranarray(masks.numpy())
+            lasso = Lasso(alpha=alpha, random_state=0)
+            lasso.fit(columns, outputs.numpy(), sample_weight=weights.numpy(), check_input=False)
         return torch.from_numpy(lasso.coef_)
 
     def _explain_zero_map(self) -> str:

@@ -18,8 +18,8 @@ from xaibench.report.numbers.score_summary import Floats
 from xaibench.report.read.results import RunResults, place
 
 _SERIES = [THEME[f"series-{i}"] for i in range(1, 5)]
-#: Inches: figure width, height of a panel, height of the legend.
-_WIDTH, _PANEL, _LEGEND = 12.0, 1.65, 0.6
+#: Inches: figure width, height of a panel, height of the legend, room for a panel's title.
+_WIDTH, _PANEL, _LEGEND, _TITLE = 12.0, 1.65, 0.6, 0.45
 #: Width of a character in inches, and the cosine and sine of the labels' rotation of 40 degrees.
 _CHARACTER, _ALONG, _UP = 0.063, 0.766, 0.643
 Panel: TypeAlias = tuple[str, str]
@@ -79,6 +79,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
     explainers = [name for name in run.explainers if name in set(rows["explainer"])]
     low, high = _y_limits(rows, style)
     layout = _Layout(len(grid), len(grid[0]), [shorten_label(run.explainers[name].label) for name in explainers])
+    lowest = {column: number for number, row in enumerate(grid) for column, panel in enumerate(row) if panel}
     with house_style():
         figure = Figure(figsize=(_WIDTH, layout.height))
         FigureCanvasAgg(figure)
@@ -91,6 +92,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
                 axes.set_ylim(low, high)
                 inside = rows[(rows["subset"] == panel[0]) & (rows["model"] == panel[1])]
                 _draw_panel(run, axes, inside, explainers, style)
+                _label_explainers(run, axes, explainers if number == lowest[column] else ())
                 label = run.models[panel[1]].label
                 axes.set_title(f"{place(panel[0])} · {label}", loc="left", color=THEME["ink"], weight="bold")
                 if column == 0 or row[column - 1] is None:
@@ -114,7 +116,7 @@ def _y_limits(rows: pd.DataFrame, style: Style) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Positions of the panels, all of one size, with room for the rotated labels below and left of each."""
+    """Positions of the panels, all of one size, with room for the rotated labels below each column and left of it."""
 
     rows: int
     columns: int
@@ -122,12 +124,12 @@ class _Layout:
 
     @property
     def below(self) -> float:
-        """Inches below a panel, for its labels and the title of the next."""
-        return 0.5 + _CHARACTER * _UP * max(map(len, self.labels))
+        """Inches below the last row, for the labels."""
+        return 0.3 + _CHARACTER * _UP * max(map(len, self.labels))
 
     @property
     def height(self) -> float:
-        return _LEGEND + self.rows * (_PANEL + self.below) - 0.2
+        return _LEGEND + self.rows * (_PANEL + _TITLE) - _TITLE + self.below
 
     @property
     def overhang(self) -> float:
@@ -140,7 +142,7 @@ class _Layout:
         """Return left, bottom, width and height as fractions of the figure."""
         left, gap = max(0.75, self.overhang + 0.1), max(0.35, self.overhang - 0.2)
         width = (_WIDTH - left - 0.1 - (self.columns - 1) * gap) / self.columns
-        bottom = self.height - _LEGEND - (row + 1) * (_PANEL + self.below) + self.below
+        bottom = self.height - _LEGEND - (row + 1) * (_PANEL + _TITLE) + _TITLE
         x = left + column * (width + gap)
         return x / _WIDTH, bottom / self.height, width / _WIDTH, _PANEL / self.height
 
@@ -182,9 +184,6 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
     axes.set_xlim(-0.6, len(explainers) - 0.4)
     if controls:
         axes.axvspan(controls[0] - 0.5, len(explainers) - 0.4, color=THEME["band"], lw=0, zorder=0)
-    labels = [shorten_label(run.explainers[name].label) for name in explainers]
-    axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor", color=THEME["ink"])
-    axes.tick_params(axis="x", length=2, width=0.6, pad=2, color=THEME["line"])
     axes.tick_params(axis="y", length=0, labelcolor=THEME["soft"])
     axes.grid(axis="y", color=THEME["line"], lw=0.5, zorder=0)
     axes.set_axisbelow(True)
@@ -207,6 +206,13 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
         if len(ranked):
             best = ranked.nsmallest(1, "rank")["median" if style == "box" else "mean"].iloc[0]
             axes.axhline(best, color=_background_color(run, variant), lw=0.9, ls=(0, (4, 2)), zorder=1)
+
+
+def _label_explainers(run: RunResults, axes: Any, explainers: Sequence[str]) -> None:
+    """Label the ticks of the lowest panel of a column; the others, with the same ticks, get none."""
+    labels = [shorten_label(run.explainers[name].label) for name in explainers]
+    axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor", color=THEME["ink"])
+    axes.tick_params(axis="x", length=2, width=0.6, pad=2, color=THEME["line"])
 
 
 def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, color: str, half: float) -> None:

@@ -61,8 +61,10 @@ def house_style() -> Iterator[None]:
 def save(figure: Figure, kind: str) -> bytes:
     """Return the figure as ``"png"``, ``"jpg"`` (150 dpi) or ``"svg"``; deterministic."""
     buffer = io.BytesIO()
-    options: dict[str, Any] = {"metadata": {"Date": None} if kind == "svg" else {"Software": None}}
-    if kind == "jpg":
+    options: dict[str, Any] = {"metadata": {"Date": None}}
+    if kind == "png":  # compressed less, in a third of the time, to about the same size
+        options = {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": 3}}
+    elif kind == "jpg":
         options = {"pil_kwargs": {"quality": 88}}
     with house_style():
         figure.savefig(buffer, format=kind, dpi=150, **options)
