@@ -57,6 +57,15 @@ def published(suite, trained, tmp_path, monkeypatch):
         cached.cache_clear()
 
 
+@pytest.fixture
+def apart(published, tmp_path, monkeypatch):
+    """A folder with the weights of the published networks, which are not on this machine."""
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "source"
+    folder.mkdir()
+    return published.with_suffix(".safetensors").rename(folder / "small.safetensors").parent
+
+
 def trainings(folder):
     return pd.read_csv(folder / "trainings.csv")
 
@@ -127,6 +136,58 @@ def test_a_damaged_file_is_an_error(suite, published, tmp_path):
     key = next(iter(module._index()))
     with pytest.raises(NetworkFileError, match=r"small.safetensors are damaged: SHA-256 \w+, expected"):
         read_network(key)
+
+
+def test_networks_that_are_not_here_are_trained_until_they_are_prepared(suite, trained, apart, tmp_path, caplog):
+    plan = make_plan(load_suite(suite)[0])
+    assert not any(job.published for cell in plan.cells for job in cell.trainings)
+    assert "4 networks are published but not on this machine" in caplog.text
+    for _ in range(2):  # the second time they are there
+        found = CliRunner().invoke(app, ["prepare", "networks", "--source", str(apart)])
+        assert found.exit_code == 0, found.output
+        assert "small: " in found.output
+        (apart / "small.safetensors").unlink(missing_ok=True)
+    folder = run(suite, tmp_path / "run", engine="serial").folder
+    assert trainings(folder)["published"].all()
+    pd.testing.assert_series_equal(scores(folder), scores(trained))
+
+
+def test_another_file_than_the_published_one_is_refused(apart, tmp_path):
+    weights = apart / "small.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    found = CliRunner().invoke(app, ["prepare", "networks", "--source", str(apart)])
+    assert found.exit_code == 1
+    assert "it is damaged, or of another version of xaibench" in found.output
+    assert not (tmp_path / "cache" / "networks" / "small.safetensors").exists()
+    weights.unlink()
+    found = CliRunner().invoke(app, ["prepare", "networks", "--source", str(apart)])
+    assert found.exit_code == 1
+    assert "There is no file" in found.output
+
+
+def test_networks_are_fetched_from_the_hub(apart, monkeypatch):
+    asked = []
+
+    def snapshot(address, patterns):
+        asked.append((str(address), list(patterns)))
+        return apart
+
+    monkeypatch.setattr("xaibench.data.exchange.hub_sets.download_snapshot", snapshot)
+    assert list(module.prepare_networks("hf://ann/networks@v1")) == ["small"]
+    assert asked == [("hf://ann/networks@v1", ["*.safetensors"])]
+
+
+def test_nothing_is_fetched_if_all_networks_are_here(published):
+    found = CliRunner().invoke(app, ["prepare", "networks"])
+    assert found.exit_code == 0
+    assert "All published networks come with the library." in found.output
+
+
+def test_only_some_architectures_are_published(suite, trained, tmp_path):
+    plan, index = make_plan(load_suite(suite)[0], train=True), tmp_path / "some.json"
+    assert write_networks(plan, Store(trained / "store"), index, models={"llr"}) == 2
+    records = json.loads(index.read_text())["networks"].values()
+    assert {record["model"] for record in records} == {"llr"}
 
 
 def test_the_published_files_are_whole():

@@ -130,13 +130,14 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
     from xaibench.evaluation.map_files import MapFileError
     from xaibench.report import RunFolderError
     from xaibench.runner import ArgumentError, DataChangedError, StoreError, SuiteError
+    from xaibench.runner.published_networks import NetworkFileError
 
     try:
         yield
     except (UnknownNameError, SuiteError, ArgumentError, RunFolderError, MapFileError) as error:
         typer.echo(f"{alarm('Error:')} {error}", err=True)
         raise typer.Exit(2) from error
-    except (StoreError, DataChangedError, MissingDataError, DataFileError) as error:
+    except (StoreError, DataChangedError, MissingDataError, DataFileError, NetworkFileError) as error:
         typer.echo(f"{alarm('Error:')} {error}", err=True)
         raise typer.Exit(1) from error
     except (ValueError, TypeError, ImportError, OSError) as error:  # from a part, a package, or the system

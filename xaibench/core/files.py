@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 
+def cache_folder() -> Path:
+    """Return the folder of files that the library keeps on this machine: ``$XAIBENCH_CACHE``, or in the user's home."""
+    return Path(os.environ.get("XAIBENCH_CACHE") or Path.home() / ".cache" / "xaibench")
+
+
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a binary stream whose content becomes the file ``path`` if the block succeeds; otherwise nothing is left.
