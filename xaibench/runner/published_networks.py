@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from xaibench.runner.plan.plan import Plan
     from xaibench.runner.store.result_store import Store
 
+#: End of the names of files whose weights do not come with the library.
+LARGE = "-large"
 #: Repository of the Hub with the weights that do not come with the library.
 _REPOSITORY = "hf://xaibench/networks"
 #: Prefixes of the tensors of a stored training that are published.
@@ -73,7 +75,7 @@ def published_records() -> pd.DataFrame:
     """Return one row per published network: ``suite, dataset, data_seed, model, seed``, losses and accuracies."""
     import pandas as pd
 
-    return pd.DataFrame([{"suite": index.stem, **record} for index, record in _index().values()])
+    return pd.DataFrame([{"suite": index.stem.removesuffix(LARGE), **record} for index, record in _index().values()])
 
 
 def prepare_networks(source: str | None = None) -> dict[str, Path]:
