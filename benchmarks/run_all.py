@@ -50,7 +50,7 @@ QUICK = {
 }
 
 #: Scripts that are not run: they write pages or pictures of the documentation, or need the folder of a run.
-SKIPPED = {"gallery", "networks", "run_time", "variance"}
+SKIPPED = {"gallery", "networks", "run_time", "two_machines", "variance"}
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
 

@@ -1,10 +1,23 @@
 """AUC from all pairs of pixels, average precision from all thresholds."""
 
+import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
+
+
+def with_ties(values):
+    """Neighbors in ascending order that differ by at most 1e-9 of the largest magnitude become equal."""
+    ordered = sorted(set(values.ravel().tolist()))
+    merged = {ordered[0]: ordered[0]}
+    for lower, upper in itertools.pairwise(ordered):
+        merged[upper] = merged[lower] if upper - lower <= 1e-9 * np.abs(values).max() else upper
+    return np.vectorize(merged.get)(values)
+
 
 def roc_auc(values, mask):
+    values = with_ties(values)
     inside, outside = values[mask].tolist(), values[~mask].tolist()
     if not inside or not outside or not values.any():
         return math.nan
@@ -15,6 +28,7 @@ def roc_auc(values, mask):
 def average_precision(values, mask):
     if not mask.any() or not values.any():
         return math.nan
+    values = with_ties(values)
     area, recall = Fraction(0), Fraction(0)
     for threshold in sorted(set(values.ravel().tolist()), reverse=True):
         marked = values >= threshold

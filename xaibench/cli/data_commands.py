@@ -43,6 +43,8 @@ def prepare(
         if name == "networks":
             _prepare_networks(source)
             return
+        if source is not None:
+            raise typer.BadParameter(f"--source is for networks, and {name} is a data set; leave it out.")
         part = _resolve_annotated(name)
         if part is None:
             return

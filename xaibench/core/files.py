@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def cache_folder() -> Path:
-    """Return the folder of files that the library keeps on this machine: ``$XAIBENCH_CACHE``, or in the user's home."""
-    return Path(os.environ.get("XAIBENCH_CACHE") or Path.home() / ".cache" / "xaibench")
+def default_cache_dir() -> Path:
+    """Return ``$XAIBENCH_CACHE``, or ``~/.cache/xaibench`` if that is not set."""
+    named = os.environ.get("XAIBENCH_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "xaibench"
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.benchmarks.folders import benchmark_files
-from xaibench.core.files import atomic_file, atomic_path, cache_folder
+from xaibench.core.files import atomic_file, atomic_path, default_cache_dir
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,7 +183,7 @@ def _load(index: Path) -> dict[str, Any]:
 def _weights_file(index: Path) -> Path:
     """Return the file of the weights: beside the records, or where ``xaibench prepare networks`` puts it."""
     beside = index.with_suffix(".safetensors")
-    return beside if beside.is_file() else cache_folder() / "networks" / beside.name
+    return beside if beside.is_file() else default_cache_dir() / "networks" / beside.name
 
 
 def _checksum(file: Path) -> str:

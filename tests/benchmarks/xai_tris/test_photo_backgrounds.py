@@ -8,8 +8,8 @@ from PIL import Image
 
 import xaibench.benchmarks.xai_tris.photo_backgrounds as module
 from xaibench.benchmarks.xai_tris.photo_backgrounds import assign_backgrounds, image_backgrounds, prepare_image
+from xaibench.core.files import default_cache_dir
 from xaibench.data import load
-from xaibench.data.disk.cache_folders import default_cache_dir
 
 
 @pytest.fixture

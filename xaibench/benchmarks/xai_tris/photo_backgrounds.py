@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.benchmarks.xai_tris.noise import images_rng
+from xaibench.core.files import default_cache_dir
 from xaibench.data.disk.array_cache import read_cached, write_cached
-from xaibench.data.disk.cache_folders import default_cache_dir
 from xaibench.data.disk.file_readers import BoundedFile
 from xaibench.data.disk.image_files import is_image
 

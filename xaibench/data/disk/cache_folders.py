@@ -12,15 +12,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from xaibench.core.files import default_cache_dir
 from xaibench.data.disk.file_readers import wrap_file_errors
 
 _LOGGER = logging.getLogger("xaibench")
-
-
-def default_cache_dir() -> Path:
-    """Return ``$XAIBENCH_CACHE``, or ``~/.cache/xaibench`` if that is not set."""
-    named = os.environ.get("XAIBENCH_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "xaibench"
 
 
 def cache_folder(name: str, folder: Path, *key: object) -> Path:

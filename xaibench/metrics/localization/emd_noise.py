@@ -20,10 +20,10 @@ from xaibench.metrics.localization.emd_bounds import Diameter, diameter_of, mark
 #: Total number of noise pixels, and the maximum number of pairs of draws.
 _PIXELS, _MOST_PAIRS = 2**11, 64
 
-#: Caches: hash of a mask -> expected distance; the first by the mask as it is, because turning it takes longer than a
-#: hash, the second by the one of its rotations and flips that comes first.
-_GIVEN: dict[bytes, float] = {}
-_CACHE: dict[bytes, float] = {}
+#: Caches: hash of a mask -> expected distance. The second has the first of a mask's rotations and flips; the first has
+#: masks as they are, because turning a mask takes longer than its hash.
+_BY_MASK: dict[bytes, float] = {}
+_BY_SYMMETRY: dict[bytes, float] = {}
 
 
 def draws(height: int, width: int) -> int:
@@ -86,18 +86,18 @@ def noise_distances(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 def _cached_distance(mask: NDArray[np.bool_]) -> float:
     given = _hash(mask)
-    if given not in _GIVEN:
-        _GIVEN[given] = _distance_of_symmetric(mask)
-    return _GIVEN[given]
+    if given not in _BY_MASK:
+        _BY_MASK[given] = _distance_of_symmetric(mask)
+    return _BY_MASK[given]
 
 
 def _distance_of_symmetric(mask: NDArray[np.bool_]) -> float:
     symmetric = [np.rot90(side, turns) for side in (mask, mask.T) for turns in range(4)]
     first = min(symmetric, key=lambda side: (side.shape, side.tobytes()))
     key = _hash(first)
-    if key not in _CACHE:
-        _CACHE[key] = float(noise_distances(first).mean())
-    return _CACHE[key]
+    if key not in _BY_SYMMETRY:
+        _BY_SYMMETRY[key] = float(noise_distances(first).mean())
+    return _BY_SYMMETRY[key]
 
 
 def _hash(mask: NDArray[np.bool_]) -> bytes:

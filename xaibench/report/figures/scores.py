@@ -209,7 +209,7 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
 
 
 def _label_explainers(run: RunResults, axes: Any, explainers: Sequence[str]) -> None:
-    """Label the ticks of the lowest panel of a column; the others, with the same ticks, get none."""
+    """Label the x axis with the names of explainers; without any, it has no ticks."""
     labels = [shorten_label(run.explainers[name].label) for name in explainers]
     axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor", color=THEME["ink"])
     axes.tick_params(axis="x", length=2, width=0.6, pad=2, color=THEME["line"])

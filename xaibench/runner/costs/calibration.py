@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from xaibench.compute.host_threads import available_cpus
-from xaibench.core.files import cache_folder
+from xaibench.core.files import default_cache_dir
 from xaibench.runner.engines.local import run_job
 from xaibench.runner.environment import processor
 from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Outcome
@@ -245,7 +245,7 @@ def _machine() -> str:
 
 def _cache_path() -> Path:
     """Return the path of the cache. The number in the name is the version of the format."""
-    return cache_folder() / "costs-2.json"
+    return default_cache_dir() / "costs-2.json"
 
 
 def _read_cache() -> dict[str, dict[str, tuple[float, float, float, str]]]:

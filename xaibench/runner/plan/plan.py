@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from xaibench.core.frozen import Frozen
@@ -84,19 +84,24 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
         for data_seed in suite.data.seeds
         for model in cell.models
     )
-    trainings = dict.fromkeys(job for each in cells for job in each.trainings)
-    if absent := sum(is_absent(key) for job in trainings if not train for key in job.published_keys):
+    if not train:
+        _warn_of_absent_networks(suite, cells)
+    jobs: dict[Job, None] = {}
+    for cell_plan in cells:
+        for job in (*cell_plan.trainings, *(score for _, score in cell_plan.scores)):
+            _add(job, jobs)
+    return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
+
+
+def _warn_of_absent_networks(suite: Suite, cells: Iterable[CellPlan]) -> None:
+    trainings = {job for cell in cells for job in cell.trainings}
+    if absent := sum(is_absent(key) for job in trainings for key in job.published_keys):
         log.warning(
             "%s: %d networks are published but not on this machine, so they are trained. To get them instead: xaibench "
             "prepare networks",
             suite.name,
             absent,
         )
-    jobs: dict[Job, None] = {}
-    for cell_plan in cells:
-        for job in (*cell_plan.trainings, *(score for _, score in cell_plan.scores)):
-            _add(job, jobs)
-    return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
 
 
 def _add(job: Job, jobs: dict[Job, None]) -> None:
