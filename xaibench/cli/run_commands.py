@@ -136,6 +136,10 @@ def run(
         "samples": _parse_samples(samples),
     }
     with clear_errors(goes_on=True):
+        if engine == "processes" and not plan:
+            from xaibench.runner.engines.worker_processes import start_fork_server
+
+            start_fork_server()
         from xaibench import runner
         from xaibench.runner.request import RequestFields
 
@@ -228,13 +232,12 @@ def _parse_samples(text: str | None) -> Any:
 def _write_report(folder: str | Path, out: Path | None = None) -> None:
     """Write the report, and print the ranking and the path of the page."""
     with clear_errors():
-        from xaibench.report import best_methods, ranked_methods, write_report
+        from xaibench.report.page.write import make_report
 
-        page = write_report(folder, out)
-        ranked = ranked_methods(folder)
-        for truth, table in ranked.items():
+        written = make_report(folder, out)
+        for truth, table in written.ranked.items():
             typer.echo(f"\n{question_of(truth)}" if truth else "")
             print_table(table)
         typer.echo()
-        print_table(best_methods(folder))
-        typer.echo(f"\nReport page: {typer.style(page.resolve(), bold=True)}")
+        print_table(written.best)
+        typer.echo(f"\nReport page: {typer.style(written.page.resolve(), bold=True)}")

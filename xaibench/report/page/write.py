@@ -107,6 +107,26 @@ def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | 
         RunFolderError: If the folder has no scores, or one of its files is damaged.
         OSError: If the folder cannot be written.
     """
+    return make_report(run_dir, out).page
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report.
+
+    Attributes:
+        page: Path of the page.
+        ranked: As :func:`ranked_methods`.
+        best: As :func:`best_methods`.
+    """
+
+    page: Path
+    ranked: dict[str, pd.DataFrame]
+    best: pd.DataFrame
+
+
+def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Report:
+    """Write the report (:func:`write_report`), and return the tables that the command prints."""
     run = read_run(run_dir)
     if out is None and not isinstance(run.path, Path):
         raise RunFolderError(
@@ -118,7 +138,7 @@ def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | 
     _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
     page = _render(run, found, _write_figures(run, found, target), target)
     _write(target / "report.html", page.encode())
-    return target / "report.html"
+    return Report(target / "report.html", _ranked_methods(run, found.summary), best_by_cell(run, found.summary))
 
 
 def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str, Markup]:
@@ -198,8 +218,11 @@ def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    found = leaderboards_by_truth(run, infer(run, summarize(run))[0])
-    return {truth: printable(run, board) for truth, board in found.items()}
+    return _ranked_methods(run, infer(run, summarize(run))[0])
+
+
+def _ranked_methods(run: RunResults, summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {truth: printable(run, board) for truth, board in leaderboards_by_truth(run, summary).items()}
 
 
 def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:

@@ -1,9 +1,15 @@
-"""Imports that the fork server does once, so that worker processes start with them."""
+"""Imports that the fork server does once, so that worker processes start with them.
 
-import torch  # noqa: F401
+The packages that explainers and metrics import at their first call are among them: two seconds for each worker.
+"""
+
+import pandas  # noqa: F401
+import scipy.stats  # noqa: F401
+import sklearn.linear_model  # noqa: F401
+import torch.fx.experimental.symbolic_shapes  # noqa: F401 (torch.autograd imports it at its first call)
 
 import xaibench.data
-import xaibench.explainers
+import xaibench.explainers.captum_adapter
 import xaibench.metrics
 import xaibench.models
 import xaibench.runner.stages.execute  # noqa: F401

@@ -27,6 +27,17 @@ def worker_context() -> BaseContext:
     return context
 
 
+def start_fork_server() -> None:
+    """Start the fork server ahead of the workers, so that it imports what they need while this process makes the plan.
+
+    Does nothing on systems without a fork server, or if it runs already.
+    """
+    if worker_context().get_start_method() == "forkserver":
+        from multiprocessing import forkserver
+
+        forkserver.ensure_running()
+
+
 def become_worker() -> None:
     """Limit this process to one thread, and make it exit when its parent process ends, even if that is killed."""
     import torch
