@@ -13,8 +13,9 @@ from xaibench.report.numbers.retraining import compare_trainings
 from xaibench.report.read.results import read_run
 from xaibench.runner import published_networks as module
 from xaibench.runner import run
+from xaibench.runner.network_publishing import write_networks
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.published_networks import NetworkFileError, is_published, read_network, write_networks
+from xaibench.runner.published_networks import NetworkFileError, is_published, read_network
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.files import load_suite
 
@@ -47,7 +48,8 @@ def published(suite, trained, tmp_path, monkeypatch):
     """The networks of the run as the only published ones."""
     index = tmp_path / "networks" / "small.json"
     index.parent.mkdir()
-    assert write_networks(make_plan(load_suite(suite)[0], train=True), Store(trained / "store"), index) == 4
+    records = write_networks(make_plan(load_suite(suite)[0], train=True), Store(trained / "store"), index)
+    assert len(records) == 4
     monkeypatch.setattr(module, "_index_files", lambda: iter([index]))
     for cached in (module._index, module._read_weights):
         cached.cache_clear()
@@ -55,15 +57,6 @@ def published(suite, trained, tmp_path, monkeypatch):
     monkeypatch.undo()
     for cached in (module._index, module._read_weights):
         cached.cache_clear()
-
-
-@pytest.fixture
-def apart(published, tmp_path, monkeypatch):
-    """A folder with the weights of the published networks, which are not on this machine."""
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "source"
-    folder.mkdir()
-    return published.with_suffix(".safetensors").rename(folder / "small.safetensors").parent
 
 
 def trainings(folder):
@@ -80,9 +73,12 @@ def test_a_run_uses_published_networks(suite, trained, published, tmp_path, monk
     folder = run(suite, tmp_path / "run", engine="serial").folder
     assert trainings(folder)["published"].all()
     assert not trainings(trained)["published"].any()
-    same = ["test_accuracy", "val_accuracy", "val_loss", "best_epoch", "network_seed"]
+    same = ["val_loss", "best_epoch", "network_seed"]
     pd.testing.assert_frame_equal(trainings(folder)[same], trainings(trained)[same])
-    pd.testing.assert_series_equal(scores(folder), scores(trained))
+    # The weights are rounded.
+    rounded = ["test_accuracy", "val_accuracy"]
+    pd.testing.assert_frame_equal(trainings(folder)[rounded], trainings(trained)[rounded], atol=0.05)
+    pd.testing.assert_series_equal(scores(folder), scores(trained), atol=0.2)
     assert "4 published classifiers were used" in write_report(folder).read_text(encoding="utf-8")
 
 
@@ -136,64 +132,6 @@ def test_a_damaged_file_is_an_error(suite, published, tmp_path):
     key = next(iter(module._index()))
     with pytest.raises(NetworkFileError, match=r"small.safetensors are damaged: SHA-256 \w+, expected"):
         read_network(key)
-
-
-def test_networks_that_are_not_here_are_trained_until_they_are_prepared(suite, trained, apart, tmp_path, caplog):
-    plan = make_plan(load_suite(suite)[0])
-    assert not any(job.published for cell in plan.cells for job in cell.trainings)
-    assert "4 networks are published but not on this machine" in caplog.text
-    for _ in range(2):  # the second time they are there
-        found = CliRunner().invoke(app, ["prepare", "networks", "--source", str(apart)])
-        assert found.exit_code == 0, found.output
-        assert "small: " in found.output
-        (apart / "small.safetensors").unlink(missing_ok=True)
-    folder = run(suite, tmp_path / "run", engine="serial").folder
-    assert trainings(folder)["published"].all()
-    pd.testing.assert_series_equal(scores(folder), scores(trained))
-
-
-def test_another_file_than_the_published_one_is_refused(apart, tmp_path):
-    weights = apart / "small.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    found = CliRunner().invoke(app, ["prepare", "networks", "--source", str(apart)])
-    assert found.exit_code == 1
-    assert "it is damaged, or of another version of xaibench" in found.output
-    assert not (tmp_path / "cache" / "networks" / "small.safetensors").exists()
-    weights.unlink()
-    found = CliRunner().invoke(app, ["prepare", "networks", "--source", str(apart)])
-    assert found.exit_code == 1
-    assert "There is no file" in found.output
-
-
-def test_networks_are_fetched_from_the_hub(apart, monkeypatch):
-    asked = []
-
-    def snapshot(address, patterns):
-        asked.append((str(address), list(patterns)))
-        return apart
-
-    monkeypatch.setattr("xaibench.data.exchange.hub_sets.download_snapshot", snapshot)
-    assert list(module.prepare_networks("hf://ann/networks@v1")) == ["small"]
-    assert asked == [("hf://ann/networks@v1", ["*.safetensors"])]
-
-
-def test_nothing_is_fetched_if_all_networks_are_here(published):
-    found = CliRunner().invoke(app, ["prepare", "networks"])
-    assert found.exit_code == 0
-    assert "All published networks come with the library." in found.output
-
-
-def test_a_source_is_for_networks_only():
-    found = CliRunner().invoke(app, ["prepare", "pet", "--source", "somewhere"])
-    assert found.exit_code == 2
-    assert "--source is for networks" in found.output
-
-
-def test_only_some_architectures_are_published(suite, trained, tmp_path):
-    plan, index = make_plan(load_suite(suite)[0], train=True), tmp_path / "some.json"
-    assert write_networks(plan, Store(trained / "store"), index, models={"llr"}) == 2
-    records = json.loads(index.read_text())["networks"].values()
-    assert {record["model"] for record in records} == {"llr"}
 
 
 def test_the_published_files_are_whole():

@@ -19,15 +19,8 @@ if TYPE_CHECKING:
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="A data set (see: xaibench list datasets), folder:DIR, or networks.")],
+    name: Annotated[str, typer.Argument(help="A data set (see: xaibench list datasets), or folder:DIR.")],
     root: Root = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            help="For networks: the folder with their files, or hf://owner/name. [default: the library's repository]",
-            show_default=False,
-        ),
-    ] = None,
     download: Annotated[bool, typer.Option("--download", help="Download it, if its license permits.")] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
@@ -35,16 +28,9 @@ def prepare(
 ) -> None:
     """Check a data set, download it where permitted, build its indices, and count its samples.
 
-    "networks" gets the trained networks of published suites that are too large to come with the library.
-
     The command can be interrupted; the same command continues.
     """
     with clear_errors(goes_on=True):
-        if name == "networks":
-            _prepare_networks(source)
-            return
-        if source is not None:
-            raise typer.BadParameter(f"--source is for networks, and {name} is a data set; leave it out.")
         part = _resolve_annotated(name)
         if part is None:
             return
@@ -96,16 +82,6 @@ def show(
         with name_file_in_errors(out):
             sheet(images.numpy(), masks.numpy(), labels).savefig(out)
         typer.echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
-
-
-def _prepare_networks(source: str | None) -> None:
-    from xaibench.runner.published_networks import prepare_networks
-
-    files = prepare_networks(source)
-    for name, file in files.items():
-        typer.echo(f"{name}: {file}")
-    if not files:
-        typer.echo("All published networks come with the library.")
 
 
 def _resolve_annotated(name: str) -> AnnotatedSet | None:

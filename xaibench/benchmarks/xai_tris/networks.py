@@ -31,7 +31,7 @@ from xaibench.models.networks.stackable import Network, he_normal_, image_side
 _CITATION = "Clark, Wilming, Haufe (2024): XAI-TRIS. Machine Learning. arXiv:2306.12816"
 
 
-@described(ModelInfo("LLR", citation=_CITATION))
+@described(ModelInfo("LLR", citation=_CITATION, revision=2))
 class LLR(Network):
     """Linear logistic regression: one linear layer without bias.
 
@@ -54,7 +54,7 @@ class LLR(Network):
         he_normal_(self)
 
 
-@described(ModelInfo("MLP", citation=_CITATION, revision=2))
+@described(ModelInfo("MLP", citation=_CITATION, revision=3))
 class MLP(Network):
     """Multi-layer perceptron: three hidden layers with ReLU; at 64x64 with dropout and without biases.
 
@@ -82,7 +82,7 @@ class MLP(Network):
         he_normal_(self)
 
 
-@described(ModelInfo("CNN", citation=_CITATION, revision=2))
+@described(ModelInfo("CNN", citation=_CITATION, revision=3))
 class CNN(Network):
     """Convolutional network: four blocks of convolution, ReLU and max-pooling, and a linear layer.
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import nn
+
+from xaibench.compute.normal_numbers import normal_numbers
 
 
 class Network(nn.Sequential):
@@ -35,17 +40,27 @@ class Network(nn.Sequential):
 
 
 def he_normal_(model: nn.Module) -> None:
-    """Initialize the weights of all linear and convolution layers from N(0, 2 / fan_in) (He et al. 2015, equation 10).
+    """Initialize all linear and convolution layers, with the same bits on every machine.
 
-    Biases keep PyTorch's default, uniform in ±1 / sqrt(fan_in). The global generator is used, which
-    :func:`xaibench.models.build` seeds and restores.
+    Weights are from N(0, 2 / fan_in) (He et al. 2015, equation 10), biases uniform in ±1 / sqrt(fan_in), as PyTorch's
+    are. PyTorch's own normal numbers differ in their last bits between processors, and training turns that into other
+    networks. One number is drawn from the global generator, which :func:`xaibench.models.build` seeds and restores.
 
     Args:
         model: Changed in place.
     """
-    for layer in model.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight)
+    seed = int(torch.randint(2**62, ()))
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    with torch.no_grad():
+        for index, layer in enumerate(layers):
+            fan_in = layer.weight[0].numel()
+            weights = np.empty(tuple(layer.weight.shape))
+            normal_numbers(np.random.SeedSequence((seed, index, 0)), weights)
+            layer.weight.copy_(torch.from_numpy(weights * math.sqrt(2 / fan_in)))
+            if layer.bias is not None:
+                bits = np.random.Philox(np.random.SeedSequence((seed, index, 1))).random_raw(len(layer.bias))
+                shares = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1  # in [-1, 1), exact
+                layer.bias.copy_(torch.from_numpy(shares / math.sqrt(fan_in)))
 
 
 def image_side(name: str, in_shape: tuple[int, int, int], num_classes: int) -> int:

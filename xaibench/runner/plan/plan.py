@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xaibench.core.frozen import Frozen
@@ -14,10 +13,8 @@ from xaibench.runner.plan.checks import check_parts
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import ScoreJob
-from xaibench.runner.published_networks import is_absent, is_published
+from xaibench.runner.published_networks import is_published
 from xaibench.runner.suites.schema import Cell, NamedPart, Suite, Training
-
-log = logging.getLogger("xaibench")
 
 #: Increased whenever the same training gives other weights.
 TRAINING_REVISION = 2
@@ -84,24 +81,11 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
         for data_seed in suite.data.seeds
         for model in cell.models
     )
-    if not train:
-        _warn_of_absent_networks(suite, cells)
     jobs: dict[Job, None] = {}
     for cell_plan in cells:
         for job in (*cell_plan.trainings, *(score for _, score in cell_plan.scores)):
             _add(job, jobs)
     return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
-
-
-def _warn_of_absent_networks(suite: Suite, cells: Iterable[CellPlan]) -> None:
-    trainings = {job for cell in cells for job in cell.trainings}
-    if absent := sum(is_absent(key) for job in trainings for key in job.published_keys):
-        log.warning(
-            "%s: %d networks are published but not on this machine, so they are trained. To get them instead: xaibench "
-            "prepare networks",
-            suite.name,
-            absent,
-        )
 
 
 def _add(job: Job, jobs: dict[Job, None]) -> None:

@@ -13,6 +13,7 @@ from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.published_networks import read_network
 from xaibench.runner.stages.samples import batches, read_data
 from xaibench.runner.store.result_store import Store
+from xaibench.runner.weight_coding import decode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -61,7 +62,7 @@ def _train_together(job: TrainJob, store: Store, device: str) -> None:
     else:
         histories = _train_networks(job, networks, splits, device)
     for seed, network, start, history in zip(job.seeds, networks, before, histories, strict=True):
-        correct, predicted, probability = _predict(network, splits["test"], device)
+        correct, predicted, probability = predict(network, splits["test"], device)
         changed = {name: value for name, value in network.state_dict().items() if not value.equal(start[name])}
         tensors = {f"{WEIGHTS}{name}": value for name, value in changed.items()}
         tensors |= {"correct": correct, "answer.class": predicted, "answer.share": probability}
@@ -105,7 +106,8 @@ def _load_published(network: nn.Module, key: str) -> dict[str, Any]:
     """Set the weights of a network to the published ones, and return the record of its training."""
     tensors, record = read_network(key)
     changed = {name.removeprefix(WEIGHTS): value for name, value in tensors.items() if name.startswith(WEIGHTS)}
-    network.load_state_dict(network.state_dict() | changed)
+    start = network.state_dict()
+    network.load_state_dict(start | decode(start, changed))
     losses = {"train_loss": tensors["train_loss"].tolist(), "val_losses": tensors["val_loss"].tolist()}
     return losses | {name: record[name] for name in ("best_epoch", "val_loss", "val_accuracy")}
 
@@ -156,14 +158,20 @@ def _train_networks(
 
 
 def _skip_training(network: nn.Module, val: Split, device: str) -> dict[str, Any]:
-    accuracy = float(_predict(network, val, device)[0].double().mean()) if len(val) else math.nan
+    accuracy = float(predict(network, val, device)[0].double().mean()) if len(val) else math.nan
     return {"train_loss": [], "val_losses": [], "best_epoch": 0, "val_loss": 0.0, "val_accuracy": accuracy}
 
 
-def _predict(network: nn.Module, split: Split, device: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Return per sample whether the prediction is correct, the predicted class, and its probability, ``[N]`` each.
+def predict(network: nn.Module, split: Split, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Classify the samples of a split on ``device``, and move the network back to the CPU.
 
-    The network is evaluated on ``device`` and moved back to the CPU.
+    Args:
+        network: The network; evaluated in evaluation mode.
+        split: The samples.
+        device: As in :func:`xaibench.explain`.
+
+    Returns:
+        Per sample whether the prediction is correct, the predicted class, and its probability, ``[N]`` each.
     """
     import torch
 
