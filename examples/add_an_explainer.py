@@ -20,8 +20,7 @@ import torch
 import xaibench as xb
 
 data = xb.load("xai-tris/xor-white-8x8", seed=0)
-model = xb.models.build("mlp", in_shape=(1, 8, 8), num_classes=2, seed=0)
-xb.models.fit(model, data.train, data.val, epochs=100, lr=0.004, seed=0, progress=False)
+model = xb.published_network("xai-tris/xor-white-8x8", "mlp")
 images, masks, targets = data.test[:200]
 print(f"test accuracy {xb.models.accuracy(model, data.test):.1%}")
 

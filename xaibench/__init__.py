@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xaibench.metrics import shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.report import show
+    from xaibench.runner.published_networks import published_network
 
 __all__ = [
     "__version__",
@@ -37,6 +38,7 @@ __all__ = [
     "meta_evaluate",
     "metrics",
     "models",
+    "published_network",
     "reliance",
     "report",
     "runner",
@@ -48,7 +50,7 @@ __all__ += _METRICS
 #: Public function -> the package that has it. All other public names are packages of their own.
 _HOME = {"load": "data", "loading": "data", "explain": "explainers", "show": "report"}
 _HOME |= {"evaluate": "evaluation", "meta_evaluate": "meta_evaluation"}
-_HOME |= {"reliance": "explainers", "shares": "metrics"}
+_HOME |= {"reliance": "explainers", "shares": "metrics", "published_network": "runner.published_networks"}
 _HOME |= dict.fromkeys(_METRICS, "metrics")
 
 

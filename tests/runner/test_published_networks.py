@@ -7,7 +7,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import xaibench as xb
 from xaibench.cli import app
+from xaibench.core.registry import UnknownNameError
 from xaibench.report import write_report
 from xaibench.report.numbers.retraining import compare_trainings
 from xaibench.report.read.results import read_run
@@ -171,3 +173,20 @@ def test_the_command_lists_networks(published):
     assert found.exit_code == 0, found.output
     assert "small" in found.output
     assert "llr" in found.output
+
+
+def test_a_published_network_classifies_as_recorded():
+    dataset = xb.load("xai-tris/lin-corr-8x8", seed=1)
+    network = xb.published_network("xai-tris/lin-corr-8x8", "cnn", data_seed=1, seed=1)
+    table = module.published_records()
+    asked = (table["dataset"] == "xai-tris/lin-corr-8x8") & (table["data_seed"] == 1) & (table["seed"] == 1)
+    (recorded,) = table[asked & (table["suite"] == "xai-tris-8x8") & (table["model"] == "cnn")]["test_accuracy"]
+    assert not network.training
+    assert xb.models.accuracy(network, dataset.test) == pytest.approx(recorded)
+
+
+def test_an_unknown_published_network_names_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"did you mean 'mlp of xai-tris/xor-corr-8x8, data seed 0, tr.* list`"):
+        xb.published_network("xai-tris/xor-corr-8x8", "mpl")
+    with pytest.raises(UnknownNameError, match=r"blind:cnn of xai-tris/lin-white-8x8"):  # built with parameters
+        xb.published_network("xai-tris/lin-white-8x8", "blind:cnn")

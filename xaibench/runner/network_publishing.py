@@ -49,6 +49,7 @@ def write_networks(plan: Plan, store: Store, index: Path) -> dict[str, dict[str,
         if job.parameters.get("method") == "none":
             continue
         splits, _ = read_data(store, job.data)
+        meta = store.load_meta("data", job.data.key)
         for seed, result, key in zip(job.seeds, job.results, job.published_keys, strict=True):
             found, record = store.load_tensors("train", result)
             network = make_network(job, seed, store).eval()
@@ -57,7 +58,8 @@ def write_networks(plan: Plan, store: Store, index: Path) -> dict[str, dict[str,
             kept = {f"{WEIGHTS}{name}": each for name, each in encoded.items()}
             kept |= {name: found[name].half() for name in _LOSSES}
             tensors |= {f"{key}/{name}": value.contiguous() for name, value in kept.items()}
-            facts = {"dataset": job.data.name, "data_seed": job.data.seed, "model": job.model}
+            facts = {"dataset": job.data.name, "data_seed": job.data.seed, "model": job.model, "build": dict(job.build)}
+            facts |= {"image_shape": list(splits["test"][:1][0].shape[1:]), "classes": len(meta["classes"])}
             records[key] = facts | record | measured
     data = save(tensors)
     text = json.dumps({"sha256": hashlib.sha256(data).hexdigest(), "networks": records}, indent=1)

@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.benchmarks.folders import benchmark_files
+from xaibench.core.messages import did_you_mean
+from xaibench.core.registry import UnknownNameError
+from xaibench.runner.weight_coding import decode
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
+    from torch import Tensor, nn
+
+#: Prefix of the names of weights.
+_WEIGHTS = "weights."
 
 
 class NetworkFileError(RuntimeError):
@@ -51,6 +57,63 @@ def read_network(key: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     prefix = f"{key}/"
     tensors = _read_weights(index)
     return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}, record
+
+
+def published_network(dataset: str, model: str, *, data_seed: int = 0, seed: int = 0) -> nn.Module:
+    """Return a trained network that comes with the library, the same on every machine.
+
+    Args:
+        dataset: Name of the data set that it was trained on, such as ``"xai-tris/xor-corr-8x8"``.
+        model: Its architecture, such as ``"mlp"``.
+        data_seed: Seed of that data set.
+        seed: Seed of the training.
+
+    Returns:
+        The network on the CPU, in evaluation mode. It maps images ``[N, C, H, W]`` to logits ``[N, K]``.
+
+    Raises:
+        UnknownNameError: If no such network comes with the library; names the nearest. ``xaibench networks list`` shows
+            all of them.
+        NetworkFileError: If the file of the weights is damaged.
+
+    Example:
+        >>> network = published_network("xai-tris/xor-corr-8x8", "mlp")
+        >>> network
+        MLP(
+          (0): Linear(in_features=64, out_features=32, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=32, out_features=16, bias=True)
+          (3): ReLU()
+          (4): Linear(in_features=16, out_features=8, bias=True)
+          (5): ReLU()
+          (6): Linear(in_features=8, out_features=2, bias=True)
+        )
+    """
+    from xaibench.models import build
+
+    plain = {key: record for key, (_, record) in _index().items() if not record["build"]}
+    known = {_identity(**record): key for key, record in plain.items()}
+    asked = _identity(dataset, model, data_seed, seed)
+    if asked not in known:
+        raise UnknownNameError(
+            f"No network comes with the library that is a {asked}{did_you_mean(asked, known)} `xaibench networks list` "
+            "shows all."
+        )
+    tensors, record = read_network(known[asked])
+    network = build(model, tuple(record["image_shape"]), record["classes"], seed=record["network_seed"])
+    load_weights(network, tensors)
+    return network.eval()
+
+
+def _identity(dataset: str, model: str, data_seed: int, seed: int, **_: Any) -> str:
+    return f"{model} of {dataset}, data seed {data_seed}, training seed {seed}"
+
+
+def load_weights(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Set the weights of a network, as built from its seed, to published ones (from :func:`read_network`)."""
+    start = network.state_dict()
+    encoded = {name.removeprefix(_WEIGHTS): each for name, each in tensors.items() if name.startswith(_WEIGHTS)}
+    network.load_state_dict(start | decode(start, encoded))
 
 
 def published_records() -> pd.DataFrame:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from xaibench.compute.device import resolve_device
 from xaibench.compute.precision import precision_context
 from xaibench.runner.plan.jobs import DataJob, TrainJob
-from xaibench.runner.published_networks import read_network
+from xaibench.runner.published_networks import load_weights, read_network
 from xaibench.runner.stages.samples import batches, read_data
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.weight_coding import decode
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -105,9 +104,7 @@ def network_seed(data: DataJob, seed: int) -> int:
 def _load_published(network: nn.Module, key: str) -> dict[str, Any]:
     """Set the weights of a network to the published ones, and return the record of its training."""
     tensors, record = read_network(key)
-    changed = {name.removeprefix(WEIGHTS): value for name, value in tensors.items() if name.startswith(WEIGHTS)}
-    start = network.state_dict()
-    network.load_state_dict(start | decode(start, changed))
+    load_weights(network, tensors)
     losses = {"train_loss": tensors["train_loss"].tolist(), "val_losses": tensors["val_loss"].tolist()}
     return losses | {name: record[name] for name in ("best_epoch", "val_loss", "val_accuracy")}
 
