@@ -29,6 +29,7 @@ REASONS = {
     "benchmarks/xai_tris/safe_unpickling.py",
     "data/exchange/parquet_columns.py",
     "data/exchange/parquet_format.py",
+    "leaderboard/sandbox/protocol.py",
     "leaderboard/sandbox/sandbox.py",
     "leaderboard/sandbox/worker.py",
     "leaderboard/sandbox/method.py",

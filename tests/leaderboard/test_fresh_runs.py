@@ -5,6 +5,7 @@ from datetime import date
 
 import pytest
 from leaderboard.forging import rewritten
+from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard import rounds as rounds_module
 from xaibench.leaderboard.checks import check
@@ -13,6 +14,8 @@ from xaibench.leaderboard.manifest import ResultError, find_results, read_manife
 from xaibench.leaderboard.rounds import commit_round, reveal_round
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.suites.files import SUITES, load_suite
+
+pytestmark = needs_sandbox
 
 
 @pytest.fixture

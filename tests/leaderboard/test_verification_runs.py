@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from leaderboard.forging import rewritten
+from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard import verification_runs as module
 from xaibench.leaderboard.manifest import find_results, read_verification
@@ -17,6 +18,8 @@ from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
 from xaibench.runfolder.tables import JOBS
 from xaibench.runner.run import run
+
+pytestmark = needs_sandbox
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,24 @@ def test_nobody_takes_the_result_of_another_away(repository):
     assert "one method only" in said
 
 
+def test_files_of_others_cannot_be_moved_away(repository):
+    """Git lists a file that was moved under its new name only, unless it is told not to look for renames."""
+    mine = repository / "results/mine/tiny@1/method"
+    mine.mkdir(parents=True)
+    for name in ("README.md", "results/rounds.json", "results/lime/tiny@1/result.json"):
+        (repository / name).rename(mine / name.replace("/", "-"))
+        passed, said = pull_request(repository, NEW)
+        assert not passed, said
+
+
+def test_a_name_with_a_line_break_hides_nothing(repository):
+    write(repository, "results/mine/tiny@1/result.json", "README.md\nresults/mine/tiny@1/x")
+    passed, said = pull_request(repository, NEW)
+    assert not passed
+    assert "changes $'README.md\\nresults/mine/tiny@1/x'" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
     write(repository, "results/rise/tiny@1/result.json", "results/lime/tiny@1/verification.json")
     git(repository, "add", "--all")

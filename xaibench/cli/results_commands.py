@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Images, Root, alarm, clear_errors, hint, names, progress_bars
+from xaibench.cli.terminal import Images, Root, alarm, clear_errors, names, progress_bars
 
 results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, verify and add results of methods.")
 app.add_typer(results, name="results")
@@ -89,13 +89,8 @@ def verify_results(
     """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
     with clear_errors(goes_on=work is not None):
         from xaibench.leaderboard.manifest import find_results, read_verification
-        from xaibench.leaderboard.sandbox.sandbox import sandbox_kind
         from xaibench.leaderboard.verification_runs import verify_all
 
-        if sandbox_kind() != "bubblewrap":
-            typer.echo(
-                hint("Without bubblewrap (bwrap) the sandbox does not stop an adversary: apt install bubblewrap.")
-            )
         bad = 0
         places = [place for place in find_results(folder) if not new or not read_verification(place)]
         if not places:
@@ -127,7 +122,7 @@ def verify_results(
             most = "undefined" if found.largest_difference is None else f"{found.largest_difference:.2g}"
             typer.echo(
                 f"         {found.equal_rows:,} of {found.rows:,} scores bit-identical; largest difference of a "
-                f"cell's mean {most} ({found.where}); sandbox: {found.sandbox}"
+                f"cell's mean {most} ({found.where})"
             )
         if bad:
             raise typer.Exit(1)

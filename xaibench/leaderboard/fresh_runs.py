@@ -14,6 +14,7 @@ from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import METHOD, ResultError, find_results, read_manifest
 from xaibench.leaderboard.rounds import read_rounds, suite_for_round
 from xaibench.leaderboard.run_splitting import split_run
+from xaibench.leaderboard.sandbox.sandbox import require_sandbox
 from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.verification import rerun_scores
 from xaibench.runfolder.descriptions import SUITE
@@ -47,8 +48,10 @@ def run_round(
         The folders of the new results.
 
     Raises:
-        ResultError: If the round does not exist, its seed has not been revealed, or there is no result of its suite.
+        ResultError: If the round does not exist, its seed has not been revealed, there is no result of its suite,
+            or this machine has no sandbox (bubblewrap).
     """
+    require_sandbox()
     place = Path(repository)
     rounds = {one.name: one for one in read_rounds(place)}
     if name not in rounds:
@@ -56,7 +59,6 @@ def run_round(
     drawn, found = rounds[name], list[Path]()
     with tempfile.TemporaryDirectory(prefix="xaibench-round-") as temporary, hide_secrets():
         base = Path(work) if work else Path(temporary)
-        runs = [base / folder.parent.name for folder in find_results(place)]
         for folder in find_results(place):
             manifest = read_manifest(folder)
             if manifest.suite.name != drawn.suite or manifest.round:
@@ -75,7 +77,7 @@ def run_round(
             limits = {"seconds": seconds, "memory_gb": memory_gb}
             try:
                 # The shared store holds the data and networks of the round.
-                shared: dict[str, Any] = {"store": base / "store", "install": install, "hidden": runs} | run_settings
+                shared: dict[str, Any] = {"store": base / "store", "install": install} | run_settings
                 rerun_scores(folder, manifest, own, limits=limits, suite_text=fresh, **shared)
             except ResultError as error:
                 on_message(str(error))

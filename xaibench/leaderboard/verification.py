@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import tomllib
@@ -30,7 +29,8 @@ from xaibench.leaderboard.manifest import (
 )
 from xaibench.leaderboard.sandbox import method as sandboxed_method
 from xaibench.leaderboard.sandbox.packages import provide_packages
-from xaibench.leaderboard.sandbox.sandbox import Sandbox, SandboxError, sandbox_kind
+from xaibench.leaderboard.sandbox.protocol import SandboxError
+from xaibench.leaderboard.sandbox.sandbox import Sandbox, require_sandbox
 from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_text import with_explainers
 from xaibench.runfolder.descriptions import SUITE
@@ -67,7 +67,6 @@ class Verification:
         largest_difference: Largest absolute difference of a cell's mean; None if a mean is missing on one side.
         where: Cell and metric of that difference.
         bound: Largest accepted difference.
-        sandbox: ``"bubblewrap"``, or ``"process"``, which isolates less.
         xaibench: Version of the library that ran the verification.
         date: Date of the verification.
     """
@@ -79,7 +78,6 @@ class Verification:
     largest_difference: float | None
     where: str
     bound: float
-    sandbox: str
     xaibench: str
     date: str
 
@@ -102,7 +100,6 @@ def verify(
     work: str | Path | None = None,
     device: str = "cpu",
     install: bool = False,
-    hidden: Sequence[str | Path] = (),
     progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> Verification:
@@ -119,8 +116,6 @@ def verify(
             are bit-identical only on a CPU.
         install: Install missing packages of the method, or other versions, for its sandbox only. Only wheels are
             installed, which run no code during installation. Requires network access.
-        hidden: Further folders that the method must not read, such as other runs; the results, ``work`` and the store
-            are always hidden.
         progress: Called when jobs end.
         **run_settings: Passed to :func:`xaibench.runner.run`.
 
@@ -129,8 +124,9 @@ def verify(
 
     Raises:
         ResultError: If the result does not pass ``xaibench results check``, or its method failed or violated the
-            sandbox.
+            sandbox, or this machine has none (bubblewrap).
     """
+    require_sandbox()
     place = Path(folder)
     if problems := check(place, verdict=False):  # which is about to be replaced
         raise ResultError(f"{place} is refused before it is run: {problems[0]}")
@@ -146,7 +142,6 @@ def verify(
             limits={"seconds": seconds, "memory_gb": memory_gb},
             device=device,
             install=install,
-            hidden=hidden,
             progress=progress,
             **run_settings,
         )
@@ -166,7 +161,6 @@ def rerun_scores(
     suite_text: str | None = None,
     device: str = "cpu",
     install: bool = False,
-    hidden: Sequence[str | Path] = (),
     progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> pd.DataFrame:
@@ -180,7 +174,6 @@ def rerun_scores(
         suite_text: The suite as TOML. Default: the result's own.
         device: Device of training and of the method.
         install: As in :func:`verify`.
-        hidden: As in :func:`verify`.
         progress: Called when jobs end.
         **run_settings: Passed to :func:`xaibench.runner.run`.
 
@@ -194,12 +187,10 @@ def rerun_scores(
     entry = tomllib.loads(text)["explainers"][manifest.method.name]
     parameters = {name: value for name, value in entry.items() if name != "use"}
     output = tomllib.loads(text).get("explaining", {}).get("output", "")
-    # These folders contain the masks, and may be outside the run.
-    answers = [run_settings.get("store"), run_settings.get("root") or os.environ.get("XAIBENCH_DATA")]
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
         code = ""
-        if (folder / METHOD).is_dir():  # copied, because the results repository is hidden
-            code = str(shutil.copytree(folder / METHOD, Path(apart) / METHOD))
+        if (folder / METHOD).is_dir():
+            code = _readable_copy(folder / METHOD, Path(apart) / METHOD)
         sandbox = Sandbox(
             manifest.method.entry,
             code,
@@ -207,7 +198,6 @@ def rerun_scores(
             json.dumps(parameters),
             "" if output == "default" else output,
             device=str(resolve_device(device)),
-            hidden=tuple(str(Path(one).resolve()) for one in (folder.parent.parent, base, *answers, *hidden) if one),
             **limits,
         )
         settings = json.dumps(asdict(sandbox))
@@ -224,6 +214,14 @@ def rerun_scores(
         raise ResultError(f"{manifest.method.name} is refused: {_failure_reason(why)} (in {job}).")
     rows = SCORES.read(base / "run")
     return rows[rows["explainer"] == manifest.method.name]
+
+
+def _readable_copy(source: Path, target: Path) -> str:
+    """Copy code so that the user without rights in the sandbox may read it."""
+    shutil.copytree(source, target)
+    for path in (target, *target.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return str(target)
 
 
 def _provide_packages(manifest: Manifest, folder: Path, install: bool) -> str:
@@ -275,9 +273,7 @@ def compare_scores(
     near = matched.all() and largest is not None and largest <= bound
     verdict = "bit-equal" if same.all() else "equal" if close.all() else "within bounds" if near else "differs"
     day = datetime.now(UTC).date().isoformat()
-    return Verification(
-        of, verdict, len(both), int(same.sum()), largest, where, bound, sandbox_kind(), __version__, day
-    )
+    return Verification(of, verdict, len(both), int(same.sum()), largest, where, bound, __version__, day)
 
 
 def _largest_difference(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float | None, str]:

@@ -16,6 +16,7 @@ from xaibench.compute.device import resolve_device
 from xaibench.compute.host_threads import available_cpus
 from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.pinned_code import check_code_at_commit
+from xaibench.leaderboard.sandbox.sandbox import require_sandbox
 from xaibench.leaderboard.verification import Verification, verify
 from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
 from xaibench.runner.run import RunProgress
@@ -67,14 +68,16 @@ def verify_all(
 
     Raises:
         ValueError: If the device does not exist.
+        ResultError: If this machine has no sandbox (bubblewrap).
     """
     resolve_device(settings.get("device", "cpu"))  # fail early
+    require_sandbox()
     many = workers or available_cpus()
     engine = {"engine": "serial"} if workers == 1 else {"workers": workers}
     with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary:
         base = Path(work or temporary)
         runs = {folder: base / folder.parent.name / folder.name for folder in folders}
-        shared = {"store": base / "store", "hidden": [run.parent for run in runs.values()], **settings}
+        shared = {"store": base / "store", **settings}
         for mine in _group_by_suite(folders):
             trained = False
             while mine and not (trained and 1 < many <= len(mine)):

@@ -8,6 +8,7 @@ from importlib import metadata
 
 import pytest
 from leaderboard.forging import rewritten
+from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import ResultError, read_manifest
@@ -184,6 +185,7 @@ def test_a_search_without_end_is_ended(tmp_path, monkeypatch):
         provide_packages(["helping==2.0"], tmp_path / "packages", install=True)
 
 
+@needs_sandbox
 def test_a_method_with_a_package_of_its_own_is_verified(code, installed, tiny, tmp_path, monkeypatch):
     shutil.rmtree(code / "__pycache__", ignore_errors=True)
     mine = tmp_path / "mine.py"

@@ -19,7 +19,7 @@ from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.leaderboard.site.write import _suite_entries
 from xaibench.report.numbers.suite_tests import pairs_over_cells
 
-VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96, "sandbox": "bubblewrap"}
+VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_verified_results_have_a_badge_and_others_say_that_they_have_none(site):
     assert rows["lime"][1].startswith("LIME bit-equal")
     assert rows["saliency"][1].startswith("Saliency not verified")
     card = text(site / "methods" / "lime.html")
-    assert "bit-equal, 2026-02-02, 96 scores computed again, in bubblewrap" in card
+    assert "bit-equal, 2026-02-02, 96 scores computed again" in card
     assert re.search(r"<dt>Verified</dt><dd>1 of 7</dd>", text(site / "index.html"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.leaderboard.sandbox.sandbox import Sandbox, SandboxedProcess, SandboxError
+from xaibench.leaderboard.sandbox.protocol import Answer, SandboxError
+from xaibench.leaderboard.sandbox.sandbox import Sandbox, SandboxedProcess
 
 #: Running sandboxes by their settings; an ended one is removed and started again on the next call.
 _sandboxes: dict[str, SandboxedProcess] = {}
@@ -40,10 +42,12 @@ class SandboxedMethod:
             SandboxError: If the method failed or did something forbidden.
         """
         asked = {"number": self.number, "seed": self.seed, "network": getattr(model, "network", model)}
-        _, maps = _call_sandbox(self.settings, "explain", images=images, targets=targets, **asked)
-        if maps is None or len(maps) != len(images):
+        expected = (len(images), *images.shape[2:])
+        largest = 8 * math.prod(expected)
+        maps = _call_sandbox(self.settings, "explain", largest=largest, images=images, targets=targets, **asked).maps
+        if maps is None or maps.shape != expected:
             raise SandboxError(
-                f"it returned {None if maps is None else maps.shape}, expected maps of {len(images)} images"
+                f"it returned maps {None if maps is None else list(maps.shape)}, expected {list(expected)}"
             )
         return torch.from_numpy(maps).to(images.device)
 
@@ -76,15 +80,13 @@ def has_fit(settings: str) -> bool:
     Raises:
         SandboxError: If the method cannot be imported or did something forbidden.
     """
-    return bool(_call_sandbox(settings, "describe")[0]["fits"])
+    return _call_sandbox(settings, "describe").fits
 
 
-def _call_sandbox(settings: str, call: str, **arguments: Any) -> Any:
+def _call_sandbox(settings: str, call: str, **arguments: Any) -> Answer:
     running = _sandboxes.get(settings)
     if running is None:
-        known = json.loads(settings)
-        running = SandboxedProcess(Sandbox(**known | {"hidden": tuple(known.get("hidden", ()))}))
-        _sandboxes[settings] = running
+        running = _sandboxes[settings] = SandboxedProcess(Sandbox(**json.loads(settings)))
     try:
         return running.call(call, **arguments)
     except SandboxError:

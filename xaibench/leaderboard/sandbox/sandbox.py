@@ -1,9 +1,8 @@
-"""Process for a submitted method, without network, masks and the user's files, and with time and memory limits.
+"""Process for a submitted method: without network, masks, data generators and the user's files, and with limits.
 
-With bubblewrap (``bwrap``), the kernel isolates the method: it has no network, a private ``/tmp``, and can read only
-Python, the library and its own source. Without it, the method runs in a separate process in which Python's audit events
-block forbidden actions. This prevents accidents but does not stop an adversary; the verification records which one was
-used.
+The isolation is the kernel's, set up by bubblewrap (``bwrap``): namespaces of its own, a file system that holds only
+Python, the library without its data generators and the method's source, all read-only, an unprivileged user, and a
+filter of system calls. There is no weaker form: without bubblewrap nothing is run.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import platform
 import select
 import shutil
 import struct
@@ -25,23 +25,30 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from xaibench.leaderboard.manifest import ResultError
+from xaibench.leaderboard.sandbox.protocol import (
+    MAX_HEADER_BYTES,
+    Answer,
+    SandboxError,
+    SandboxViolationError,
+    parse_answer,
+    printable,
+)
+from xaibench.leaderboard.sandbox.system_calls import filter_program, is_supported
 
-#: Largest accepted answer (the maps of a batch), in bytes.
-_MAX_ANSWER_BYTES = 4 << 30
-#: Folders of the method's source and of its packages inside bubblewrap.
+#: Folders of the method's source and of its packages inside the sandbox.
 _MOUNT_POINTS = ("/method", "/packages")
-
-
-class SandboxError(RuntimeError):
-    """A method failed, exited or was stopped in its sandbox. The message is a clause that says how."""
-
-
-class SandboxViolationError(SandboxError):
-    """A method did something that the sandbox forbids. The message says what."""
+#: Parts of the library that make data sets and their masks, and are not in the sandbox.
+_GENERATORS = (
+    *("data", "benchmarks/mosaics", "benchmarks/certified/images.py", "benchmarks/xai_tris/tetrominoes.py"),
+    *("benchmarks/xai_tris/noise.py", "benchmarks/xai_tris/patterns.py", "benchmarks/xai_tris/pattern_mixture.py"),
+)
+#: Bytes of each of the two file systems in memory (/tmp and /dev/shm), and of the kept end of the log.
+_TMPFS_BYTES, _LOG_BYTES = 1 << 28, 1 << 16
+#: Largest number of processes of a method.
+_MAX_PROCESSES = 256
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,8 @@ class Sandbox:
         parameters: Parameters of the method, as JSON.
         output: The explained model output; empty for the method's default.
         device: Device of the method. Inputs are sent through the CPU.
-        hidden: Folders that the method must not read; used without bubblewrap only.
         seconds: Time limit per batch of images, in seconds.
-        memory_gb: Memory limit in GiB.
+        memory_gb: Memory limit in GiB, of all its processes together; files in memory may take 0.5 GiB beside it.
     """
 
     entry: str
@@ -66,58 +72,89 @@ class Sandbox:
     parameters: str = "{}"
     output: str = ""
     device: str = "cpu"
-    hidden: tuple[str, ...] = ()
     seconds: float = 600.0
     memory_gb: float = 8.0
 
 
 @cache
-def bubblewrap_path() -> str:
-    """Return the path of ``bwrap``; empty if it is missing or may not create namespaces."""
+def why_no_sandbox() -> str:
+    """Return why methods cannot be run in a sandbox on this machine, and what to do; empty if they can."""
     found = shutil.which("bwrap")
-    if not found:
+    if not found or sys.platform != "linux":
+        return (
+            "bubblewrap (bwrap) is not installed; a method is run inside of it only. On Debian: apt install bubblewrap"
+        )
+    if not is_supported():
+        return f"there is no filter of system calls for {platform.machine()}; use a machine with x86-64 or aarch64"
+    with tempfile.TemporaryFile() as program:
+        program.write(filter_program())
+        program.seek(0)
+        command = [found, *_isolation(program.fileno()), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+        try:
+            done = subprocess.run(
+                [*command, "true"],
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
+                pass_fds=[program.fileno()],
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap (bwrap) cannot be run ({error})"
+    if not done.returncode:
         return ""
-    tried = [found, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        if subprocess.run(tried, capture_output=True, timeout=20, check=False).returncode == 0:
-            return found
-    return ""
+    said = done.stderr.strip().splitlines()[-1:] or ["no message"]
+    return (
+        f"bubblewrap (bwrap) may not create namespaces here ({said[0]}); allow unprivileged user namespaces "
+        "(on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or run as root"
+    )
 
 
-def sandbox_kind() -> str:
-    """Return ``"bubblewrap"``, or ``"process"``, which isolates less."""
-    return "bubblewrap" if bubblewrap_path() else "process"
+def require_sandbox() -> None:
+    """Check that methods can be run in a sandbox.
+
+    Raises:
+        ResultError: If not; the message says why and what to do.
+    """
+    if why := why_no_sandbox():
+        raise ResultError(f"No method can be run: {why}.")
 
 
 class SandboxedProcess:
-    """A method in its sandbox; a context manager that ends the process."""
+    """A method in its sandbox; a context manager that ends the process.
+
+    Raises:
+        ResultError: If there is no sandbox on this machine.
+    """
 
     def __init__(self, sandbox: Sandbox) -> None:
+        require_sandbox()
         self.sandbox = sandbox
         self._kill_reason = ""
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        is_isolated = bool(bubblewrap_path())
-        paths = [inside if is_isolated else folder for folder, inside in _mounted_folders(sandbox)]
         settings = {
-            **{name: asdict(sandbox)[name] for name in ("entry", "device", "hidden")},
-            "paths": paths,
+            **{name: asdict(sandbox)[name] for name in ("entry", "device")},
+            "paths": [inside for _, inside in _mounted_folders(sandbox)],
             "parameters": json.loads(sandbox.parameters),
             "output": sandbox.output or None,
-            "shut_in": is_isolated,
         }
-        python = [sys.executable, "-P", "-m", "xaibench.leaderboard.sandbox.worker", json.dumps(settings)]
-        command = [*_bubblewrap_command(sandbox, is_isolated), *python]
-        # A new session, so that the process can be killed with its children.
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=_clean_environment(sandbox, is_isolated),
-            start_new_session=True,
-            cwd=None if is_isolated else tempfile.gettempdir(),  # as in bubblewrap
-        )
-        threading.Thread(target=self._watch_memory, daemon=True).start()
+        python = [_python(), "-P", "-m", "xaibench.leaderboard.sandbox.worker", json.dumps(settings)]
+        with tempfile.TemporaryFile() as program:
+            program.write(filter_program(allow_memory_files=sandbox.device != "cpu"))
+            program.seek(0)
+            # A new session, so that the process can be killed with its children.
+            self._process = subprocess.Popen(
+                [*_bubblewrap_command(sandbox, program.fileno()), *python],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=_clean_environment(sandbox),
+                start_new_session=True,
+                pass_fds=[program.fileno()],
+            )
+        self._log = bytearray()
+        self._logged = threading.Thread(target=self._read_log, daemon=True)
+        self._logged.start()
+        threading.Thread(target=self._watch_limits, daemon=True).start()
 
     def __enter__(self) -> SandboxedProcess:
         return self
@@ -125,19 +162,21 @@ class SandboxedProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def call(self, call: str, **arguments: Any) -> tuple[dict[str, Any], NDArray[Any] | None]:
+    def call(self, call: str, *, largest: int = 0, **arguments: Any) -> Answer:
         """Call a function of the worker and wait for the answer.
 
         Args:
             call: Name of a method of :class:`xaibench.leaderboard.sandbox.worker.Worker`.
+            largest: Largest accepted size of the maps, in bytes.
             **arguments: Its arguments.
 
         Returns:
-            The header of the answer, and the maps or None.
+            The answer.
 
         Raises:
             SandboxViolationError: If the method did something forbidden.
-            SandboxError: If it failed, exited, or exceeded a limit.
+            SandboxError: If it failed, exited, exceeded a limit, or answered in another form. The process has ended
+                then, unless the method raised an error of its own.
             UnsupportedModelError: If the method does not support the network.
         """
         import torch
@@ -152,32 +191,29 @@ class SandboxedProcess:
         try:
             self._process.stdin.write(struct.pack("<Q", len(body)) + body)
             self._process.stdin.flush()
-            said, maps = self._read_answer(until)
-        except (OSError, EOFError, ValueError) as error:
+            answer = self._read_answer(until, largest)
+        except SandboxError:
+            self.close()
+            raise
+        except (OSError, EOFError) as error:
             self.close()
             code = self._process.returncode
             raise SandboxError(
                 self._kill_reason or f"its process ended with code {code} ({self._last_log_line()})"
             ) from error
-        if said.get("refused"):
-            raise SandboxViolationError("; ".join(map(str, said["refused"])))
-        if said.get("untreated"):
-            raise UnsupportedModelError(str(said["error"]))
-        if "error" in said:
-            raise SandboxError(str(said["error"]))
-        return said, maps
+        if answer.refused:
+            raise SandboxViolationError("; ".join(answer.refused))
+        if answer.untreated:
+            raise UnsupportedModelError(answer.error)
+        if answer.error:
+            raise SandboxError(answer.error)
+        return answer
 
-    def _read_answer(self, until: float) -> tuple[dict[str, Any], NDArray[Any] | None]:
-        text, body = struct.unpack("<QQ", self._read_bytes(16, until))
-        if text > 1 << 20 or body > _MAX_ANSWER_BYTES:
-            raise ValueError(f"an answer of {text + body} bytes")
-        said = json.loads(self._read_bytes(text, until))
-        content = self._read_bytes(body, until)
-        if "shape" not in said:
-            return dict(said), None
-        if said.get("dtype") not in ("float32", "float64"):
-            raise ValueError(f"maps of {said.get('dtype')}")
-        return said, np.frombuffer(content, said["dtype"]).reshape(said["shape"]).copy()
+    def _read_answer(self, until: float, largest: int) -> Answer:
+        header, body = struct.unpack("<QQ", self._read_bytes(16, until))
+        if header > MAX_HEADER_BYTES or body > largest:
+            raise SandboxError(f"it answers with {header + body:,} bytes, more than its maps can have")
+        return parse_answer(self._read_bytes(header, until), self._read_bytes(body, until))
 
     def _read_bytes(self, size: int, until: float) -> bytes:
         """Read ``size`` bytes of the answer; raise EOFError at the deadline."""
@@ -192,19 +228,32 @@ class SandboxedProcess:
             parts += read
         return bytes(parts)
 
-    def _watch_memory(self) -> None:
+    def _read_log(self) -> None:
+        """Read the log as it comes, and keep its end."""
+        assert self._process.stderr is not None
+        with contextlib.suppress(OSError, ValueError):
+            while read := os.read(self._process.stderr.fileno(), 1 << 16):
+                self._log += read
+                del self._log[:-_LOG_BYTES]
+
+    def _watch_limits(self) -> None:
         limit = self.sandbox.memory_gb * (1 << 30)
         while self._process.poll() is None:
-            if (held := sum(_resident_bytes(pid) for pid in _process_tree(self._process.pid))) > limit:
+            tree = _process_tree(self._process.pid)
+            held = sum(map(_memory_bytes, tree))
+            if held > limit:
                 self._kill_reason = f"it used {held / (1 << 30):.1f} GiB of memory, of {self.sandbox.memory_gb:g}"
+            elif len(tree) > _MAX_PROCESSES:
+                self._kill_reason = f"it started more than {_MAX_PROCESSES} processes"
+            if self._kill_reason:
                 self._kill()
                 return
             time.sleep(0.1)
 
     def _last_log_line(self) -> str:
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2000))
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return f"last line of its log: {lines[-1]}" if lines else "its log is empty"
+        self._logged.join(1)
+        lines = bytes(self._log[-2000:]).decode(errors="replace").strip().splitlines()
+        return f"last line of its log: {printable(lines[-1])}" if lines else "its log is empty"
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -216,44 +265,67 @@ class SandboxedProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):  # keep the exit code of a process that ends by itself
             self._process.wait(0 if self._kill_reason else 0.2)
         self._kill()
-        for stream in (self._process.stdin, self._process.stdout):
+        self._process.wait()
+        self._logged.join(1)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        self._process.wait()
 
 
-def _clean_environment(sandbox: Sandbox, is_isolated: bool) -> dict[str, str]:
+def _clean_environment(sandbox: Sandbox) -> dict[str, str]:
     """Return an environment without tokens, addresses or the user's folders."""
     kept = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
     kept["PYTHONDONTWRITEBYTECODE"] = "1"  # otherwise imports write to read-only folders
     if sandbox.device != "cpu":  # GPU driver, and selection of GPUs
         names = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
         kept |= {name: os.environ[name] for name in names if name in os.environ}
-    home = "/tmp" if is_isolated else tempfile.gettempdir()
-    numba = {"NUMBA_CACHE_DIR": os.path.join(home, "numba"), "MPLCONFIGDIR": os.path.join(home, "matplotlib")}
-    return kept | numba | {"HOME": home, "TMPDIR": home, "PYTHONPATH": os.pathsep.join(_library_path())}
+    kept |= {"NUMBA_CACHE_DIR": "/tmp/numba", "MPLCONFIGDIR": "/tmp/matplotlib"}
+    return kept | {"HOME": "/tmp", "TMPDIR": "/tmp", "PYTHONPATH": _library_path()}
 
 
-def _library_path() -> list[str]:
-    """Return the parent folder of the library, for ``PYTHONPATH``."""
+def _library_path() -> str:
+    """Return the parent folder of the library."""
     import xaibench
 
-    return [str(Path(xaibench.__file__).resolve().parent.parent)]
+    return str(Path(xaibench.__file__).resolve().parent.parent)
 
 
-def _bubblewrap_command(sandbox: Sandbox, is_isolated: bool) -> Iterator[str]:
-    """Yield the command that precedes Python's."""
-    if not is_isolated:
-        return
-    yield from (bubblewrap_path(), "--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
-    yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp")
+def _python() -> str:
+    """Return the path of this Python, without ``..``, which would lead elsewhere inside the sandbox."""
+    return os.path.abspath(sys.executable)
+
+
+def _isolation(program: int) -> list[str]:
+    """Return the options for namespaces, capabilities and system calls.
+
+    As root there is no namespace of users: the worker becomes an unprivileged user of the machine, for which it keeps
+    the two capabilities until then. Otherwise it is an unprivileged user of a namespace of its own.
+    """
+    shared = ["--die-with-parent", "--hostname", "sandbox", "--seccomp", str(program), "--cap-drop", "ALL"]
+    if os.getuid() == 0:
+        spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        return [*spaces, *shared, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    return ["--unshare-all", *shared, "--uid", "65534", "--gid", "65534"]
+
+
+def _bubblewrap_command(sandbox: Sandbox, program: int) -> Iterator[str]:
+    """Yield the command that precedes Python's; ``program`` is the file with the filter of system calls."""
+    size = str(_TMPFS_BYTES)
+    yield from (shutil.which("bwrap") or "bwrap", *_isolation(program))
+    yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev")
+    yield from ("--perms", "1777", "--size", size, "--tmpfs", "/dev/shm")
+    yield from ("--perms", "1777", "--size", size, "--tmpfs", "/tmp", "--chdir", "/tmp")
     for folder in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system"):
         yield from ("--ro-bind-try", folder, folder)
-    for folder in _python_folders():
+    package = Path(_library_path(), "xaibench")
+    for folder in (*_python_folders(), str(package)):
+        for parent in reversed(Path(folder).parents):  # bubblewrap would make them unreadable for others than root
+            yield from ("--perms", "0755", "--dir", str(parent))
         yield from ("--ro-bind", folder, folder)
-    package = str(Path(_library_path()[0], "xaibench"))
-    yield from ("--ro-bind", package, package)
+    for name in _GENERATORS:
+        hidden = package / name
+        yield from ("--tmpfs", str(hidden)) if hidden.is_dir() else ("--ro-bind", os.devnull, str(hidden))
     for folder, inside in _mounted_folders(sandbox):
         yield from ("--ro-bind", str(Path(folder).resolve()), inside)
     if sandbox.device != "cpu":
@@ -285,7 +357,11 @@ def _process_tree(pid: int) -> list[int]:
     return found
 
 
-def _resident_bytes(pid: int) -> int:
+def _memory_bytes(pid: int) -> int:
+    """Return the memory of a process; pages that it shares with others count by their share, where that is known."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) << 10
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -9,29 +9,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import struct
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
-#: Audit events of forbidden network access and process creation.
-_NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
-_PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty")
-#: Audit events that change files without opening them: for each path argument, its index and the index of the folder
-#: descriptor that it is relative to (or None).
-_CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
-    **dict.fromkeys(("os.remove", "os.rmdir", "shutil.rmtree"), ((0, 1),)),
-    **dict.fromkeys(("os.mkdir", "os.chmod"), ((0, 2),)),
-    **dict.fromkeys(("os.chown", "os.utime"), ((0, 3),)),
-    **dict.fromkeys(("os.rename", "os.link"), ((0, 2), (1, 3))),
-    "os.truncate": ((0, None),),
-    "os.symlink": ((1, 2),),
-}
-
 _READS_MASKS = "it reads the masks of the training samples, which are the answer"
+#: User and group without rights, on all systems.
+NOBODY = 65534
+#: Limits on open files and on the size of a file in bytes, and, for a user of its own, on processes and threads.
+_FILES, _FILE_BYTES, _PROCESSES = 1024, 1 << 28, 512
 
 
 class ForbiddenActionError(PermissionError):
@@ -53,20 +42,17 @@ class HiddenMasks:
         object.__getattribute__(self, "_refuse")(_READS_MASKS)
 
 
-class AuditHook:
-    """Python audit hook that refuses forbidden actions, and records them in case the method catches the error.
+class Worker:
+    """The method, and its most recently fitted copy with its number.
 
-    Args:
-        hidden: Folders that the method must not read.
-        processes: Whether it may start processes; inside bubblewrap these are isolated as well.
+    Attributes:
+        refused: What the method did that is forbidden. It is refused even if it catches the error.
     """
 
-    def __init__(self, hidden: list[str], processes: bool) -> None:
-        self.hidden = [str(Path(one).resolve()) for one in hidden]
-        self.free = [os.path.realpath(tempfile.gettempdir()), os.devnull]
-        self.processes = processes
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.fitted: dict[int, Any] = {}
         self.refused: list[str] = []
-        self.on = False
 
     def refuse(self, why: str) -> None:
         """Record a violation and raise.
@@ -77,60 +63,6 @@ class AuditHook:
         if why not in self.refused:
             self.refused.append(why)
         raise ForbiddenActionError(f"refused: {why}")
-
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Handle an audit event."""
-        if not self.on:
-            return
-        if event in _NETWORK:
-            self.refuse(f"it opens a socket ({event})")
-        if event in _PROCESSES and not self.processes:
-            self.refuse(f"it starts a process ({event})")
-        if event == "xaibench.load":
-            self.refuse(f"it loads the data set {arguments[0]}, whose masks are the answer")
-        if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
-            self._check_file(os.fsdecode(arguments[0]), arguments[1], arguments[2])
-        for name, folder in _CHANGES.get(event, ()):
-            if isinstance(arguments[name], str | bytes | os.PathLike):
-                below = arguments[folder] if folder is not None and folder < len(arguments) else None
-                if (changed := _resolve_in_folder(os.fsdecode(arguments[name]), below)) is not None:
-                    self._check_change(os.path.realpath(changed))
-
-    def _check_file(self, name: str, mode: Any, flags: Any) -> None:
-        path = os.path.realpath(name)
-        if _is_within(path, self.hidden):
-            self.refuse(f"it opens {Path(path).name} of the run or the results, which contain the answers")
-        writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
-            isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        )
-        if writes:
-            self._check_change(path)
-
-    def _check_change(self, path: str) -> None:
-        if _is_within(path, self.hidden) or not _is_within(path, self.free):
-            self.refuse(f"it writes to {path}; only {self.free[0]} is writable")
-
-
-def _resolve_in_folder(name: str, folder: int | None) -> str | None:
-    """Join a path with an open folder; None if the folder of the descriptor is unknown."""
-    if folder is None or folder < 0 or os.path.isabs(name):
-        return name
-    try:
-        return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
-    except OSError:
-        return None
-
-
-def _is_within(path: str, folders: list[str]) -> bool:
-    return any(path == one or path.startswith(one + os.sep) for one in folders)
-
-
-class Worker:
-    """The method, and its most recently fitted copy with its number."""
-
-    def __init__(self, settings: dict[str, Any], hook: AuditHook) -> None:
-        self.settings, self.hook = settings, hook
-        self.fitted: dict[int, Any] = {}
 
     def describe(self, **_: Any) -> dict[str, Any]:
         """Return whether the method has ``fit``. This imports the method, so import errors surface here."""
@@ -144,7 +76,7 @@ class Worker:
         take gigabytes, which would count towards the memory limit.
         """
         self.fitted.clear()
-        known = [(images, HiddenMasks(self.hook.refuse), targets) for images, targets in batches]
+        known = [(images, HiddenMasks(self.refuse), targets) for images, targets in batches]
         self.fitted[number] = self._build_explainer(seed, lambda: iter(known))
         return {}
 
@@ -182,13 +114,25 @@ def _read_requests(stream: BinaryIO) -> Iterator[dict[str, Any]]:
         yield torch.load(io.BytesIO(stream.read(size)), weights_only=False, map_location="cpu")
 
 
+def give_up_rights() -> None:
+    """Become a user without rights, if this process runs as root, and set the limits of the kernel."""
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)  # the kernel takes the capabilities away
+        resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, _PROCESSES))
+    for limit, value in ((resource.RLIMIT_NOFILE, _FILES), (resource.RLIMIT_FSIZE, _FILE_BYTES)):
+        resource.setrlimit(limit, (value, value))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def main(settings: dict[str, Any]) -> None:
     """Answer requests until the input ends.
 
     Args:
-        settings: ``paths`` (prepended to ``sys.path``), ``entry``, ``parameters``, ``output``, ``device``, ``hidden``
-            folders, and ``shut_in`` (whether the process runs in bubblewrap).
+        settings: ``paths`` (prepended to ``sys.path``), ``entry``, ``parameters``, ``output`` and ``device``.
     """
+    give_up_rights()
     import torch
 
     import xaibench.evaluation.apply
@@ -197,13 +141,10 @@ def main(settings: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     torch.set_num_threads(1)
-    hook = AuditHook(settings["hidden"], processes=settings["shut_in"])
-    sys.addaudithook(hook)
     sys.path[:0] = settings["paths"]
-    worker = Worker(settings, hook)
+    worker = Worker(settings)
     for request in _read_requests(sys.stdin.buffer):
         call = getattr(worker, request.pop("call"))
-        hook.on = True
         try:
             found = call(**request)
         except BaseException as error:
@@ -211,10 +152,13 @@ def main(settings: dict[str, Any]) -> None:
             from xaibench.evaluation.apply import is_inapplicable
 
             untreated = isinstance(error, Exception) and is_inapplicable(error)
-            found = {"error": str(error) if untreated else f"{type(error).__name__}: {error}", "untreated": untreated}
-        finally:
-            hook.on = False
-        _send_answer(answers, found, hook.refused)
+            said = str(error) if untreated else f"{type(error).__name__}: {error}"
+            found = {"error": said[:_LONGEST_ERROR], "untreated": untreated}
+        _send_answer(answers, found, worker.refused)
+
+
+#: Longest error message that is sent, in characters.
+_LONGEST_ERROR = 2000
 
 
 def _send_answer(stream: BinaryIO, found: Any, refused: list[str]) -> None:
