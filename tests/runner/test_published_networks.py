@@ -141,7 +141,8 @@ def test_the_published_files_are_whole():
     table = module.published_records()
     for name, records in table.groupby("suite"):
         plan = make_plan(load_suite(name)[0])
-        jobs = [job for cell in plan.cells for job in cell.trainings if job.parameters["method"] != "none"]
+        trained = (job for cell in plan.cells for job in cell.trainings if job.parameters["method"] != "none")
+        jobs = [job for job in trained if "imagenet" not in job.data.name]  # those depend on the user's photographs
         assert all(job.published for job in jobs), name
         keys = {key for job in jobs for key in job.published_keys}
         assert len(keys) == len(records)

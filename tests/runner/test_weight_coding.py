@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.runner.weight_coding import LARGE, RANK, STEP, decode, encode
+from xaibench.runner.weight_coding import LARGE, RANKS, STEP, decode, encode
 
+RANK = RANKS[0]
 GENERATOR = np.random.default_rng(0)
 SHAPE = (64, 300)
 
@@ -29,15 +30,15 @@ def trained(start):
 
 
 def test_only_weights_that_changed_are_encoded(start, trained):
-    for low_rank in (True, False):
-        restored = decode(start, encode(start, trained, low_rank=low_rank))
+    for rank in (*RANKS, None):
+        restored = decode(start, encode(start, trained, rank))
         assert set(restored) == set(trained)
         assert all(restored[name].dtype == torch.float32 for name in restored)
         assert torch.equal(restored["2.weight"], trained["2.weight"].half().float())
 
 
 def test_a_change_of_low_rank(start, trained):
-    encoded = encode(start, trained, low_rank=True)
+    encoded = encode(start, trained, RANK)
     left, right, scale = (encoded[f"0.weight:{part}"] for part in ("left", "right", "scale"))
     assert (left.shape, left.dtype, right.shape, right.dtype) == (
         (64, RANK),
@@ -57,7 +58,7 @@ def test_a_change_of_low_rank(start, trained):
 
 
 def test_weights_in_steps(start, trained):
-    encoded = encode(start, trained, low_rank=False)
+    encoded = encode(start, trained, None)
     scale = encoded["0.weight:scale"]
     steps = np.frombuffer(zlib.decompress(encoded["0.weight:steps"].numpy().tobytes()), np.int8).reshape(SHAPE)
     restored = decode(start, encoded)["0.weight"]
@@ -72,7 +73,7 @@ def test_extreme_rows(start):
     odd = torch.zeros(SHAPE)
     odd[1, 3] = 1e4  # one weight of a row that is otherwise zero
     odd[2] = 1e-20
-    restored = decode(start, encode(start, {"0.weight": odd}, low_rank=False))["0.weight"]
+    restored = decode(start, encode(start, {"0.weight": odd}, None))["0.weight"]
     assert torch.equal(restored[0], odd[0])
     assert restored[1, 3] == pytest.approx(1e4, rel=0.01)
     assert restored[2].numpy() == pytest.approx(np.full(300, 1e-20), rel=0.01)

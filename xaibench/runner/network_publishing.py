@@ -17,7 +17,7 @@ from xaibench.runner.plan.plan import Plan
 from xaibench.runner.stages.samples import read_data
 from xaibench.runner.stages.train import WEIGHTS, make_network, predict
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.weight_coding import decode, encode
+from xaibench.runner.weight_coding import RANKS, decode, encode
 
 #: What a change of low rank may cost: accuracy on the validation samples, and agreement of gradient maps with those of
 #: the trained network (mean cosine similarity). A network that it costs more is encoded in steps.
@@ -46,7 +46,7 @@ def write_networks(plan: Plan, store: Store, index: Path) -> dict[str, dict[str,
     tensors: dict[str, Tensor] = {}
     records: dict[str, dict[str, Any]] = {}
     for job in dict.fromkeys(job for cell in plan.cells for job in cell.trainings):
-        if job.parameters.get("method") == "none":
+        if job.parameters.get("method") == "none" or not store.has("data", job.data.key):  # no images for this set
             continue
         splits, _ = read_data(store, job.data)
         meta = store.load_meta("data", job.data.key)
@@ -79,8 +79,8 @@ def _round(
     trained = {name: _accuracy(network, splits[name]) for name in ("val", "test")}
     maps = _gradients(network, images)
     encoded: dict[str, Tensor] = {}
-    for low_rank in (True, False):
-        encoded = encode(start, weights, low_rank=low_rank)
+    for rank in (*RANKS, None):
+        encoded = encode(start, weights, rank)
         network.load_state_dict(start | decode(start, encoded))
         accuracies = {name: _accuracy(network, splits[name]) for name in ("val", "test")}
         agreement = _agreement(maps, _gradients(network, images))

@@ -16,19 +16,19 @@ from torch import Tensor
 
 #: Number of weights from which on a matrix is large.
 LARGE = 2**14
-#: Rank of the change of a large matrix.
-RANK = 8
+#: Ranks of the change of a large matrix that are tried.
+RANKS = (8, 32)
 #: Step of the weights of a row, as a share of their standard deviation.
 STEP = 0.2
 
 
-def encode(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, low_rank: bool) -> dict[str, Tensor]:
+def encode(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], rank: int | None) -> dict[str, Tensor]:
     """Encode trained weights.
 
     Args:
         start: Initial weights of the network by name, from :func:`xaibench.models.build`, float32.
         trained: The weights that differ from the initial ones.
-        low_rank: Encode large matrices as a change of rank :data:`RANK`, a tenth of the size of steps.
+        rank: Rank of the change of large matrices; rank 8 has a tenth of the size of steps. None = steps.
 
     Returns:
         Tensors by name: ``NAME`` in half precision, ``NAME:left``, ``NAME:right`` and ``NAME:scale``, or
@@ -39,7 +39,8 @@ def encode(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, low_ra
         if weight.dim() != 2 or weight.numel() < LARGE:
             found[name] = weight.half()
             continue
-        parts = _to_low_rank(weight.double() - start[name].double()) if low_rank else _to_steps(weight.double())
+        weight = weight.double()
+        parts = _to_steps(weight) if rank is None else _to_low_rank(weight - start[name].double(), rank)
         found |= {f"{name}:{part}": tensor.contiguous() for part, tensor in parts.items()}
     return found
 
@@ -70,10 +71,10 @@ def decode(start: Mapping[str, Tensor], encoded: Mapping[str, Tensor]) -> dict[s
     return found
 
 
-def _to_low_rank(change: Tensor) -> dict[str, Tensor]:
+def _to_low_rank(change: Tensor, rank: int) -> dict[str, Tensor]:
     """Return whole numbers ``left [M, R]`` and ``right [R, N]`` and a factor, whose product is near ``change``."""
     left, values, right = torch.linalg.svd(change, full_matrices=False)
-    left, right = left[:, :RANK] * values[:RANK], right[:RANK]
+    left, right = left[:, :rank] * values[:rank], right[:rank]
     sizes = right.abs().amax(1, keepdim=True) / 127
     left = left * sizes.T
     scale = left.abs().max() / 32767
