@@ -48,7 +48,11 @@ def simulate(repository: Path, methods: int, samples: int, *, cells: list[tuple[
             passes=int(rng.integers(1, 2000)), control=name.startswith("control"),
         )  # fmt: skip
         manifest = Manifest(
-            method, SuiteVersion("simulated", "Simulated suite", "00c0ffee"), "2026-01-01", {}, CodeInfo()
+            method,
+            SuiteVersion("simulated", "Simulated suite", "0" * 32),
+            "2026-01-01",
+            {},
+            CodeInfo(),
         )
         folder = repository / manifest.folder
         folder.mkdir(parents=True)

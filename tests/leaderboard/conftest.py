@@ -8,7 +8,7 @@ from generators.hub import hub  # noqa: F401
 from typer.testing import CliRunner
 
 from xaibench.cli import app
-from xaibench.leaderboard import submission
+from xaibench.leaderboard import submission, suite_text
 from xaibench.leaderboard.submission import SubmissionInfo, submit
 from xaibench.runner.run import run
 
@@ -51,6 +51,40 @@ def gxi(model, images, targets, power=1.0):
     model(images).gather(1, targets[:, None]).sum().backward()
     return (images.grad * images).sum(1).detach().abs() ** power
 '''
+
+
+#: Suites that come with the library as far as these tests go: name -> TOML.
+SHIPPED = {"tiny": SUITE}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shipped():
+    """The tiny suite comes with the library. Results are of such suites only."""
+    known = suite_text._shipped_text
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suite_text, "_shipped_text", lambda name: SHIPPED.get(name) or known(name))
+        yield
+
+
+@pytest.fixture
+def ships(tmp_path, monkeypatch):
+    """Give the tiny suite another content for one test; returns the file."""
+
+    def ship(text):
+        for cached in CACHED:
+            cached.cache_clear()
+        monkeypatch.setitem(SHIPPED, "tiny", text)
+        file = tmp_path / "tiny.toml"
+        file.write_text(text)
+        return file
+
+    yield ship
+    monkeypatch.undo()
+    for cached in CACHED:
+        cached.cache_clear()
+
+
+CACHED = (suite_text.official_suite, suite_text.suite_version, suite_text.official_plan)
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,15 @@ from xaibench.leaderboard.manifest import (
     schema_violations,
 )
 
-GOOD = Manifest(MethodInfo("gxi", "G × I", "mine:gxi"), SuiteVersion("tiny", "Tiny", "0123abcd"), "2026-11-23")
+VERSION = "0123abcd" * 4
+GOOD = Manifest(
+    MethodInfo("gxi", "G × I", "mine:gxi"),
+    SuiteVersion("tiny", "Tiny", VERSION),
+    "2026-11-23",
+)
 
 SPOILT = [
-    (("schema",), 2, "schema is 2, expected 1"),
+    (("schema",), 1, "schema is 1, expected 2"),
     (("method", "name"), "../x", "method.name is '../x', expected a text like"),
     (("method", "passes"), True, "method.passes is True, expected integer or null"),
     (("method", "authors"), [1], "entry 0 of method.authors is 1, expected string"),
@@ -34,7 +39,7 @@ SPOILT = [
 def test_what_is_written_is_read(tmp_path):
     (tmp_path / MANIFEST).write_bytes(GOOD.to_json())
     assert read_manifest(tmp_path) == GOOD
-    assert GOOD.folder == "gxi/tiny@0123abcd"
+    assert GOOD.folder == f"gxi/tiny@{VERSION}"
 
 
 @pytest.mark.parametrize(("path", "value", "said"), SPOILT)

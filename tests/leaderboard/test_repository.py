@@ -36,7 +36,7 @@ def test_a_folder_is_itself_and_one_on_the_hub_a_copy(published, submitted, tmp_
 def test_it_is_checked_and_made_into_a_site(published, typed, tmp_path):
     said = typed(["results", "check", published])
     assert said.exit_code == 0, said.output
-    assert re.search(r"ok +hf://ann/results/gxi/tiny@\w{8}\n", said.output)
+    assert re.search(r"ok +hf://ann/results/gxi/tiny@\w{32}\n", said.output)
     said = typed(["leaderboard", published, "--out", "site"])
     assert said.exit_code == 0, said.output
     assert "1 method on 1 suite" in said.output

@@ -62,32 +62,53 @@ def test_so_many_samples_go_along_as_fit(finished, tmp_path, monkeypatch):
 def test_a_run_on_images_of_ones_own_is_no_result(finished, tmp_path):
     text = (finished / "suite.toml").read_text()
     (finished / "suite.toml").write_text(text.replace("xai-tris/lin-white-8x8", "folder:mine"))
-    with pytest.raises(ResultError, match=r"uses images of a local folder \(folder:mine\)"):
+    with pytest.raises(ResultError, match="is of another suite than tiny of the library"):
         split_run(finished, tmp_path / "results")
     assert not (tmp_path / "results").exists()
 
 
-def test_sets_that_were_not_there_are_no_part_of_the_result(tiny, tmp_path, monkeypatch):
+def test_sets_that_were_not_there_are_no_part_of_the_result(tiny, ships, tmp_path, monkeypatch):
     monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
-    (tmp_path / "tiny.toml").write_text(
+    file = ships(
         tiny.read_text()
         + '\n[[cells]]\ndatasets = ["xai-tris/lin-imagenet-8x8"]\nmodels = ["llr"]\n'
         + 'data = { images_dir = "$XAIBENCH_IMAGES" }\n'
     )
-    done = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial")
+    done = run(file, tmp_path / "run", engine="serial")
     assert list(done.missing) == ["xai-tris/lin-imagenet-8x8"]
     (with_all,) = split_run(done.folder, tmp_path / "results", methods=["saliency"])
     assert check(with_all) == []
-    assert "imagenet" not in (with_all / "suite.toml").read_text()
     alone = run(tiny, tmp_path / "alone", engine="serial", store=tmp_path / "run" / "store").folder
     (without,) = split_run(alone, tmp_path / "alone-results", methods=["saliency"])
     assert read_manifest(with_all).suite.version == read_manifest(without).suite.version
 
 
-def test_two_methods_are_two_results(tiny, tmp_path):
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("samples = 6", "samples = 5"),
+        ("seeds = [0]", "seeds = [1]"),
+        ("n_samples = 200", "n_samples = 400"),
+        ("[explaining]", '[explaining]\nscored = "all"'),
+        ("samples = 6", "samples = 6\nseed = 7"),
+        ('models = ["llr", "mlp"]', 'models = ["llr", "mlp"]\nmetrics = ["topk_precision"]'),
+        ("topk_precision = {}", "topk_precision = {}\nemd_perf = {}"),
+        ("epochs = 20", "epochs = 21"),
+    ],
+    ids=lambda change: change[1].strip().replace("\n", " ")[-24:],
+)
+def test_a_suite_that_was_made_easier_is_another_suite(change, tiny, finished, tmp_path):
+    """Only what the library has under a name is that suite; explainers are free."""
+    text = (finished / "suite.toml").read_text()
+    assert change[0] in text
+    (finished / "suite.toml").write_text(text.replace(*change))
+    with pytest.raises(ResultError, match="is of another suite than tiny of the library"):
+        split_run(finished, tmp_path / "results")
+
+
+def test_two_methods_are_two_results(tiny, ships, tmp_path):
     text = tiny.read_text().replace("saliency = {}", 'gradcam = {}\n"gradcam++" = {}').replace('"llr", "mlp"', '"cnn"')
-    (tmp_path / "tiny.toml").write_text(text)
-    folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
+    folder = run(ships(text), tmp_path / "run", engine="serial").folder
     results = split_run(folder, tmp_path / "results")
     assert sorted(place.parent.name for place in results) == ["gradcam", "gradcamplusplus", "uniform"]
     assert [check(place) for place in results] == [[], [], []]
@@ -95,10 +116,9 @@ def test_two_methods_are_two_results(tiny, tmp_path):
         run_splitting._check_names_differ(folder, ["saliency", "Saliency"])
 
 
-def test_what_can_treat_no_network_has_no_result(tiny, tmp_path):
+def test_what_can_treat_no_network_has_no_result(tiny, ships, tmp_path):
     text = tiny.read_text().replace("uniform = {}", "'gradcam++' = {}")  # for convolutions, which the networks lack
-    (tmp_path / "tiny.toml").write_text(text)
-    folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
+    folder = run(ships(text), tmp_path / "run", engine="serial").folder
     results = split_run(folder, tmp_path / "results")
     assert [read_manifest(place).method.name for place in results] == ["saliency"]
     with pytest.raises(ResultError, match=r"has no scores of gradcam\+\+, which support none of its networks"):
@@ -132,12 +152,11 @@ def test_what_is_no_whole_run_is_refused(finished, tmp_path):
         split_run(tmp_path / "failed", tmp_path / "results")
 
 
-def test_a_method_for_some_networks_brings_the_same_samples_as_one_for_all(tiny, tmp_path, monkeypatch):
+def test_a_method_for_some_networks_brings_the_same_samples_as_one_for_all(tiny, ships, tmp_path, monkeypatch):
     text = (
         tiny.read_text().replace("saliency = {}", "saliency = {}\ngradcam = {}").replace('"llr", "mlp"', '"mlp", "cnn"')
     )
-    (tmp_path / "tiny.toml").write_text(text)
-    folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
+    folder = run(ships(text), tmp_path / "run", engine="serial").folder
     whole = read_samples(split_run(folder, tmp_path / "whole", methods=["saliency"])[0])
     room = max(len(to_safetensors([cell.lowest(1)])) for cell in whole)
     monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 2 * room)

@@ -34,7 +34,7 @@ def test_a_result_says_what_was_run_and_scores_it_as_a_run_does(submitted, tiny,
         "mine:gxi",
     )
     assert manifest.method.summary == "Gradient times input."
-    assert re.fullmatch(r"gxi/tiny@[0-9a-f]{8}", "/".join(submitted.parts[-2:]))
+    assert re.fullmatch(r"gxi/tiny@[0-9a-f]{32}", "/".join(submitted.parts[-2:]))
     assert (submitted / METHOD / "mine.py").is_file()
     assert check(submitted) == []
     done = run(tiny, tmp_path / "run", engine="serial", explainers=["input_x_gradient"])

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Images, Root, alarm, clear_errors, names, progress_bars
+from xaibench.cli.terminal import Root, alarm, clear_errors, names, progress_bars
 
 results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, verify and add results of methods.")
 app.add_typer(results, name="results")
@@ -82,7 +82,6 @@ def verify_results(
     workers: _Workers = None,
     device: _Device = "cpu",
     root: Root = None,
-    images: Images = None,
     install: _Install = False,
     work: _Work = None,
 ) -> None:
@@ -108,7 +107,6 @@ def verify_results(
             device=device,
             install=install,
             root=root,
-            images=images,
         ):
             found = one.verification
             if found is None:

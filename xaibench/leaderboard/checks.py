@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.core.messages import listed
-from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.manifest import (
     CARD,
@@ -26,10 +24,10 @@ from xaibench.leaderboard.manifest import (
     read_manifest,
     read_verification,
 )
-from xaibench.leaderboard.rounds import Round, read_rounds, suite_with_public_seeds
-from xaibench.leaderboard.suite_text import check_public_datasets, plan_without_explainers, suite_version
-from xaibench.models import MODELS
-from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
+from xaibench.leaderboard.rounds import Round, read_rounds
+from xaibench.leaderboard.score_files import read_scores
+from xaibench.leaderboard.suite_text import official_plan, suite_version
+from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 from xaibench.runner.parts import part_info
 from xaibench.runner.plan.plan import Plan
@@ -40,18 +38,15 @@ if TYPE_CHECKING:
 
 #: Largest accepted size of a result, in bytes.
 _MAX_BYTES = 100 << 20
-_REQUIRED_FILES = (SCORES.name, IMAGES.name, SUITE, PARTS, ENVIRONMENT, CARD, LICENSE)
+#: Largest size of the file of a method, in bytes.
+_MAX_CODE_BYTES = 1 << 20
+_REQUIRED_FILES = (SCORES.name, IMAGES.name, PARTS, ENVIRONMENT, CARD, LICENSE)
 
 #: Access tokens of the Hub, GitHub, PyPI and AWS, and private keys.
 _TOKEN = re.compile(
     rb"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|pypi-[\w-]{50,}|AKIA[A-Z0-9]{16}"
     rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-
-
-#: A part that is imported by its name (``module:name``), unlike names with a registered scheme (``folder:DIR``).
-_IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_SCHEMES = DATASETS.schemes | MODELS.schemes
 
 
 def check(folder: str | Path, *, in_repository: bool = True, verdict: bool = True, earlier: bool = False) -> list[str]:
@@ -79,7 +74,6 @@ def check(folder: str | Path, *, in_repository: bool = True, verdict: bool = Tru
     if not found:
         found += _check_verdict(place) if verdict else ()
         found += _check_code(place, manifest)
-        found += _check_parts(place)
     if not found:
         found += _check_suite(place, manifest)
         if found and earlier and read_verification(place).get("verdict") in VERDICTS[:-1]:
@@ -135,54 +129,26 @@ def _check_code(folder: Path, manifest: Manifest) -> Iterator[str]:
         yield f"entry is {entry!r}: there is no {path.relative_to(folder)}.py; expected module:name below {METHOD}."
         return
     try:
+        if file.stat().st_size > _MAX_CODE_BYTES:
+            yield f"{file.relative_to(folder)} has more than {_MAX_CODE_BYTES:,} bytes."
+            return
         ast.parse(file.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError) as error:
-        yield f"{file.relative_to(folder)} is not valid Python: {error}."
-
-
-def _check_parts(folder: Path) -> Iterator[str]:
-    """Reject data sets, networks and metrics that are not part of the library: they would run outside the sandbox."""
-    try:
-        tables = tomllib.loads((folder / SUITE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        yield f"{SUITE} cannot be read ({error})."
-        return
-    tables.pop("explainers", None)
-    for name in sorted(set(_iterate_strings(tables))):
-        if _IMPORT_PATH.fullmatch(name) and name.partition(":")[0] not in _SCHEMES:
-            yield f"{SUITE} names {name}; data sets, networks and metrics of a result must be those of the library."
-
-
-def _iterate_strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from value
-        value = list(value.values())
-    if isinstance(value, list):
-        for one in value:
-            yield from _iterate_strings(one)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # a parser that runs out of its stack
+        yield f"{file.relative_to(folder)} is not valid Python: {error or type(error).__name__}."
 
 
 def _check_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
     try:
-        text = (folder / SUITE).read_text(encoding="utf-8")
-        names = list(tomllib.loads(text).get("explainers", {}))
-        if names != [manifest.method.name]:
-            yield f"{SUITE} has the explainers {listed(names, 3)}; expected only {manifest.method.name}."
-            return
-        check_public_datasets(text, manifest.suite.name)
         if manifest.round:
-            found = _find_round(folder, manifest)
-            text = suite_with_public_seeds(text, manifest.suite.name, found)
-        version = suite_version(text)
-    except (ResultError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:  # malformed tables
-        yield f"{SUITE} cannot be run: {error}"
+            _find_round(folder, manifest)
+        version = suite_version(manifest.suite.name)
+    except ResultError as error:
+        yield str(error)
         return
     if version != manifest.suite.version:
         yield (
-            f"{SUITE} is version {version} of {manifest.suite.name} with this xaibench, not {manifest.suite.version}: "
-            "its data, networks or metrics have changed. Submit the method again."
+            f"{manifest.suite.name} of this xaibench is version {version}, not {manifest.suite.version}: its data, "
+            "networks or metrics have changed. Submit the method again."
         )
 
 
@@ -195,17 +161,22 @@ def _find_round(folder: Path, manifest: Manifest) -> Round:
 
 def _check_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
     try:
-        scores = SCORES.read(folder)
+        scores = read_scores(folder)
     except RunFolderError as error:
         yield str(error)
         return
     if (names := sorted(map(str, scores["explainer"].unique()))) != [manifest.method.name]:
         yield f"{SCORES.name} has scores of {listed(names, 3)}; expected only {manifest.method.name}."
         return
-    plan = plan_without_explainers((folder / SUITE).read_text(encoding="utf-8"))
+    plan = official_plan(manifest.suite.name)
     yield from _check_rows(scores)
     yield from _check_values(scores, plan.suite)
     yield from _check_cells(scores, plan)
+    seeds = list(plan.suite.data.seeds)
+    if manifest.round:
+        seeds = _find_round(folder, manifest).seeds(len(seeds))
+    if (found := sorted(set(scores["data_seed"].astype(int)))) != sorted(seeds):
+        yield f"{SCORES.name} has scores of the data seeds {listed(found, 3)}; expected {listed(sorted(seeds), 3)}."
 
 
 def _check_rows(scores: pd.DataFrame) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from xaibench.leaderboard.rounds import read_rounds, suite_for_round
 from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.sandbox.sandbox import require_sandbox
 from xaibench.leaderboard.submission import hide_secrets
+from xaibench.leaderboard.suite_text import official_suite
 from xaibench.leaderboard.verification import rerun_scores
-from xaibench.runfolder.descriptions import SUITE
 
 
 def run_round(
@@ -71,8 +70,7 @@ def run_round(
             if problems := check(folder):
                 on_message(f"{manifest.method.name}: {problems[0]}")
                 continue
-            text = (folder / SUITE).read_text(encoding="utf-8")
-            own, fresh = base / manifest.method.name, suite_for_round(text, drawn)
+            own, fresh = base / manifest.method.name, suite_for_round(official_suite(drawn.suite), drawn)
             own.mkdir(parents=True, exist_ok=True)
             limits = {"seconds": seconds, "memory_gb": memory_gb}
             try:
@@ -91,7 +89,6 @@ def run_round(
                 source=folder / METHOD if (folder / METHOD).is_dir() else None,
                 code=manifest.code,
                 drawn=drawn,
-                entries={manifest.method.name: tomllib.loads(text)["explainers"][manifest.method.name]},
             )
             on_message(f"{manifest.method.name}: done")
     if not found:

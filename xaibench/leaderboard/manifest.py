@@ -1,8 +1,8 @@
 """``result.json``, the manifest of a result.
 
-A result is a run folder of one method (:mod:`xaibench.runfolder`) with this manifest, a card, a license, a citation
-and, if the method is not part of the library, its source. In a results repository its folder is
-``METHOD/SUITE@VERSION``, or ``METHOD/SUITE@VERSION+ROUND`` for a round of fresh seeds.
+A result is the tables of one method (:mod:`xaibench.runfolder`) with this manifest, a card, a license, a citation and,
+if the method is not part of the library, its source. It names its suite and does not bring it. In a results repository
+its folder is ``METHOD/SUITE@VERSION``, or ``METHOD/SUITE@VERSION+ROUND`` for a round of fresh seeds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ MANIFEST, VERIFICATION, CARD, CITATION, LICENSE, METHOD = (
 VERDICTS = ("bit-equal", "equal", "within bounds", "differs")
 
 #: Version of the schema. Other versions are not read.
-SCHEMA = 1
+SCHEMA = 2
+
+
+#: Largest size of a JSON file of a result, in bytes.
+MAX_JSON_BYTES = 1 << 20
 
 
 class ResultError(ValueError):
@@ -54,6 +58,7 @@ class MethodInfo:
         homepage: A web address.
         passes: Network passes per image, if the method's parameters do not determine them.
         control: Whether the method does not use the model.
+        parameters: Parameters of the method.
     """
 
     name: str
@@ -66,6 +71,7 @@ class MethodInfo:
     homepage: str = ""
     passes: int | None = None
     control: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,8 @@ class SuiteVersion:
     Attributes:
         name: Name of the suite.
         title: Display name.
-        version: Hash of everything that determines images, networks and metrics, including their revisions.
+        version: Hash of the suite and of everything that determines its images, networks and metrics
+            (:func:`xaibench.leaderboard.suite_text.suite_version`).
     """
 
     name: str
@@ -145,12 +152,7 @@ def read_manifest(folder: Path) -> Manifest:
         ResultError: If the file is missing or does not match the schema; the message lists the violations.
     """
     file = folder / MANIFEST
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultError(
-            f"{file} cannot be read ({error}); every result needs it. `xaibench submit` writes it."
-        ) from error
+    content = read_json(file)
     if problems := list(schema_violations(content, manifest_schema())):
         raise ResultError(f"{file} does not fit schema {SCHEMA}: {'; '.join(problems)}.")
     method = content["method"] | {"authors": tuple(content["method"].get("authors", ()))}
@@ -162,6 +164,31 @@ def read_manifest(folder: Path) -> Manifest:
         CodeInfo(**content["code"] | {"requires": tuple(content["code"].get("requires", ()))}),
         content["round"],
     )
+
+
+def read_json(file: Path) -> Any:
+    """Read a JSON file of a result.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Its content. Every text in it can be encoded, and so be shown and written.
+
+    Raises:
+        ResultError: If it cannot be read, is longer than :data:`MAX_JSON_BYTES`, or is not such JSON.
+    """
+    try:
+        if (size := file.stat().st_size) > MAX_JSON_BYTES:
+            raise ResultError(f"{file} has {size:,} bytes; expected at most {MAX_JSON_BYTES:,}.")
+        content = json.loads(file.read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()  # a lone surrogate, written as \\ud800, is text that cannot be
+    except (OSError, ValueError, RecursionError) as error:
+        raise ResultError(
+            f"{file} cannot be read ({type(error).__name__}: {error}); every result needs it. `xaibench submit` "
+            "writes it."
+        ) from error
+    return content
 
 
 @cache
@@ -238,10 +265,7 @@ def read_verification(folder: Path) -> dict[str, Any]:
     file = folder / VERIFICATION
     if not file.is_file():
         return {}
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ResultError(f"{file} cannot be read ({error}); verify the result again.") from error
+    content = read_json(file)
     own = isinstance(content, dict) and content.get("result") == manifest_checksum(folder)
     return content if own else {}
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.manifest import ResultError
-from xaibench.leaderboard.suite_text import is_generated, read_seeds, with_seeds
-from xaibench.runner.suites.files import SUITES, load_suite
+from xaibench.leaderboard.suite_text import is_generated, official_suite, read_datasets, read_seeds, with_seeds
+from xaibench.runner.suites.files import SUITES
 
 ROUNDS = "rounds.json"
 
@@ -192,16 +192,14 @@ def suite_with_public_seeds(text: str, suite: str, drawn: Round) -> str:
     Raises:
         ResultError: If the seeds do not belong to the round.
     """
-    _, public = load_suite(suite)
-    seeds = read_seeds(public)
+    seeds = read_seeds(official_suite(suite))
     if read_seeds(text) != (expected := drawn.seeds(len(seeds))):
         raise ResultError(f"Its seeds are {listed(read_seeds(text), 3)}; round {drawn.name} has {listed(expected, 3)}.")
     return with_seeds(text, seeds)
 
 
 def _check_generated(suite: str) -> None:
-    found, _ = load_suite(suite)
-    if fixed := sorted({name for cell in found.cells for name in cell.datasets if not is_generated(name)}):
+    if fixed := sorted(name for name in read_datasets(official_suite(suite)) if not is_generated(name)):
         raise ResultError(
             f"{suite} has data sets that are not generated ({listed(fixed, 2)}) and have no fresh seeds. Use "
             f"a suite such as {listed([one for one in SUITES if one.startswith('xai-tris')], 2)}."

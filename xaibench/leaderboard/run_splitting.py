@@ -39,12 +39,11 @@ from xaibench.leaderboard.manifest import (
 )
 from xaibench.leaderboard.rounds import Round, suite_with_public_seeds
 from xaibench.leaderboard.suite_text import (
-    check_public_datasets,
     count_cells,
+    differs_from_official,
     explainer_entry,
     is_generated,
     suite_version,
-    with_explainers,
     without_sets,
 )
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartDescription, read_parts
@@ -66,7 +65,6 @@ def split_run(
     source: Path | None = None,
     code: CodeInfo | None = None,
     drawn: Round | None = None,
-    entries: Mapping[str, Mapping[str, Any]] | None = None,
     submitted: str | None = None,
 ) -> list[Path]:
     """Write one result per method of a run: scores, configuration, card and manifest.
@@ -79,7 +77,6 @@ def split_run(
         source: Folder with the source of a method that is not part of the library.
         code: Repository and commit of that source.
         drawn: The round whose seeds the run used; None for the suite's own seeds.
-        entries: ``{method: its entry in a suite}`` if it differs from the run's, as for a method that ran in a sandbox.
         submitted: Date of the submission. Default: today.
 
     Returns:
@@ -87,7 +84,8 @@ def split_run(
 
     Raises:
         RunFolderError: If the folder is not a run folder, or one of its files is damaged.
-        ResultError: If a job of the run failed, or a method is unknown or has no scores.
+        ResultError: If a job of the run failed, a method is unknown or has no scores, or the suite of the run is not
+            one of the library.
         LicenseError: If a license name is malformed.
     """
     folder = Path(run)
@@ -113,11 +111,12 @@ def split_run(
         raise ResultError(f"{folder} has no scores of {listed(silent)}, which support none of its networks.")
     found = []
     for name in (one for one in names if one in scores):
-        method = _method_info(parts.explainers[name], uses[name], (about or {}).get(name, {}))
+        entry = explainer_entry(_executed_suite(folder), name)
+        parameters = {"parameters": {key: value for key, value in entry.items() if key != "use"}}
+        method = _method_info(parts.explainers[name], uses[name], parameters | dict((about or {}).get(name, {})))
         check_license_name(method.license or None)
         manifest = Manifest(method, version, day, {}, code or CodeInfo(), drawn.name if drawn else "")
-        entry = (entries or {}).get(name)
-        found.append(_write_result(folder, Path(repository), manifest, name, scores[name], source, entry))
+        found.append(_write_result(folder, Path(repository), manifest, name, scores[name], source))
     return found
 
 
@@ -125,10 +124,14 @@ def _suite_version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dic
     suite, _ = load_suite(folder / SUITE)
     uses = {part.name: part.use for part in suite.explainers}
     text = _executed_suite(folder)
-    check_public_datasets(text, suite.name)
     if drawn is not None:
         text = suite_with_public_seeds(text, suite.name, drawn)
-    return SuiteVersion(suite.name, suite.title, suite_version(text)), uses
+    if differs_from_official(text, suite.name):
+        raise ResultError(
+            f"The run in {folder} is of another suite than {suite.name} of the library: other samples, seeds, data, "
+            "networks or metrics. Run the suite as it is, with --explainers for methods of your own."
+        )
+    return SuiteVersion(suite.name, suite.title, suite_version(suite.name)), uses
 
 
 def _executed_suite(run: Path) -> str:
@@ -188,7 +191,6 @@ def _write_result(
     name: str,
     scores: pa.Table,
     source: Path | None,
-    entry: Mapping[str, Any] | None,
 ) -> Path:
     """Write to a temporary folder first, so that a result is either complete or absent."""
     target = repository / manifest.folder
@@ -197,7 +199,7 @@ def _write_result(
         folder = Path(place) / "result"
         folder.mkdir()
         _write_tables(run, folder, name, manifest.method.name, scores)
-        _write_texts(run, folder, manifest, name, entry)
+        _write_texts(run, folder, manifest, name)
         if source is not None:
             shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
         (folder / CITATION).write_text(bibtex_entry(manifest), encoding="utf-8")
@@ -257,15 +259,10 @@ def _keep_method(cell: SampleCell, name: str, shown: str) -> SampleCell:
     )
 
 
-def _write_texts(run: Path, folder: Path, manifest: Manifest, name: str, entry: Mapping[str, Any] | None) -> None:
+def _write_texts(run: Path, folder: Path, manifest: Manifest, name: str) -> None:
     parts, method = read_parts(run), manifest.method
     words = dataclasses.replace(parts.explainers[name], name=method.name, label=method.label)
     described = dataclasses.replace(parts, explainers={method.name: words})
     (folder / PARTS).write_bytes(described.to_json())
     ran = strip_folders((run / ENVIRONMENT).read_text(encoding="utf-8"))
     (folder / ENVIRONMENT).write_text(ran, encoding="utf-8")
-    text = _executed_suite(run)
-    stated = explainer_entry(text, name) if entry is None else dict(entry)
-    # Under the name of the result, which may differ from the name in the run.
-    own = {method.name: {"use": method.entry} | {key: value for key, value in stated.items() if key != "use"}}
-    (folder / SUITE).write_text(with_explainers(text, own, of=name), encoding="utf-8")

@@ -19,7 +19,7 @@ from xaibench.leaderboard.manifest import CodeInfo, ResultError
 from xaibench.leaderboard.method_source import MethodSource, on_import_path, stage_method
 from xaibench.leaderboard.run_splitting import slugify, split_run
 from xaibench.leaderboard.sandbox.packages import imported_packages
-from xaibench.leaderboard.suite_text import check_public_datasets, with_explainers
+from xaibench.leaderboard.suite_text import differs_from_official, official_suite, with_explainers, without_photographs
 from xaibench.runner.run import RunProgress, run
 from xaibench.runner.suites.files import load_suite
 
@@ -176,7 +176,9 @@ def submit(
     """
     info = info or SubmissionInfo()
     loaded, text = load_suite(suite, quick=quick)
-    check_public_datasets(text, loaded.name)  # before it is run
+    official = official_suite(loaded.name)
+    if differs_from_official(without_photographs(text), loaded.name):  # before it is run
+        raise ResultError(f"{suite} is not {loaded.name} of the library; results are of the library's suites.")
     place = Path(work) if work else Path("runs") / f"submit-{slugify(info.name or Path(method).name)}"
     place.mkdir(parents=True, exist_ok=True)
     source = stage_method(method, place / "code")
@@ -185,7 +187,7 @@ def submit(
         on_trial(try_method(source, parameters))
         file = (source.folder or place) / _SUITE_FILE
         entry = {"use": source.entry} | dict(parameters or {})
-        file.write_text(with_explainers(text, {name: entry}), encoding="utf-8")
+        file.write_text(with_explainers(official, {name: entry}), encoding="utf-8")
         with on_import_path(source.folder):  # before other modules of that name
             done = run(file, place / "run", progress=progress, **run_settings)
     if done.failures:

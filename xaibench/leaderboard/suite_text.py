@@ -1,7 +1,8 @@
-"""Edit the suite of a result (TOML): other explainers, other seeds, its version."""
+"""The suites of which results are: those of the library, their versions, and edits of their TOML."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import tempfile
@@ -11,12 +12,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from xaibench.core.messages import listed
+from xaibench.benchmarks.checksums import published_checksums
+from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runner.plan.plan import Plan, make_plan
+from xaibench.runner.published_networks import file_checksums
 from xaibench.runner.published_scores import identity
-from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.files import SUITES, load_suite
+from xaibench.runner.suites.schema import OptionalCells, Suite
 from xaibench.runner.suites.toml_writing import to_toml
 
 # Data sets that are generated from a seed.
@@ -44,8 +48,16 @@ def local_datasets(text: str) -> list[str]:
     Returns:
         Their names, such as ``photographs:$XAIBENCH_DATA``.
     """
-    names = dict.fromkeys(name for cell in _read_tables(text)["cells"] for name in cell["datasets"])
-    return [name for name in names if ":" in name and name.partition(":")[0] not in _PUBLIC_SCHEMES]
+    return [name for name in read_datasets(text) if ":" in name and name.partition(":")[0] not in _PUBLIC_SCHEMES]
+
+
+def read_datasets(text: str) -> list[str]:
+    """Return the names of the data sets of a suite.
+
+    Args:
+        text: The suite as TOML.
+    """
+    return list(dict.fromkeys(name for cell in _read_tables(text)["cells"] for name in cell["datasets"]))
 
 
 def check_public_datasets(text: str, suite: str) -> None:
@@ -140,46 +152,115 @@ def with_seeds(text: str, seeds: Sequence[int]) -> str:
     return to_toml(tables | {"data": tables.get("data", {}) | {"seeds": list(seeds)}})
 
 
-def suite_version(text: str) -> str:
-    """Return the version of a suite, a hash of everything that determines images, networks and metrics.
+@lru_cache(maxsize=32)
+def official_suite(name: str) -> str:
+    """Return a suite of the library in the form of which results are: with data sets that everyone can get.
 
-    Explainers do not change the version.
+    A result only names its suite. What the library has under that name is what is checked, run and compared; nothing
+    in a result can change it.
+
+    Args:
+        name: Name of a suite of the library; with ``-quick`` at the end, its quick form.
+
+    Returns:
+        The suite as TOML.
+
+    Raises:
+        ResultError: If the library has no such suite, or it is for images of a local folder.
+    """
+    text = without_photographs(_shipped_text(name))
+    check_public_datasets(text, name)
+    return text
+
+
+def without_photographs(text: str) -> str:
+    """Remove the cells of a suite whose images lie on photographs of a local folder (``$XAIBENCH_IMAGES``).
 
     Args:
         text: The suite as TOML.
 
     Returns:
-        Eight hexadecimal digits.
-
-    Raises:
-        SuiteError: If the suite cannot be run.
+        The suite as TOML.
     """
-    plan = plan_without_explainers(text)
-    known = identity(plan) | {"samples": plan.suite.explaining.samples}
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8]
+    tables = _read_tables(text)
+    kept = [cell for cell in tables["cells"] if "$XAIBENCH_IMAGES" not in str(cell.get("data", {}))]
+    return to_toml(tables | {"cells": kept})
 
 
-def plan_without_explainers(text: str) -> Plan:
-    """Return the plan of a suite with one control in place of its explainers, so that none of them is imported.
+def _shipped_text(name: str) -> str:
+    base = name.removesuffix("-quick")
+    if base not in SUITES:
+        raise ResultError(unknown("A result is of a suite of the library, and there is none named", name, SUITES))
+    return load_suite(base, quick=base != name)[1]
+
+
+def differs_from_official(text: str, name: str) -> bool:
+    """Return whether a suite differs from the one of the library in anything but its explainers.
 
     Args:
-        text: The suite as TOML.
-
-    Returns:
-        The plan; cached, as the results of a suite differ only in their explainers.
+        text: The suite of a run of one's own, as TOML. Suites of others are not read at all.
+        name: Name of the suite.
 
     Raises:
-        SuiteError: If the suite cannot be run.
+        ResultError: If the library has no such suite.
+        SuiteError: If the text is not a suite.
     """
-    return _make_plan(with_explainers(text, {"uniform": {}}))
+    return _without_explainers(text) != _without_explainers(official_suite(name))
 
 
-@lru_cache(maxsize=8)
-def _make_plan(text: str) -> Plan:
+def _without_explainers(text: str) -> Suite:
+    suite = _parse(text)
+    cells = tuple(dataclasses.replace(cell, explainers=()) for cell in suite.cells)
+    return dataclasses.replace(suite, cells=cells, explainers=(), optional=OptionalCells())
+
+
+def _parse(text: str) -> Suite:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / SUITE
         file.write_text(text, encoding="utf-8")
-        return make_plan(load_suite(file)[0])
+        return load_suite(file)[0]
+
+
+@lru_cache(maxsize=32)
+def suite_version(name: str) -> str:
+    """Return the version of a suite of the library.
+
+    It is a hash of the whole suite except its explainers, and of what its names stand for: the revisions of data sets,
+    architectures and metrics, the published checksums of the data sets, and those of the published networks.
+
+    Args:
+        name: Name of the suite, as for :func:`official_suite`.
+
+    Returns:
+        128 bits as 32 hexadecimal digits.
+
+    Raises:
+        ResultError: If the library has no such suite.
+    """
+    tables = _read_tables(with_explainers(official_suite(name), {}))
+    plan = official_plan(name)
+    jobs = list(dict.fromkeys(job for cell in plan.cells for job in cell.trainings))
+    names = {job.data.name for job in jobs}
+    known = {
+        "suite": tables,
+        "parts": identity(plan),
+        "data": sorted(each for key, each in published_checksums().items() if key[0] in names),
+        "networks": sorted(file_checksums(key for job in jobs for key in job.published_keys)),
+    }
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=32)
+def official_plan(name: str) -> Plan:
+    """Return the plan of a suite of the library, with one control in place of its explainers.
+
+    Args:
+        name: Name of the suite, as for :func:`official_suite`.
+
+    Raises:
+        ResultError: If the library has no such suite.
+    """
+    return make_plan(_parse(with_explainers(official_suite(name), {"uniform": {}})))
 
 
 def _read_tables(text: str) -> dict[str, Any]:

@@ -32,8 +32,7 @@ from xaibench.leaderboard.sandbox.packages import provide_packages
 from xaibench.leaderboard.sandbox.protocol import SandboxError
 from xaibench.leaderboard.sandbox.sandbox import Sandbox, require_sandbox
 from xaibench.leaderboard.submission import hide_secrets
-from xaibench.leaderboard.suite_text import with_explainers
-from xaibench.runfolder.descriptions import SUITE
+from xaibench.leaderboard.suite_text import official_suite, with_explainers
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.run import RunProgress, run
 
@@ -171,7 +170,7 @@ def rerun_scores(
         manifest: Manifest of the result.
         base: Folder of the run.
         limits: ``seconds`` and ``memory_gb`` of the sandbox.
-        suite_text: The suite as TOML. Default: the result's own.
+        suite_text: The suite as TOML. Default: the suite of the library that the result names.
         device: Device of training and of the method.
         install: As in :func:`verify`.
         progress: Called when jobs end.
@@ -183,9 +182,7 @@ def rerun_scores(
     Raises:
         ResultError: If the method failed or violated the sandbox.
     """
-    text = suite_text or (folder / SUITE).read_text(encoding="utf-8")
-    entry = tomllib.loads(text)["explainers"][manifest.method.name]
-    parameters = {name: value for name, value in entry.items() if name != "use"}
+    text = suite_text or official_suite(manifest.suite.name)
     output = tomllib.loads(text).get("explaining", {}).get("output", "")
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
         code = ""
@@ -195,7 +192,7 @@ def rerun_scores(
             manifest.method.entry,
             code,
             _provide_packages(manifest, Path(apart) / "packages", install),
-            json.dumps(parameters),
+            json.dumps(dict(manifest.method.parameters)),
             "" if output == "default" else output,
             device=str(resolve_device(device)),
             **limits,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +114,12 @@ def load_weights(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     start = network.state_dict()
     encoded = {name.removeprefix(_WEIGHTS): each for name, each in tensors.items() if name.startswith(_WEIGHTS)}
     network.load_state_dict(start | decode(start, encoded))
+
+
+def file_checksums(keys: Iterable[str]) -> set[str]:
+    """Return the SHA-256 of the files that have the published networks of these trainings."""
+    files = {_index()[key][0] for key in keys if key in _index()}
+    return {str(_load(file)["sha256"]) for file in files}
 
 
 def published_records() -> pd.DataFrame:

@@ -12,6 +12,8 @@ from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, SuiteV
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.runfolder.tables import IMAGES, SCORES
 
+#: Versions of a suite.
+VERSION, OTHER = "00c0ffee" * 4, "01d01d00" * 4
 METHODS = ("integrated_gradients", "lime", "saliency", "lrp", "guided_gradcam", "uniform", "sobel")
 TRUTHS = {"emd_perf": "data", "topk_precision": "intervention"}
 
@@ -23,7 +25,7 @@ def write_repository(
     cells=FEW_CELLS,
     samples=12,
     suite="tiny",
-    version="00c0ffee",
+    version=VERSION,
     round_name="",
     seed=0,
     about=None,

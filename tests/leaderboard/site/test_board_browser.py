@@ -1,7 +1,7 @@
 """The site in a real browser, opened from the file system: what is loaded when, what it shows, and for whom."""
 
 import pytest
-from leaderboard.site.repositories import METHODS, write_repository
+from leaderboard.site.repositories import METHODS, OTHER, VERSION, write_repository
 from report.browser import HOSTILE, axe, state, visiting
 from report.conftest import FEW_CELLS
 
@@ -20,7 +20,7 @@ def repository(tmp_path_factory):
     hostile = {"label": SHORT, "summary": HOSTILE, "citation": HOSTILE, "authors": (HOSTILE,)}
     about = {"lime": hostile}
     write_repository(folder, about=about)
-    return write_repository(folder, version="01d01d00", methods=METHODS[:3], about=about, pictures=False)
+    return write_repository(folder, version=OTHER, methods=METHODS[:3], about=about, pictures=False)
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,7 @@ def visit(tab, site):
 def newest(repository):
     """What the first page shows."""
     results, _ = read_results(repository)
-    return next(
-        build_leaderboards(key, mine)[0] for key, mine in by_suite(results).items() if key.version == "00c0ffee"
-    )
+    return next(build_leaderboards(key, mine)[0] for key, mine in by_suite(results).items() if key.version == VERSION)
 
 
 def loaded(tab):
@@ -119,14 +117,14 @@ def test_columns_are_sorted_from_the_keyboard(visit):
 
 def test_another_suite_is_a_page_of_its_own(visit):
     tab = visit()
-    tab.select_option("#suite-form select", label="Tiny suite · 01d01d00")
+    tab.select_option("#suite-form select", label=f"Tiny suite · {OTHER}")
     tab.click("#suite-form button")
-    tab.wait_for_url("**/suites/tiny.01d01d00.html")
+    tab.wait_for_url(f"**/suites/tiny.{OTHER}.html")
     assert set(board(tab)) == set(METHODS[:3])
 
 
 def test_two_methods_are_put_beside_each_other_with_their_maps(visit, repository):
-    tab = visit("pairs/tiny.00c0ffee.html#pairs?first=saliency&second=integrated_gradients&metric=emd_perf")
+    tab = visit(f"pairs/tiny.{VERSION}.html#pairs?first=saliency&second=integrated_gradients&metric=emd_perf")
     tab.wait_for_selector("#pairs-table tbody tr")
     pairs = newest(repository).pairs
     both = pairs[(pairs["metric"] == "emd_perf") & pairs["first"].eq("integrated_gradients")]
@@ -150,7 +148,7 @@ def test_two_methods_are_put_beside_each_other_with_their_maps(visit, repository
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-@pytest.mark.parametrize("page", ["index.html", "methods/lime.html", "pairs/tiny.00c0ffee.html", "downloads.html"])
+@pytest.mark.parametrize("page", ["index.html", "methods/lime.html", f"pairs/tiny.{VERSION}.html", "downloads.html"])
 def test_pages_are_accessible_and_fit_in_both_colors(visit, tab, page, width):
     try:
         tab.set_viewport_size({"width": width, "height": 900})

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from leaderboard.site.repositories import METHODS, change_scores, write_repository
+from leaderboard.site.repositories import METHODS, OTHER, VERSION, change_scores, write_repository
 from typer.testing import CliRunner
 
 import xaibench as xb
@@ -27,10 +27,10 @@ def repository(tmp_path_factory):
     """Two versions of a suite, and fresh seeds of the second, on which every score is lower."""
     codes = {"lime": CodeInfo("0" * 64, "https://example.org/lime", "0123456", ("limes==1.0",))}
     folder = write_repository(tmp_path_factory.mktemp("repository") / "results", codes=codes)
-    write_repository(folder, version="01d01d00", methods=METHODS[:3], pictures=False)
+    write_repository(folder, version=OTHER, methods=METHODS[:3], pictures=False)
     write_repository(folder, round_name="spring", seed=1, drop=0.2, pictures=False, codes=codes)
     for name, newest in (("lime", True), ("saliency", False)):  # the second verdict is of another state of the result
-        place = folder / name / "tiny@00c0ffee"
+        place = folder / name / f"tiny@{VERSION}"
         words = VERIFIED | {"result": manifest_checksum(place) if newest else "0" * 64}
         (place / "verification.json").write_text(json.dumps(words))
     return folder
@@ -48,14 +48,17 @@ def one(repository, tmp_path):
     """A single suite of few methods, to damage."""
     folder = tmp_path / "one"
     for name in ("saliency", "lime", "sobel"):
-        shutil.copytree(repository / name / "tiny@00c0ffee", folder / name / "tiny@00c0ffee")
+        shutil.copytree(
+            repository / name / f"tiny@{VERSION}",
+            folder / name / f"tiny@{VERSION}",
+        )
     return folder
 
 
 @pytest.fixture(scope="module")
 def board(repository):
     results, _ = read_results(repository)
-    key, mine = next((key, mine) for key, mine in by_suite(results).items() if key.words == "tiny@00c0ffee")
+    key, mine = next((key, mine) for key, mine in by_suite(results).items() if key.words == f"tiny@{VERSION}")
     return build_leaderboards(key, mine)[0]
 
 
@@ -119,9 +122,9 @@ def test_the_page_of_a_method_says_where_its_code_is_and_what_it_needs(site):
 
 
 def test_cost_is_said_in_passes_and_seconds(site, repository):
-    jobs = pd.read_csv(repository / "lime" / "tiny@00c0ffee" / "jobs.csv")
+    jobs = pd.read_csv(repository / "lime" / f"tiny@{VERSION}" / "jobs.csv")
     seconds = jobs[jobs["stage"] == "explain"]["seconds"].sum()
-    maps = len(pd.read_parquet(repository / "lime" / "tiny@00c0ffee" / "scores.parquet")) // 2  # of two metrics
+    maps = len(pd.read_parquet(repository / "lime" / f"tiny@{VERSION}" / "scores.parquet")) // 2  # of two metrics
     said = f"20 passes per image; {seconds:.2f} s for {maps} maps ({1000 * seconds / maps:.2f} ms each), on Example CPU"
     assert said in text(site / "methods" / "lime.html")
 
@@ -129,16 +132,16 @@ def test_cost_is_said_in_passes_and_seconds(site, repository):
 def test_fresh_seeds_stand_beside_the_public_ones_with_the_gap(site, repository):
     rows = rows_of(site / "index.html", "data")
     found = {}
-    for place in ("tiny@00c0ffee", "tiny@00c0ffee+spring"):
+    for place in (f"tiny@{VERSION}", f"tiny@{VERSION}+spring"):
         scores = pd.read_parquet(repository / "saliency" / place / "scores.parquet")
         counted = scores[scores["correct"] & (scores["metric"] == "emd_perf")]
         cells = counted.groupby(["subset", "variant", "model"], observed=True)["value"].mean()
         found[place] = cells.mean()
     fresh, gap = rows["saliency"][4], rows["saliency"][5].replace("−", "-").split()
-    assert fresh == f"{found['tiny@00c0ffee+spring']:.3f}"
-    assert float(gap[0]) == pytest.approx(found["tiny@00c0ffee+spring"] - found["tiny@00c0ffee"], abs=6e-4)
+    assert fresh == f"{found[f'tiny@{VERSION}+spring']:.3f}"
+    assert float(gap[0]) == pytest.approx(found[f"tiny@{VERSION}+spring"] - found[f"tiny@{VERSION}"], abs=6e-4)
     assert float(gap[1]) < float(gap[0]) < float(gap[3]) < 0
-    assert "Gap" not in text(site / "suites" / "tiny.00c0ffee+spring.html").split("reading")[0]
+    assert "Gap" not in text(site / "suites" / f"tiny.{VERSION}+spring.html").split("reading")[0]
 
 
 def test_the_numbers_of_every_choice_of_cells_are_in_files_of_their_own(site, board):
@@ -147,9 +150,10 @@ def test_the_numbers_of_every_choice_of_cells_are_in_files_of_their_own(site, bo
     key = "0.."  # the first subset
     assert key in page["choices"]
     name, value = re.fullmatch(
-        r"xaibenchData\((.*?),(.*)\);\n", text(site / "data" / "tiny.00c0ffee" / f"cells-{key}.js")
+        r"xaibenchData\((.*?),(.*)\);\n",
+        text(site / "data" / f"tiny.{VERSION}" / f"cells-{key}.js"),
     ).groups()
-    assert json.loads(name) == f"tiny.00c0ffee/cells-{key}"
+    assert json.loads(name) == f"tiny.{VERSION}/cells-{key}"
     values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == "emd_perf")]
     mine = values[values["subset"] == board.run.subsets[0]]
     means = mine.groupby(["explainer", "variant", "model"], observed=True)["value"].mean()
@@ -160,20 +164,32 @@ def test_the_numbers_of_every_choice_of_cells_are_in_files_of_their_own(site, bo
 def test_history_shows_every_version_in_the_order_of_its_results(site):
     page = text(site / "methods" / "lime.html")
     standings = page[page.index('id="standings"') : page.index('id="cells"')]
-    assert re.findall(r"<code>(\w{8})</code>", standings) == ["00c0ffee", "01d01d00", "00c0ffee"]
+    assert re.findall(r"<code>(\w{32})</code>", standings) == [
+        VERSION,
+        OTHER,
+        VERSION,
+    ]
     assert standings.count("2026-01-01") == 2
     assert "fresh seeds: spring" in standings
 
 
 def test_everything_is_there_as_parquet_and_as_csv(site, board):
     down = site / "downloads"
-    for name in ("results", "tiny.00c0ffee/leaderboard", "tiny.00c0ffee/cells", "tiny.00c0ffee/methods/lime"):
+    for name in (
+        "results",
+        f"tiny.{VERSION}/leaderboard",
+        f"tiny.{VERSION}/cells",
+        f"tiny.{VERSION}/methods/lime",
+    ):
         one, other = pd.read_parquet(down / f"{name}.parquet"), pd.read_csv(down / f"{name}.csv")
         assert list(one) == list(other)
         assert len(one) == len(other) > 0
-    cells = pd.read_parquet(down / "tiny.00c0ffee" / "cells.parquet")
+    cells = pd.read_parquet(down / f"tiny.{VERSION}" / "cells.parquet")
     assert cells["mean"].to_numpy() == pytest.approx(board.summary["mean"].to_numpy(), nan_ok=True)
-    pairs = [pd.read_parquet(down / "tiny.00c0ffee/pairs.parquet"), pd.read_csv(down / "tiny.00c0ffee/pairs.csv.gz")]
+    pairs = [
+        pd.read_parquet(down / f"tiny.{VERSION}/pairs.parquet"),
+        pd.read_csv(down / f"tiny.{VERSION}/pairs.csv.gz"),
+    ]
     for table in pairs:
         assert len(table) == len(board.pairs)
         assert table["p_holm"].to_numpy() == pytest.approx(board.pairs["p_holm"].to_numpy(), nan_ok=True)
@@ -214,13 +230,13 @@ def test_what_is_no_result_is_said_with_what_is_expected(tmp_path):
 
 
 def damage(name, one):
-    place = one / "lime" / "tiny@00c0ffee"
+    place = one / "lime" / f"tiny@{VERSION}"
     if name == "scores":
         (place / "scores.parquet").write_bytes(b"PAR1 and no more")
     elif name == "manifest":
         (place / "result.json").write_text("{")
     elif name == "place":
-        place.rename(place.with_name("tiny@11111111"))
+        place.rename(place.with_name("tiny@11111111111111111111111111111111"))
     elif name == "method":
         change_scores(place, lambda rows: rows.assign(explainer="somebody"))
     elif name == "images":
@@ -250,28 +266,28 @@ def test_a_damaged_result_is_left_out_with_its_reason(one, what, reason):
 
 
 def test_an_empty_file_of_images_is_damaged_also_beside_a_missing_one(one):
-    (one / "lime" / "tiny@00c0ffee" / "images.parquet").unlink()
-    (one / "saliency" / "tiny@00c0ffee" / "images.parquet").write_bytes(b"")
+    (one / "lime" / f"tiny@{VERSION}" / "images.parquet").unlink()
+    (one / "saliency" / f"tiny@{VERSION}" / "images.parquet").write_bytes(b"")
     ((name, reason),) = [(found.name, found.reason) for found in read_results(one)[1]]
-    assert (name, "cannot be read" in reason) == ("saliency/tiny@00c0ffee", True)
+    assert (name, "cannot be read" in reason) == (f"saliency/tiny@{VERSION}", True)
 
 
 def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_path):
     xb.leaderboard.write_site(one, tmp_path / "site")
     before = text(tmp_path / "site" / "index.html")
     damage("method", one)
-    with pytest.raises(SiteError, match=r"lime/tiny@00c0ffee cannot be shown: .* expected only those of lime"):
+    with pytest.raises(SiteError, match=rf"lime/tiny@{VERSION} cannot be shown: .* expected only those of lime"):
         xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
     assert text(tmp_path / "site" / "index.html") == before
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
     built = xb.leaderboard.write_site(one, tmp_path / "site")  # replaces it
     page = text(tmp_path / "site" / "index.html")
     assert set(rows_of(built.page, "data")) == {"saliency", "sobel"}
-    assert "1 result is not shown:</strong> lime/tiny@00c0ffee: " in page
+    assert f"1 result is not shown:</strong> lime/tiny@{VERSION}: " in page
 
 
 def test_a_single_result_cannot_rename_what_is_measured(one, tmp_path):
-    file = one / "lime" / "tiny@00c0ffee" / "parts.json"
+    file = one / "lime" / f"tiny@{VERSION}" / "parts.json"
     parts = json.loads(file.read_text())
     parts["metrics"]["emd_perf"] |= {"label": "Mine", "higher_is_better": False}
     file.write_text(json.dumps(parts))
@@ -284,10 +300,10 @@ def test_a_single_result_cannot_rename_what_is_measured(one, tmp_path):
 
 
 def test_a_single_result_makes_a_site_without_pairs(one, tmp_path):
-    built = xb.leaderboard.write_site(one / "lime" / "tiny@00c0ffee", tmp_path / "site")
+    built = xb.leaderboard.write_site(one / "lime" / f"tiny@{VERSION}", tmp_path / "site")
     assert (built.methods, built.suites, built.left_out) == (1, 1, ())
     assert set(rows_of(built.page, "data")) == {"lime"}
-    assert pd.read_csv(tmp_path / "site" / "downloads" / "tiny.00c0ffee" / "pairs.csv.gz").empty
+    assert pd.read_csv(tmp_path / "site" / "downloads" / f"tiny.{VERSION}" / "pairs.csv.gz").empty
 
 
 def test_the_first_page_is_of_most_methods_or_of_the_suite_that_is_named(tmp_path):
@@ -295,14 +311,14 @@ def test_the_first_page_is_of_most_methods_or_of_the_suite_that_is_named(tmp_pat
         write_repository(tmp_path / "results", methods=methods, suite=suite, pictures=False)
     results, _ = read_results(tmp_path / "results")
     pages = [{one.key.name: one.page for one in _suite_entries(results, first)} for first in ("", "tiny")]
-    assert [page["many"] for page in pages] == ["index.html", "suites/many.00c0ffee.html"]
-    assert [page["tiny"] for page in pages] == ["suites/tiny.00c0ffee.html", "index.html"]
+    assert [page["many"] for page in pages] == ["index.html", f"suites/many.{VERSION}.html"]
+    assert [page["tiny"] for page in pages] == [f"suites/tiny.{VERSION}.html", "index.html"]
     with pytest.raises(SiteError, match="no results of the suite 'tinny'; did you mean 'tiny'"):
         xb.leaderboard.write_site(tmp_path / "results", tmp_path / "site", first="tinny")
 
 
 def test_a_method_without_a_defined_score_has_a_page_and_no_place(one, tmp_path):
-    change_scores(one / "lime" / "tiny@00c0ffee", lambda rows: rows.assign(value=np.nan))
+    change_scores(one / "lime" / f"tiny@{VERSION}", lambda rows: rows.assign(value=np.nan))
     built = xb.leaderboard.write_site(one, tmp_path / "site")
     assert set(rows_of(built.page, "data")) == {"saliency", "sobel"}
     assert "LIME" in text(tmp_path / "site" / "methods" / "lime.html")
@@ -322,7 +338,7 @@ def test_the_command_says_what_it_built_and_what_it_left_out(one, tmp_path):
     result = CliRunner().invoke(app, ["leaderboard", str(one), "--out", str(tmp_path / "site")])
     assert result.exit_code == 0, result.output
     assert f"2 methods on 1 suite: {tmp_path / 'site' / 'index.html'}" in result.output
-    assert "Left out: lime/tiny@00c0ffee." in result.output
+    assert f"Left out: lime/tiny@{VERSION}." in result.output
     result = CliRunner().invoke(app, ["leaderboard", str(one), "--out", str(tmp_path / "site"), "--strict"])
     assert result.exit_code == 2
     assert "expected only those of lime" in result.output
@@ -332,12 +348,12 @@ def test_pairs_in_files_are_the_paired_tests(site, board):
     import base64
 
     pairs = json.loads(
-        re.search(r'id="pairs-data">(.*?)</script>', text(site / "pairs" / "tiny.00c0ffee.html"), re.S)[1]
+        re.search(r'id="pairs-data">(.*?)</script>', text(site / "pairs" / f"tiny.{VERSION}.html"), re.S)[1]
     )
     names = list(board.run.explainers)
     first, second = names.index("integrated_gradients"), names.index("lime")
     low, high = sorted((first, second))
-    content = text(site / "data" / "tiny.00c0ffee" / f"pairs-{low}.js")
+    content = text(site / "data" / f"tiny.{VERSION}" / f"pairs-{low}.js")
     numbers = np.frombuffer(base64.b64decode(json.loads(content.partition(",")[2][:-3])), "<f4")
     table = numbers.reshape(len(names) - low - 1, len(pairs["combinations"]), 4)[high - low - 1]
     mine = board.pairs[(board.pairs["first"] == names[low]) & (board.pairs["second"] == names[high])]

@@ -113,8 +113,8 @@ def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
         name = folder.relative_to(repository).as_posix() if folder != repository else folder.name
         try:
             found.append(_read_result(folder, repository, images))
-        except (ResultError, RunFolderError, OSError) as error:
-            left_out.append(ExcludedResult(name, str(error)))
+        except (ResultError, RunFolderError, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
+            left_out.append(ExcludedResult(name, str(error) or type(error).__name__))  # one bad file stops nothing
     shown, others = _exclude_other_images(found, repository)
     return shown, left_out + others
 

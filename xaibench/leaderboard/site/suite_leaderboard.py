@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from xaibench.leaderboard.manifest import ResultError
+from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey, most_common
+from xaibench.leaderboard.suite_text import official_suite
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, assemble_results
-from xaibench.runfolder.descriptions import PartDescription, RunParts, read_environment, read_suite
+from xaibench.runfolder.descriptions import PartDescription, RunParts, read_environment
 from xaibench.runfolder.tables import ACCURACY, FAILURES, SAMPLES, SCORES, TRAININGS, RunFolderError
 
 #: Columns of the scores that are read (all except the reason of undefined scores), and smaller types for some.
@@ -74,7 +77,7 @@ def build_leaderboards(
 
 
 def _read_scores(result: Result) -> pd.DataFrame:
-    rows = SCORES.read(result.folder, _COLUMNS).astype(_DTYPES)
+    rows = read_scores(result.folder, _COLUMNS).astype(_DTYPES)
     names = set(rows["explainer"].unique())
     name = result.manifest.method.name
     if names != {name}:
@@ -119,8 +122,16 @@ def _merge_into_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResul
         trainings=TRAININGS.read(results[0].folder),
         failures=FAILURES.read(results[0].folder),
         environment=read_environment(results[0].folder),
-        suite_toml=most_common(read_suite(one.folder) for one in results),
+        suite_toml=_suite_text(results[0].key.name),
     )
+
+
+def _suite_text(name: str) -> str:
+    """Return the suite as TOML; empty if this version of the library does not have it."""
+    try:
+        return official_suite(name)
+    except ResultError:
+        return ""
 
 
 def _method_words(result: Result) -> PartDescription:
