@@ -5,11 +5,13 @@ import shutil
 
 import pytest
 from generators.hub import hub  # noqa: F401
+from leaderboard.keepers import give_verdict, make_key, trust
 from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.leaderboard import submission, suite_text
 from xaibench.leaderboard.submission import SubmissionInfo, submit
+from xaibench.leaderboard.verdicts import KEEPERS
 from xaibench.runner.run import run
 
 SUITE = """
@@ -110,6 +112,19 @@ def result(submitted, tmp_path):
     repository = submitted.parent.parent
     shutil.copytree(repository, tmp_path / "results")
     return tmp_path / "results" / submitted.relative_to(repository)
+
+
+@pytest.fixture
+def verdict(tmp_path):
+    """Give a verdict on a result, signed by the keeper of its repository."""
+    key = make_key(tmp_path / "keys")
+
+    def give(folder, **changes):
+        if not (folder.parent.parent / KEEPERS).exists():
+            trust(folder.parent.parent, key)
+        return give_verdict(folder, key, **changes)
+
+    return give
 
 
 @pytest.fixture

@@ -16,9 +16,7 @@ from xaibench.leaderboard import score_files
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import (
     MANIFEST,
-    VERIFICATION,
     SuiteVersion,
-    manifest_checksum,
     read_manifest,
 )
 
@@ -156,7 +154,7 @@ def test_a_result_lies_where_it_says(result, tmp_path):
     assert check(moved, in_repository=False) == []
 
 
-def test_another_version_is_another_suite(result):
+def test_another_version_is_another_suite(result, verdict):
     manifest = read_manifest(result)
     content = json.loads((result / MANIFEST).read_text())
     content["suite"]["version"] = "0" * 32
@@ -169,16 +167,15 @@ def test_another_version_is_another_suite(result):
     assert check(place, earlier=True) == [fault], "it was not verified"
 
     # A result that was verified at that version is kept for the history of its method.
-    known = {"schema": 1, "result": manifest_checksum(place), "verdict": "within bounds"}
-    (place / VERIFICATION).write_text(json.dumps(known))
+    verdict(place, verdict="equal")
     assert check(place) == [fault]
     assert check(place, earlier=True) == []
     said = CliRunner().invoke(app, ["results", "check", str(place.parent.parent)])
     assert (said.exit_code, said.output.split()[0]) == (0, "earlier")
     assert fault in said.output
 
-    (place / VERIFICATION).write_text(json.dumps(known | {"verdict": "differs"}))
+    verdict(place, verdict="differs")
     assert check(place, earlier=True) == [fault]
-    (place / VERIFICATION).write_text(json.dumps(known))
+    verdict(place, verdict="equal")
     (place / "README.md").write_text("changed")
     assert "README.md was modified" in check(place, earlier=True)[0]

@@ -6,8 +6,8 @@ import pytest
 from leaderboard.forging import rewritten
 
 from xaibench.leaderboard import verification_runs
-from xaibench.leaderboard.manifest import VERIFICATION, find_results, manifest_checksum, read_manifest
-from xaibench.leaderboard.verification import Verification
+from xaibench.leaderboard.manifest import find_results, manifest_checksum, read_manifest
+from xaibench.leaderboard.verdicts import Verification, write_verdict
 
 METHOD = "def mine(model, images, targets, power=1.0):\n    return images.abs().sum(1) ** power\n"
 
@@ -37,20 +37,20 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     assert "scores.parquet was modified" in refused.output
 
 
-@pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("equal", 0), ("within bounds", 0), ("differs", 1)])
+@pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("equal", 0), ("differs", 1)])
 def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, verdict, code):
     asked = []
 
     def verified(folder, **settings):
         asked.append(settings)
-        return Verification("", verdict, 1200, 1100, 0.25, "lin-white mlp", 0.02, "0.1", "2026-12-31")
+        return Verification("", verdict, 1200, 1100, 0.25, "lin-white mlp", "0.1", "2026-12-31")
 
     monkeypatch.setattr(verification_runs, "verify", verified)
     monkeypatch.setattr(verification_runs, "require_sandbox", lambda: None)
     said = typed(["results", "verify", str(submitted), "--workers", "1", "--work", "again"])
     assert said.exit_code == code, said.output
     assert f"{verdict}  {find_results(submitted)[0]}" in said.output
-    assert "1,100 of 1,200 scores bit-identical; largest difference of a cell's mean 0.25 (lin-white mlp)" in (
+    assert "1,100 of 1,200 scores bit-identical; largest difference of a score 0.25 (lin-white mlp)" in (
         " ".join(said.output.split())
     )
     typed(["results", "verify", str(submitted)])
@@ -61,8 +61,9 @@ def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, ver
 
 def test_only_what_has_no_verdict_is_verified_when_asked_so(typed, result, monkeypatch):
     def verified(folder, **settings):
-        (folder / VERIFICATION).write_text(json.dumps({"result": manifest_checksum(folder)}))
-        return Verification("", "bit-equal", 9, 9, 0.0, "", 0.02, "0.1", "2026-12-31")
+        found = Verification(manifest_checksum(folder), "bit-equal", 9, 9, 0.0, "", "0.1", "2026-12-31")
+        write_verdict(folder, found)
+        return found
 
     monkeypatch.setattr(verification_runs, "verify", verified)
     monkeypatch.setattr(verification_runs, "require_sandbox", lambda: None)

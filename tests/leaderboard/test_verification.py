@@ -1,5 +1,6 @@
 """Run again in a sandbox: scores that are the method's come out equal to the bit, others do not."""
 
+import dataclasses
 import json
 import tomllib
 
@@ -12,8 +13,9 @@ from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard import verification
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import VERIFICATION, ResultError, read_verification
+from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.sandbox.method import FittedSandboxedMethod
+from xaibench.leaderboard.verdicts import read_verdict, verdict_file
 from xaibench.leaderboard.verification import compare_scores, verify
 from xaibench.runfolder.tables import SCORES
 
@@ -41,18 +43,15 @@ def test_an_honest_result_is_equal_to_the_bit_and_a_forged_one_differs(result, w
     settings = {"work": work / "run", "store": work / "store", "engine": "serial"}
     found = verify(result, **settings)
     assert (found.verdict, found.equal_rows, found.largest_difference) == ("bit-equal", found.rows, 0.0)
-    assert json.loads((result / VERIFICATION).read_text())["verdict"] == "bit-equal"
-    assert check(result) == [], "the verdict is no part of what is summed up"
+    assert json.loads(verdict_file(result).read_text())["verdict"] == "bit-equal"
+    assert read_verdict(result) == {}, "nobody has signed it"
 
     table = pq.read_table(result / "scores.parquet")
     better = np.minimum(1.0, table["value"].to_numpy() + 0.1)
     pq.write_table(
         table.set_column(table.column_names.index("value"), "value", pa.array(better)), result / "scores.parquet"
     )
-    (fault,) = check(rewritten(result))
-    assert "verification.json is of an earlier state of this result" in fault, "an old verdict vouches for nothing new"
-    assert read_verification(result) == {}
-    assert check(result, verdict=False) == [], "nothing but running it again tells"
+    assert check(rewritten(result)) == [], "nothing but running it again tells"
     forged = verify(result, **settings)
     assert forged.verdict == "differs"
     assert 0.05 < forged.largest_difference <= 0.1 + 1e-9
@@ -87,34 +86,34 @@ def test_what_does_not_pass_the_check_is_not_run(result):
         verify(result)
 
 
-def test_the_verdict_follows_the_bound(submitted):
+def test_the_verdict_follows_the_largest_difference_of_a_score(submitted):
     scores = SCORES.read(submitted)
-    assert compare_scores(scores, scores, 0.0).verdict == "bit-equal"
-    rounded = scores.assign(value=scores["value"] + 9e-7)
-    assert compare_scores(scores, rounded, 0.0).verdict == "equal"
-    one_score = scores["value"].where(scores.index != scores["value"].first_valid_index(), scores["value"] + 2e-6)
-    assert compare_scores(scores, scores.assign(value=one_score), 0.005).verdict == "within bounds"
-    near = scores.assign(value=scores["value"] + 0.004)
-    assert compare_scores(scores, near, 0.005).verdict == "within bounds"
-    assert compare_scores(scores, near, 0.003).verdict == "differs"
-    assert compare_scores(scores, scores[scores["model"] == "mlp"], 0.1).verdict == "differs"
-    assert compare_scores(scores, scores.iloc[:-1], 0.5).verdict == "differs", "a row that is missing is no rounding"
+    assert compare_scores(scores, scores).verdict == "bit-equal"
+    rounded = compare_scores(scores, scores.assign(value=scores["value"] + 9e-7))
+    assert (rounded.verdict, rounded.equal_rows) == ("equal", int(scores["value"].isna().sum()))
+    assert rounded.largest_difference == pytest.approx(9e-7)
+    first = scores["value"].first_valid_index()
+    one = compare_scores(scores, scores.assign(value=scores["value"].where(scores.index != first, 2.0)))
+    assert (one.verdict, one.largest_difference) == ("differs", pytest.approx(2 - scores["value"][first]))
+    row = scores.loc[first]
+    assert one.where == f"{row['dataset']} {row['model']} {row['metric']}"
+
+
+def test_every_score_set_to_its_mean_differs(submitted):
+    """Where means of cells were compared, this passed, with an interval of width zero."""
+    scores = SCORES.read(submitted)
+    means = scores.groupby(["dataset", "model", "metric"], observed=True)["value"].transform("mean")
+    assert compare_scores(scores.assign(value=means), scores).verdict == "differs"
+
+
+def test_rows_that_one_side_lacks_differ(submitted):
+    scores = SCORES.read(submitted)
     undefined = scores.assign(value=np.nan)
-    assert compare_scores(undefined, undefined, 0.0).verdict == "bit-equal"
-    assert compare_scores(scores, undefined, 9.0).verdict == "differs"
-
-
-def test_cells_that_are_undefined_here_and_there_are_alike(submitted):
-    scores = SCORES.read(submitted)
-    scores.loc[scores["model"] == "mlp", "value"] = np.nan
-    near = scores.assign(value=scores["value"] + 0.004)
-    found = compare_scores(scores, near, 0.005)
-    assert found.verdict == "within bounds"
-    assert found.largest_difference == pytest.approx(0.004)
-    unlike = compare_scores(scores, near.assign(value=0.5), 9.0)
-    assert (unlike.verdict, unlike.largest_difference) == ("differs", None)
-    for one in (found, unlike):
-        json.loads(one.to_json(), parse_constant=pytest.fail)  # NaN is no JSON
+    assert compare_scores(undefined, undefined).verdict == "bit-equal"
+    for other in (scores[scores["model"] == "mlp"], scores.iloc[:-1], undefined, scores.assign(correct=False)):
+        found = compare_scores(scores, other)
+        assert (found.verdict, found.largest_difference) == ("differs", None)
+        json.loads(json.dumps(dataclasses.asdict(found)), parse_constant=pytest.fail)  # NaN is no JSON
 
 
 def test_a_fitted_method_is_known_by_its_fit():

@@ -1,5 +1,6 @@
 """Results that are verified side by side get the verdicts that each would get alone."""
 
+import json
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -13,8 +14,9 @@ from leaderboard.forging import rewritten
 from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard import verification_runs as module
-from xaibench.leaderboard.manifest import find_results, read_verification
+from xaibench.leaderboard.manifest import find_results
 from xaibench.leaderboard.run_splitting import split_run
+from xaibench.leaderboard.verdicts import verdict_file
 from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
 from xaibench.runfolder.tables import JOBS
 from xaibench.runner.run import run
@@ -53,7 +55,7 @@ def test_each_has_its_own_verdict_and_networks_are_trained_once(repository, monk
     verdicts = {folder.parent.name: one.verification.verdict for folder, one in found.items()}
     assert verdicts == {"gxi": "bit-equal", "saliency": "bit-equal", "uniform": "differs"}
     for folder in folders:
-        assert read_verification(folder)["verdict"] == verdicts[folder.parent.name]
+        assert json.loads(verdict_file(folder).read_text())["verdict"] == verdicts[folder.parent.name]
     trained = {
         folder.parent.name: int(
             (JOBS.read(repository / "work" / folder.parent.name / folder.name / "run")["stage"] == "train").sum()

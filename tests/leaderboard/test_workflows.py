@@ -88,7 +88,7 @@ def test_a_result_that_is_refused_stops_it(repository, xaibench):
     [
         (["results/rise/tiny@1/result.json", "README.md"], "only change files below results/METHOD/SUITE@VERSION"),
         ([".github/workflows/check.yml"], "only change files below results/METHOD/SUITE@VERSION"),
-        (["results/rise/tiny@1/verification.json"], "must not contain verification.json"),
+        (["results/verdicts/rise/tiny@1.json"], "must not contain verdicts"),
         (["results/rise/tiny@1/result.json", "results/rise2/tiny@1/result.json"], "one method only"),
         (
             ["results/rise/tiny@1/result.json", "results/rounds.json"],
@@ -134,19 +134,24 @@ def test_a_name_with_a_line_break_hides_nothing(repository):
 
 
 def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
-    write(repository, "results/rise/tiny@1/result.json", "results/lime/tiny@1/verification.json")
+    write(repository, "results/rise/tiny@1/result.json", "results/verdicts/lime/tiny@1.json")
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "-m", "merged")
     steps = SITE["verify"]["steps"]
-    # The command that stands in for ours writes no verdict; this is the one that it would have written.
-    write(repository, "results/rise/tiny@1/verification.json")
-    (repository / "results/rise/tiny@1/verification.json").rename(repository / "later")
     subprocess.run(script(steps, "Verify new results"), cwd=repository, check=True)
-    (repository / "later").rename(repository / "results/rise/tiny@1/verification.json")
+    # The command that stands in for ours writes no verdicts; these are those that it would have written.
+    write(repository, "results/verdicts/rise/tiny@1.json")
+    (repository / "results/verdicts/lime/tiny@1.json").write_text("of another state")
     subprocess.run(script(steps, "Collect the verdicts"), cwd=repository, check=True)
     assert xaibench() == ["results verify results --new --install --work /temporary/again"]
     kept = [path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.json")]
-    assert [str(path) for path in kept] == ["results/rise/tiny@1/verification.json"]
+    assert sorted(map(str, kept)) == ["results/verdicts/lime/tiny@1.json", "results/verdicts/rise/tiny@1.json"]
+
+
+def test_the_key_of_the_keeper_is_where_no_code_of_others_runs():
+    keyed = [name for name, job in SITE.items() if "KEEPER_KEY" in yaml.safe_dump(job)]
+    assert keyed == ["site"]
+    assert not [step for step in SITE["site"]["steps"] if "verify" in step.get("run", "")]
 
 
 def test_what_runs_code_of_others_may_not_write():

@@ -68,9 +68,6 @@ def verify_results(
     folder: Annotated[Path, typer.Argument(help="A results repository, or one result.")],
     seconds: _Seconds = 600,
     memory: _Memory = 8,
-    bound: Annotated[
-        float, typer.Option(min=0, help="Largest accepted difference of a cell's mean if scores are not bit-identical.")
-    ] = 0.02,
     datasets: Annotated[
         str | None,
         typer.Option(help="Verify only these data sets; faster, but no verdict is written.", show_default=False),
@@ -85,13 +82,14 @@ def verify_results(
     install: _Install = False,
     work: _Work = None,
 ) -> None:
-    """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
+    """Run methods again, each in a sandbox without network, and compare the scores; writes verdicts."""
     with clear_errors(goes_on=work is not None):
-        from xaibench.leaderboard.manifest import find_results, read_verification
+        from xaibench.leaderboard.manifest import find_results
+        from xaibench.leaderboard.verdicts import has_verdict
         from xaibench.leaderboard.verification_runs import verify_all
 
         bad = 0
-        places = [place for place in find_results(folder) if not new or not read_verification(place)]
+        places = [place for place in find_results(folder) if not new or not has_verdict(place)]
         if not places:
             typer.echo(f"Every result in {folder} has a verdict.")
         for one in verify_all(
@@ -102,7 +100,6 @@ def verify_results(
             bars=progress_bars,
             seconds=seconds,
             memory_gb=memory,
-            bound=bound,
             datasets=names(datasets),
             device=device,
             install=install,
@@ -119,11 +116,24 @@ def verify_results(
             typer.echo(f"{said}  {one.folder}")
             most = "undefined" if found.largest_difference is None else f"{found.largest_difference:.2g}"
             typer.echo(
-                f"         {found.equal_rows:,} of {found.rows:,} scores bit-identical; largest difference of a "
-                f"cell's mean {most} ({found.where})"
+                f"         {found.equal_rows:,} of {found.rows:,} scores bit-identical; largest difference of a score "
+                f"{most} ({found.where})"
             )
         if bad:
             raise typer.Exit(1)
+
+
+@results.command(name="sign")
+def sign_results(
+    folder: Annotated[Path, typer.Argument(help="Results repository.")],
+    key: Annotated[Path, typer.Option(help="Private key of a keeper, as ssh-keygen writes it.")],
+) -> None:
+    """Sign the verdicts that have no signature; the site believes those that a key in the file `keepers` has signed."""
+    with clear_errors():
+        from xaibench.leaderboard.verdicts import sign_verdicts
+
+        for file in sign_verdicts(folder, key):
+            typer.echo(f"signed  {file}")
 
 
 @results.command(name="add")

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from xaibench.leaderboard.site.files import SiteError
     from xaibench.leaderboard.site.write import BuiltSite, write_site
     from xaibench.leaderboard.submission import SubmissionInfo, submit
-    from xaibench.leaderboard.verification import Verification, verify
+    from xaibench.leaderboard.verdicts import Verification
+    from xaibench.leaderboard.verification import verify
     from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
 
 __all__ = [
@@ -42,7 +43,7 @@ _HOME = {
     "ResultError": "manifest",
     "SiteError": "site.files",
     "SubmissionInfo": "submission",
-    "Verification": "verification",
+    "Verification": "verdicts",
     "VerifiedResult": "verification_runs",
     "check": "checks",
     "split_run": "run_splitting",

@@ -15,18 +15,16 @@ from xaibench.leaderboard.manifest import (
     LICENSE,
     MANIFEST,
     METHOD,
-    VERDICTS,
-    VERIFICATION,
     Manifest,
     ResultError,
     code_checksum,
     file_checksums,
     read_manifest,
-    read_verification,
 )
 from xaibench.leaderboard.rounds import Round, read_rounds
 from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.suite_text import official_plan, suite_version
+from xaibench.leaderboard.verdicts import VERDICTS, read_verdict
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 from xaibench.runner.parts import part_info
@@ -49,13 +47,12 @@ _TOKEN = re.compile(
 )
 
 
-def check(folder: str | Path, *, in_repository: bool = True, verdict: bool = True, earlier: bool = False) -> list[str]:
+def check(folder: str | Path, *, in_repository: bool = True, earlier: bool = False) -> list[str]:
     """Check a result without running anything.
 
     Args:
         folder: Folder of the result.
         in_repository: Whether the folder must be at its place in a results repository.
-        verdict: Whether an existing verification must apply to the current state of the result.
         earlier: Accept a result of an earlier version of its suite if it was verified at that version. It cannot be run
             again, but is kept for the history of its method.
 
@@ -72,11 +69,10 @@ def check(folder: str | Path, *, in_repository: bool = True, verdict: bool = Tru
         here = "/".join(place.resolve().parts[-2:])
         found.append(f"it is at {here}, but its manifest says {manifest.folder}; move it there.")
     if not found:
-        found += _check_verdict(place) if verdict else ()
         found += _check_code(place, manifest)
     if not found:
         found += _check_suite(place, manifest)
-        if found and earlier and read_verification(place).get("verdict") in VERDICTS[:-1]:
+        if found and earlier and read_verdict(place).get("verdict") in VERDICTS[:-1]:
             return []
     if not found:
         found += _check_scores(place, manifest)
@@ -104,14 +100,6 @@ def _check_files(folder: Path, manifest: Manifest) -> Iterator[str]:
     for name in there:
         if _TOKEN.search((folder / name).read_bytes()):
             yield f"{name} contains what looks like a token or private key; remove it, and revoke the token."
-
-
-def _check_verdict(folder: Path) -> Iterator[str]:
-    try:
-        if (folder / VERIFICATION).exists() and not read_verification(folder):
-            yield f"{VERIFICATION} is of an earlier state of this result; remove it, and verify the result again."
-    except ResultError as error:
-        yield str(error)
 
 
 def _check_code(folder: Path, manifest: Manifest) -> Iterator[str]:

@@ -19,17 +19,13 @@ from typing import Any
 
 from xaibench.core.messages import did_you_mean
 
-MANIFEST, VERIFICATION, CARD, CITATION, LICENSE, METHOD = (
+MANIFEST, CARD, CITATION, LICENSE, METHOD = (
     "result.json",
-    "verification.json",
     "README.md",
     "CITATION.bib",
     "LICENSE",
     "method",
 )
-
-#: Verdicts of a verification, from best to worst; results with the last one are refused.
-VERDICTS = ("bit-equal", "equal", "within bounds", "differs")
 
 #: Version of the schema. Other versions are not read.
 SCHEMA = 2
@@ -115,7 +111,7 @@ class Manifest:
         method: The method.
         suite: The suite and its version.
         submitted: Date of the submission, such as ``2026-11-23``.
-        files: SHA-256 of each file of the folder except the manifest and the verification.
+        files: SHA-256 of each file of the folder except the manifest.
         code: The code that was run.
         round: Name of the round of fresh seeds; empty for the suite's own seeds.
     """
@@ -136,7 +132,7 @@ class Manifest:
         """Return the content of the file."""
         words = asdict(self)
         ordered = {name: words[name] for name in ("method", "suite", "round", "submitted", "code", "files")}
-        return json.dumps({"schema": SCHEMA} | ordered, indent=2, ensure_ascii=False).encode() + b"\n"
+        return write_json(ordered)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -189,6 +185,11 @@ def read_json(file: Path) -> Any:
             "writes it."
         ) from error
     return content
+
+
+def write_json(content: Mapping[str, Any]) -> bytes:
+    """Return a JSON file with the version of the schema in front."""
+    return json.dumps({"schema": SCHEMA} | dict(content), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 @cache
@@ -249,27 +250,6 @@ def _object_violations(value: Mapping[str, Any], schema: Mapping[str, Any], plac
             yield from schema_violations(one, known.get(name, others), f"{inside}{name}")
 
 
-def read_verification(folder: Path) -> dict[str, Any]:
-    """Read the verification of a result, if it applies to the current state of the result.
-
-    Args:
-        folder: Folder of the result.
-
-    Returns:
-        The content of ``verification.json``; empty if the file is missing or the result was changed after it was
-        verified.
-
-    Raises:
-        ResultError: If the file is damaged.
-    """
-    file = folder / VERIFICATION
-    if not file.is_file():
-        return {}
-    content = read_json(file)
-    own = isinstance(content, dict) and content.get("result") == manifest_checksum(folder)
-    return content if own else {}
-
-
 def manifest_checksum(folder: Path) -> str:
     """Return the SHA-256 of ``result.json``, which contains the checksums of all other files."""
     return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
@@ -306,7 +286,7 @@ def find_results(folder: Path) -> list[Path]:
 
 
 def file_checksums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a result except the manifest and the verification.
+    """Return the SHA-256 of each file of a result except the manifest.
 
     Args:
         folder: Folder of the result.
@@ -316,11 +296,7 @@ def file_checksums(folder: Path) -> dict[str, str]:
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {
-        name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for name, path in names.items()
-        if name not in (MANIFEST, VERIFICATION)
-    }
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items() if name != MANIFEST}
 
 
 def code_checksum(files: Mapping[str, str]) -> str:

@@ -7,21 +7,18 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xaibench._version import __version__
 from xaibench.compute.device import resolve_device
-from xaibench.core.files import atomic_file
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import (
     METHOD,
-    SCHEMA,
-    VERIFICATION,
     Manifest,
     ResultError,
     manifest_checksum,
@@ -31,17 +28,15 @@ from xaibench.leaderboard.sandbox import method as sandboxed_method
 from xaibench.leaderboard.sandbox.packages import provide_packages
 from xaibench.leaderboard.sandbox.protocol import SandboxError
 from xaibench.leaderboard.sandbox.sandbox import Sandbox, require_sandbox
+from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_text import official_suite, with_explainers
+from xaibench.leaderboard.verdicts import Verification, write_verdict
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.run import RunProgress, run
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Largest accepted difference of a cell's mean if scores are not bit-identical: on a GPU, on another processor, or with
-#: another version of torch the trained networks differ slightly.
-BOUND = 0.02
 
 #: Largest difference of a score of the same networks on another CPU.
 SCORE_TOLERANCE = 1e-6
@@ -50,43 +45,6 @@ SCORE_TOLERANCE = 1e-6
 _SANDBOXED_MODULE = sandboxed_method.__name__
 
 _ROW_KEY = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
-_CELL_KEY = ["dataset", "model", "metric"]
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Outcome of a verification: the content of ``verification.json``.
-
-    Attributes:
-        result: SHA-256 of ``result.json`` at the time of the verification.
-        verdict: ``"bit-equal"``, ``"equal"`` (each score up to :data:`SCORE_TOLERANCE`), ``"within bounds"`` or
-            ``"differs"``.
-        rows: Number of compared scores.
-        equal_rows: Number of bit-identical scores.
-        largest_difference: Largest absolute difference of a cell's mean; None if a mean is missing on one side.
-        where: Cell and metric of that difference.
-        bound: Largest accepted difference.
-        xaibench: Version of the library that ran the verification.
-        date: Date of the verification.
-    """
-
-    result: str
-    verdict: str
-    rows: int
-    equal_rows: int
-    largest_difference: float | None
-    where: str
-    bound: float
-    xaibench: str
-    date: str
-
-    def to_json(self) -> bytes:
-        """Return the content of the file.
-
-        Returns:
-            JSON, encoded as UTF-8.
-        """
-        return json.dumps({"schema": SCHEMA} | asdict(self), indent=2).encode() + b"\n"
 
 
 def verify(
@@ -94,7 +52,6 @@ def verify(
     *,
     seconds: float = 600.0,
     memory_gb: float = 8.0,
-    bound: float = BOUND,
     datasets: Sequence[str] | None = None,
     work: str | Path | None = None,
     device: str = "cpu",
@@ -105,10 +62,10 @@ def verify(
     """Run the method of a result again in a sandbox and compare the scores.
 
     Args:
-        folder: Folder of the result. The verdict is written to ``verification.json`` in it.
+        folder: Folder of the result in its repository. The verdict is written to the repository's ``verdicts``, to be
+            signed by its keeper (:func:`xaibench.leaderboard.verdicts.sign_verdicts`).
         seconds: Time limit per batch of images, in seconds.
         memory_gb: Memory limit of the method, in GiB.
-        bound: Largest accepted difference of a cell's mean if the scores are not bit-identical.
         datasets: Verify only these data sets of the suite. No verdict is written then.
         work: Folder of the run; an interrupted run is continued, and networks are reused. Default: a temporary folder.
         device: Device of training and of the method: ``"cpu"``, ``"auto"``, ``"cuda"``, ... Scores computed on a CPU
@@ -127,7 +84,7 @@ def verify(
     """
     require_sandbox()
     place = Path(folder)
-    if problems := check(place, verdict=False):  # which is about to be replaced
+    if problems := check(place):
         raise ResultError(f"{place} is refused before it is run: {problems[0]}")
     manifest = read_manifest(place)
     with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary, hide_secrets():
@@ -144,10 +101,9 @@ def verify(
             progress=progress,
             **run_settings,
         )
-    result = compare_scores(SCORES.read(place), rows, bound, partial=datasets is not None, of=manifest_checksum(place))
+    result = compare_scores(read_scores(place), rows, partial=datasets is not None, of=manifest_checksum(place))
     if datasets is None:
-        with atomic_file(place / VERIFICATION) as stream:
-            stream.write(result.to_json())
+        write_verdict(place, result)
     return result
 
 
@@ -241,19 +197,18 @@ def _failure_reason(why: str) -> str:
 
 
 def compare_scores(
-    submitted: pd.DataFrame, rerun: pd.DataFrame, bound: float, *, partial: bool = False, of: str = ""
+    submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: bool = False, of: str = ""
 ) -> Verification:
     """Compare submitted scores with the scores of the method run again.
 
     Args:
         submitted: Scores as in ``scores.parquet``.
         rerun: Scores of the new run.
-        bound: Largest accepted difference of a cell's mean.
         partial: Whether only some cells were run again.
         of: SHA-256 of the result's manifest.
 
     Returns:
-        The outcome; ``"differs"`` also if one side has rows that the other lacks.
+        The outcome; ``"differs"`` also if one side has rows that the other lacks, or a score is undefined on one side.
     """
     text = dict.fromkeys([name for name in SCORES.text if name in submitted], object)
     one, other = submitted.astype(text), rerun.astype(text)
@@ -261,30 +216,17 @@ def compare_scores(
         one = one[one["dataset"].isin(set(other["dataset"]))]
     both = one.merge(other, on=_ROW_KEY, how="outer", suffixes=("", "_again"), indicator=True)
     left, right = both["value"].to_numpy(float), both["value_again"].to_numpy(float)
-    matched = (both["_merge"] == "both").to_numpy()
-    matched_undefined = matched & np.isnan(left) & np.isnan(right)
-    counted = (both["correct"] == both["correct_again"]).to_numpy()
-    same = counted & (matched_undefined | matched & (left == right))
-    close = counted & (matched_undefined | matched & (np.abs(left - right) <= SCORE_TOLERANCE))
-    largest, where = _largest_difference(one, other)
-    near = matched.all() and largest is not None and largest <= bound
-    verdict = "bit-equal" if same.all() else "equal" if close.all() else "within bounds" if near else "differs"
+    matched = (both["_merge"] == "both").to_numpy() & (both["correct"] == both["correct_again"]).to_numpy()
+    undefined = np.isnan(left) & np.isnan(right)
+    difference = np.where(undefined, 0.0, np.abs(left - right))
+    difference[~matched | (np.isnan(left) != np.isnan(right))] = np.inf
+    same = matched & (undefined | (left == right))
+    verdict = "bit-equal" if same.all() else "equal" if (difference <= SCORE_TOLERANCE).all() else "differs"
+    largest, where = (0.0, "") if not len(both) else (float(difference.max()), _cell(both, int(difference.argmax())))
     day = datetime.now(UTC).date().isoformat()
-    return Verification(of, verdict, len(both), int(same.sum()), largest, where, bound, __version__, day)
+    known = None if np.isinf(largest) else largest
+    return Verification(of, verdict, len(both), int(same.sum()), known, where, __version__, day)
 
 
-def _largest_difference(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float | None, str]:
-    """Return the largest difference of a cell's mean over the scored samples, and the cell.
-
-    The difference is None if one side has no mean. Cells without any defined score on both sides count as equal.
-    """
-    means = [
-        rows[rows["correct"].astype(bool)].groupby(_CELL_KEY, observed=True)["value"].mean() for rows in (one, other)
-    ]
-    here, there = means[0].align(means[1])
-    differences = (here - there).abs().mask(here.isna() & there.isna(), 0.0)
-    if not len(differences):
-        return None, ""
-    if differences.isna().any():
-        return None, " ".join(map(str, differences.index[differences.isna()][0]))
-    return float(differences.max()), " ".join(map(str, cast("tuple[str, ...]", differences.idxmax())))
+def _cell(rows: pd.DataFrame, number: int) -> str:
+    return " ".join(str(rows[name].iloc[number]) for name in ("dataset", "model", "metric"))

@@ -17,7 +17,8 @@ from xaibench.compute.host_threads import available_cpus
 from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.pinned_code import check_code_at_commit
 from xaibench.leaderboard.sandbox.sandbox import require_sandbox
-from xaibench.leaderboard.verification import Verification, verify
+from xaibench.leaderboard.verdicts import Verification
+from xaibench.leaderboard.verification import verify
 from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
 from xaibench.runner.run import RunProgress
 

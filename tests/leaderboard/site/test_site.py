@@ -7,19 +7,18 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from leaderboard.keepers import give_verdict, make_key, trust
 from leaderboard.site.repositories import METHODS, OTHER, VERSION, change_scores, write_repository
 from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.cli import app
 from xaibench.leaderboard import SiteError
-from xaibench.leaderboard.manifest import CodeInfo, ResultError, manifest_checksum
+from xaibench.leaderboard.manifest import CodeInfo, ResultError
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.leaderboard.site.write import _suite_entries
 from xaibench.report.numbers.suite_tests import pairs_over_cells
-
-VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96}
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +28,10 @@ def repository(tmp_path_factory):
     folder = write_repository(tmp_path_factory.mktemp("repository") / "results", codes=codes)
     write_repository(folder, version=OTHER, methods=METHODS[:3], pictures=False)
     write_repository(folder, round_name="spring", seed=1, drop=0.2, pictures=False, codes=codes)
-    for name, newest in (("lime", True), ("saliency", False)):  # the second verdict is of another state of the result
-        place = folder / name / f"tiny@{VERSION}"
-        words = VERIFIED | {"result": manifest_checksum(place) if newest else "0" * 64}
-        (place / "verification.json").write_text(json.dumps(words))
+    key = make_key(tmp_path_factory.mktemp("keys"))
+    trust(folder, key)
+    give_verdict(folder / "lime" / f"tiny@{VERSION}", key)
+    give_verdict(folder / "saliency" / f"tiny@{VERSION}", key, result="0" * 64)  # of another state of the result
     return folder
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from xaibench.leaderboard.manifest import (
-    VERDICTS,
     Manifest,
     ResultError,
     find_results,
     read_manifest,
-    read_verification,
 )
+from xaibench.leaderboard.verdicts import VERDICTS, read_verdict
 from xaibench.runfolder.descriptions import Environment, RunParts, read_environment, read_parts
 from xaibench.runfolder.sanitize import sanitize_json
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
@@ -53,7 +52,7 @@ class Result:
         manifest: Its manifest.
         parts: Descriptions of the parts of its suite.
         environment: Versions and machine.
-        verification: The content of ``verification.json``; empty if the current state was not verified.
+        verification: The signed verdict on its current state; empty if there is none.
         images: Hash of the images per data set and seed; empty if unknown.
     """
 
@@ -131,7 +130,7 @@ def _read_result(folder: Path, repository: Path, images: dict[bytes, dict[str, s
         manifest,
         read_parts(folder),
         read_environment(folder),
-        sanitize_json(read_verification(folder)),
+        sanitize_json(read_verdict(folder)),
         _image_hashes(folder, images),
     )
 
