@@ -1,6 +1,6 @@
 """The papers' tables with ours beside: writes docs/papers.md.
 
-xaibench run xai-tris-8x8-paper && xaibench run xai-tris-64x64 --images DIR
+xaibench run xai-tris-8x8-paper && xaibench run xai-tris-64x64
 python docs/generate/papers.py runs/xai-tris-8x8-paper runs/xai-tris-64x64
 """
 
@@ -43,12 +43,11 @@ TABLE_1 = """
 
 ## XAI-TRIS, Table 1: test accuracy at 64×64 pixels
 
-    xaibench run xai-tris-64x64 --images DIR
+    xaibench run xai-tris-64x64
 
-Likewise, of {trainings} trainings on one data set; the paper's are five. Cells of one training have no spread of
-their own: theirs is that of their architecture, wide where it fails now and then. The IMAGENET sets lie on 1,000
-photographs here, where the paper had 50,000
-([what was run](findings.md#what-was-run-and-how-it-differs-from-the-paper)).
+Likewise, of {trainings} trainings on one data set, with the [published networks](reproducibility.md#networks); the paper's are
+five. Cells of one training have no spread of their own: theirs is that of their architecture. IMAGENET is left out, for want of the
+paper's 50,000 photographs ([what was run](findings.md#what-was-run-and-how-it-differs-from-the-paper)).
 
 """
 

@@ -2,7 +2,8 @@
 
 xaibench run xai-tris-8x8 && python docs/generate/start.py runs/xai-tris-8x8
 
-writes the table into docs/index.md and docs/images/start-{light,dark}.png.
+writes the table into docs/index.md, docs/images/start-{light,dark}.png, and the maps of the run, README's picture, into
+docs/images/maps.png.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from xaibench.report.figures.samples import color_tile, map_array, tile_kind
 from xaibench.report.numbers.inference import infer
@@ -111,6 +113,9 @@ def main(folder: Path) -> None:
     for theme in INK:
         file = DOCS / "images" / f"start-{theme}.png"
         picture(run, theme).savefig(file, dpi=150, transparent=True)
+    maps = Image.open(folder / "figures" / "maps-example.png").convert("RGB")
+    few = maps.quantize(255, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)  # half of the size
+    few.save(DOCS / "images" / "maps.png", optimize=True)
 
 
 if __name__ == "__main__":
