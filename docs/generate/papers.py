@@ -45,9 +45,10 @@ TABLE_1 = """
 
     xaibench run xai-tris-64x64
 
-Likewise, of {trainings} trainings on one data set, with the [published networks](reproducibility.md#networks); the paper's are
-five. Cells of one training have no spread of their own: theirs is that of their architecture. IMAGENET is left out, for want of the
-paper's 50,000 photographs ([what was run](findings.md#what-was-run-and-how-it-differs-from-the-paper)).
+Likewise, of {trainings} trainings on one data set, with the [published networks](reproducibility.md#networks); the
+paper's are five. Cells of one training have no spread of their own: theirs is that of their architecture. IMAGENET is
+left out, for want of the paper's 50,000 photographs
+([what was run](findings.md#what-was-run-and-how-it-differs-from-the-paper)).
 
 """
 
