@@ -48,7 +48,7 @@ def test_a_round_runs_what_was_handed_in_on_time(named, result, tmp_path):
 
 def test_what_came_too_late_is_not_run(named, result, tmp_path):
     repository = result.parent.parent
-    commit_round(repository, "winter", "tiny", date(2020, 1, 1), tmp_path / "seed.json")
+    commit_round(repository, "winter", "tiny", date(2020, 1, 1), tmp_path / "seed.json", today=date(2020, 1, 1))
     reveal_round(repository, tmp_path / "seed.json")
     said = []
     with pytest.raises(ResultError, match="has no result of tiny that can be run for round winter"):

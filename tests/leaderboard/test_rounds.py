@@ -17,13 +17,13 @@ from xaibench.leaderboard.rounds import (
 )
 from xaibench.runner.suites.files import load_suite
 
-LAST, AFTER = date(2026, 12, 31), date(2027, 1, 1)
+TODAY, LAST, AFTER = date(2026, 12, 1), date(2026, 12, 31), date(2027, 1, 1)
 
 
 @pytest.fixture
 def matches_commitment(tmp_path):
     secret = tmp_path / "winter.json"
-    made = commit_round(tmp_path / "results", "winter", "xai-tris-8x8", LAST, secret)
+    made = commit_round(tmp_path / "results", "winter", "xai-tris-8x8", LAST, secret, today=TODAY)
     return tmp_path / "results", secret, made
 
 
@@ -63,12 +63,12 @@ def test_another_secret_is_refused(matches_commitment, tmp_path):
 def test_a_promise_is_made_once_and_kept_outside(matches_commitment, tmp_path):
     repository, secret, _ = matches_commitment
     with pytest.raises(ResultError, match="Round 'winter' exists already"):
-        commit_round(repository, "winter", "xai-tris-8x8", LAST, tmp_path / "new.json")
+        commit_round(repository, "winter", "xai-tris-8x8", LAST, tmp_path / "new.json", today=TODAY)
     for place in (secret, repository / "seed.json"):
         with pytest.raises(ResultError, match="choose another file"):
-            commit_round(repository, "spring", "xai-tris-8x8", LAST, place)
+            commit_round(repository, "spring", "xai-tris-8x8", LAST, place, today=TODAY)
     with pytest.raises(ResultError, match="data sets that are not generated"):
-        commit_round(repository, "spring", "saliency-bench", LAST, tmp_path / "new.json")
+        commit_round(repository, "spring", "saliency-bench", LAST, tmp_path / "new.json", today=TODAY)
 
 
 def test_a_suite_is_run_on_the_seeds_of_the_round_and_known_by_its_own(matches_commitment):
@@ -85,7 +85,20 @@ def test_a_suite_is_run_on_the_seeds_of_the_round_and_known_by_its_own(matches_c
 
 
 def test_certified_networks_have_rounds_too_and_photographs_none(tmp_path):
-    made = commit_round(tmp_path / "results", "winter", "certified", LAST, tmp_path / "certified.json")
+    made = commit_round(tmp_path / "results", "winter", "certified", LAST, tmp_path / "certified.json", today=TODAY)
     assert made.suite == "certified"
     with pytest.raises(ResultError, match="not generated"):
-        commit_round(tmp_path / "results", "winter", "pets-offline", LAST, tmp_path / "pets.json")
+        commit_round(tmp_path / "results", "winter", "pets-offline", LAST, tmp_path / "pets.json", today=TODAY)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a:b", "Winter", "a/b", "winter\n", "x" * 65])
+def test_a_name_that_is_no_part_of_a_path_is_refused(name, tmp_path):
+    with pytest.raises(ResultError, match="The name of the round is"):
+        commit_round(tmp_path / "results", name, "xai-tris-8x8", LAST, tmp_path / "seed.json", today=TODAY)
+
+
+def test_a_deadline_that_has_passed_is_refused(tmp_path):
+    """Committed and revealed in one minute, a seed promises nothing."""
+    with pytest.raises(ResultError, match="The deadline 2026-12-31 has passed"):
+        commit_round(tmp_path / "results", "winter", "xai-tris-8x8", LAST, tmp_path / "seed.json", today=AFTER)
+    assert not (tmp_path / "seed.json").exists()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,11 +19,13 @@ from pathlib import Path
 
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed, unknown
-from xaibench.leaderboard.manifest import ResultError
+from xaibench.leaderboard.manifest import ResultError, read_json
 from xaibench.leaderboard.suite_text import is_generated, official_suite, read_datasets, read_seeds, with_seeds
 from xaibench.runner.suites.files import SUITES
 
 ROUNDS = "rounds.json"
+#: Names of rounds, as the schema of ``result.json`` has them.
+_NAME = r"[a-z0-9][a-z0-9_.-]{0,63}"
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def read_rounds(repository: Path) -> list[Round]:
     if not file.exists():
         return []
     try:
-        rounds = [Round(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
+        rounds = [Round(**one) for one in read_json(file)]
         days = [date.fromisoformat(one.deadline) for one in rounds]
     except (TypeError, ValueError, OSError) as error:
         raise ResultError(f"{file} cannot be read ({error}); `xaibench results commit` writes it.") from error
@@ -95,23 +98,31 @@ def read_rounds(repository: Path) -> list[Round]:
     return rounds
 
 
-def commit_round(repository: Path, name: str, suite: str, deadline: date, secret: Path) -> Round:
+def commit_round(
+    repository: Path, name: str, suite: str, deadline: date, secret: Path, *, today: date | None = None
+) -> Round:
     """Draw a seed, write its commitment to the repository, and the seed to a private file.
 
     Args:
         repository: The results repository.
-        name: Name of the round.
+        name: Name of the round, part of the names of folders: small letters, digits, ``_``, ``.`` and ``-``.
         suite: A suite of generated data.
         deadline: Last day of submissions.
         secret: New file for the seed; it must not be published before the deadline.
+        today: Current date. Default: from the clock.
 
     Returns:
         The round.
 
     Raises:
-        ResultError: If the round exists already, or the secret file exists or is inside the repository.
+        ResultError: If the name is not one, the deadline has passed, the round exists already, or the secret file
+            exists or is inside the repository.
         UnknownNameError: If there is no such suite.
     """
+    if not re.fullmatch(_NAME, name):
+        raise ResultError(f"The name of the round is {name!r}; expected small letters, digits, '_', '.' and '-'.")
+    if deadline < (today or datetime.now(UTC).date()):
+        raise ResultError(f"The deadline {deadline} has passed; choose a day from today on.")
     name_of_suite = SUITES.canonical(suite)
     _check_generated(name_of_suite)
     rounds = read_rounds(repository)
