@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from xaibench.compute import normal_numbers as module
 from xaibench.compute.normal_numbers import normal_numbers
-from xaibench.data import normal_numbers as module
 
 
 def draw(count, seed=0):

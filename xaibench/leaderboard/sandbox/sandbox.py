@@ -47,6 +47,15 @@ _GENERATORS = (
 )
 #: Bytes of each of the two file systems in memory (/tmp and /dev/shm), and of the kept end of the log.
 _TMPFS_BYTES, _LOG_BYTES = 1 << 28, 1 << 16
+#: Tells that Python runs in the sandbox, and fails if its user may not read the packages.
+_PROBE = """
+import importlib.util
+print("started", flush=True)
+from xaibench.leaderboard.sandbox.worker import give_up_rights
+give_up_rights()
+assert importlib.util.find_spec("torch"), "no package torch"
+import numpy, xaibench.core
+"""
 #: Largest number of processes of a method.
 _MAX_PROCESSES = 256
 
@@ -86,24 +95,31 @@ def why_no_sandbox() -> str:
         )
     if not is_supported():
         return f"there is no filter of system calls for {platform.machine()}; use a machine with x86-64 or aarch64"
+    sandbox = Sandbox("")
     with tempfile.TemporaryFile() as program:
         program.write(filter_program())
         program.seek(0)
-        command = [found, *_isolation(program.fileno()), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+        command = [*_bubblewrap_command(sandbox, program.fileno()), _python(), "-P", "-c", _PROBE]
         try:
             done = subprocess.run(
-                [*command, "true"],
+                command,
                 capture_output=True,
                 text=True,
-                timeout=20,
+                timeout=60,
                 check=False,
                 pass_fds=[program.fileno()],
+                env=_clean_environment(sandbox),
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"bubblewrap (bwrap) cannot be run ({error})"
     if not done.returncode:
         return ""
     said = done.stderr.strip().splitlines()[-1:] or ["no message"]
+    if done.stdout.startswith("started"):
+        return (
+            f"the user without rights cannot read Python and its packages in {sys.prefix} ({said[0]}); make them "
+            f"readable: chmod -R go+rX {sys.prefix}"
+        )
     return (
         f"bubblewrap (bwrap) may not create namespaces here ({said[0]}); allow unprivileged user namespaces "
         "(on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or run as root"
@@ -320,9 +336,12 @@ def _bubblewrap_command(sandbox: Sandbox, program: int) -> Iterator[str]:
         yield from ("--ro-bind-try", folder, folder)
     package = Path(_library_path(), "xaibench")
     for folder in (*_python_folders(), str(package)):
-        for parent in reversed(Path(folder).parents):  # bubblewrap would make them unreadable for others than root
-            yield from ("--perms", "0755", "--dir", str(parent))
-        yield from ("--ro-bind", folder, folder)
+        place = Path(folder)
+        # The user without rights may enter them, whatever their rights are outside, such as those of a folder of root.
+        for entered in (*reversed(place.parents), place):
+            yield from ("--perms", "0755", "--dir", str(entered))
+        for content in sorted(place.iterdir()):
+            yield from ("--ro-bind", str(content), str(content))
     for name in _GENERATORS:
         hidden = package / name
         yield from ("--tmpfs", str(hidden)) if hidden.is_dir() else ("--ro-bind", os.devnull, str(hidden))
