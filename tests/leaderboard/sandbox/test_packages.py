@@ -42,7 +42,8 @@ def wheel(folder, name, version, needs=""):
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as file:
-        file.writestr(f"{module}/__init__.py", f"version = {version!r}\n{f'import {needs}' if needs else ''}")
+        imported = f"import {needs}" if needs.isidentifier() else ""
+        file.writestr(f"{module}/__init__.py", f"version = {version!r}\n{imported}")
         file.writestr(f"{module}/inner.py", "def doubled(maps):\n    return 2 * maps\n")
         depends = f"Requires-Dist: {needs}\n" if needs else ""
         file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{depends}")
@@ -167,6 +168,25 @@ def test_what_cannot_be_installed_is_said(pin, said, tmp_path):
     with pytest.raises(ResultError, match=rf"^{pin} cannot be installed together with the library: ERROR") as told:
         provide_packages([pin], tmp_path / "packages", install=True)
     assert said in str(told.value)
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["direct", "through-another"])
+def test_a_requirement_by_address_is_refused_and_not_built(deep, index, tmp_path, monkeypatch):
+    """pip builds it even where it shall take wheels only, and building runs the code of a stranger."""
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    (evil / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "evil"\nbackend-path = ["."]\n'
+    )
+    (evil / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    own = tmp_path / "index"
+    own.mkdir()
+    monkeypatch.setenv("PIP_FIND_LINKS", str(own))
+    wheel(own, "inner", "1.0", needs=f"evil @ file://{evil}")
+    wheel(own, "outer", "1.0", needs="inner")
+    with pytest.raises(ResultError, match=r"inner-1.0-py3-none-any.whl requires evil from an address \(file://"):
+        provide_packages(["outer==1.0" if deep else "inner==1.0"], tmp_path / "packages", install=True)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_what_lies_in_the_present_folder_is_not_taken_for_pip(tmp_path, monkeypatch):

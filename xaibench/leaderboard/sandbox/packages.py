@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -200,17 +203,55 @@ def _install_wheels(pins: Sequence[str], folder: Path) -> str:
     # Installed packages are kept: a second torch would take gigabytes and change the scores.
     kept, plan = folder.with_suffix(".constraints"), folder.with_suffix(".json")
     kept.write_text("".join(f"{name}=={version}\n" for name, version in here.items() if name not in names))
-    _run_pip(pins, folder, "--dry-run", "--report", str(plan), "--constraint", str(kept))
+    wheels = folder.with_suffix(".wheels")
+    wheels.mkdir()
+    _download_wheels(pins, wheels, kept, here.keys() - names)
+    local = ("--no-index", "--find-links", str(wheels))
+    _run_pip("install", pins, folder, *local, "--dry-run", "--report", str(plan), "--constraint", str(kept))
     found = [one["metadata"] for one in json.loads(plan.read_text())["install"]]
     new = [f"{one['name']}=={one['version']}" for one in found]
-    _run_pip(new, folder, "--no-deps", "--target", str(folder))
+    _run_pip("install", new, folder, *local, "--no-deps", "--target", str(folder))
     return str(folder)
 
 
-def _run_pip(wanted: Sequence[str], place: Path, *words: str) -> None:
-    """Run ``pip install`` for wheels only: building a source distribution would run its code outside the sandbox."""
+def _download_wheels(pins: Sequence[str], wheels: Path, kept: Path, there: Collection[str]) -> None:
+    """Download wheels and all that they require, one level after the other, without running any of it.
+
+    pip resolves requirements by itself, but builds those that are given by an address, which runs code of strangers.
+    """
+    asked, seen = {str(pin) for pin in pins}, set[str]()
+    while asked:
+        for wanted in sorted(asked):
+            _run_pip("download", [wanted], wheels, "--no-deps", "--dest", str(wheels), "--constraint", str(kept))
+        seen |= asked
+        asked = set()
+        for wheel in wheels.glob("*.whl"):
+            for needed in _requirements(wheel):
+                if needed.url:
+                    raise ResultError(
+                        f"{wheel.name} requires {needed.name} from an address ({needed.url}); only packages of the "
+                        "index are installed."
+                    )
+                if _normalize_name(needed.name) not in there:
+                    asked.add(f"{needed.name}{needed.specifier}")
+        asked -= seen
+
+
+def _requirements(wheel: Path) -> Iterator[Requirement]:
+    """Yield the requirements in the metadata of a wheel that hold here, without those of extras."""
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (one for one in file.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one))
+        lines = HeaderParser().parsestr(file.read(name).decode(errors="replace")).get_all("Requires-Dist") or ()
+    for line in lines:
+        needed = Requirement(line)
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            yield needed
+
+
+def _run_pip(verb: str, wanted: Sequence[str], place: Path, *words: str) -> None:
+    """Run pip for wheels only: building a source distribution would run its code outside the sandbox."""
     # -P: a file in the current folder, such as a results repository, must not be imported instead of pip.
-    command = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command = [sys.executable, "-P", "-m", "pip", verb, "--disable-pip-version-check", "--no-input"]
     failed = f"{listed(wanted, 5)} cannot be installed together with the library: "
     try:
         done = subprocess.run(
