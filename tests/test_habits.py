@@ -38,6 +38,14 @@ def test_ci_runs_on_the_pythons_that_are_promised():
                 assert set(listed.split(",")) <= extras
 
 
+def test_the_tests_that_ci_names_are_there():
+    """A file that was moved would end the job, or worse, be left out."""
+    text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    named = re.findall(r"(?<=\s)tests/[\w/.]+", text)
+    assert len(named) > 3
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("name", ["ci", "docs", "release"])
 def test_actions_are_pinned_and_rights_are_least(name):
     workflow = yaml_of(f".github/workflows/{name}.yml")

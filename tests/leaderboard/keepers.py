@@ -8,11 +8,11 @@ import pytest
 from xaibench.leaderboard.manifest import manifest_checksum
 from xaibench.leaderboard.verdicts import KEEPERS, Verification, sign_verdicts, write_verdict
 
-needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
-
 
 def make_key(folder, name="keeper"):
     """A new private key; the public one is beside it."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed")
     folder.mkdir(parents=True, exist_ok=True)
     key = folder / name
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", key], check=True)

@@ -11,6 +11,7 @@ from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.fresh_runs import run_round
 from xaibench.leaderboard.manifest import ResultError, find_results, read_manifest
 from xaibench.leaderboard.rounds import commit_round, reveal_round
+from xaibench.leaderboard.verification import verify
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.suites.files import SUITES
 
@@ -40,6 +41,7 @@ def test_a_round_runs_what_was_handed_in_on_time(named, result, tmp_path):
     assert (manifest.method, manifest.code) == (read_manifest(result).method, read_manifest(result).code)
     assert set(SCORES.read(fresh)["data_seed"]) == {*shown.seeds(1)}
     assert len(find_results(repository)) == 2
+    assert verify(fresh, engine="serial").verdict == "bit-equal", "on the seeds of the round"
     # Scores of other seeds than the round's are refused.
     rows = pd.read_parquet(fresh / SCORES.name)
     rows.assign(data_seed=5).to_parquet(fresh / SCORES.name)

@@ -4,15 +4,13 @@ import json
 
 import pytest
 from leaderboard.forging import rewritten
-from leaderboard.keepers import give_verdict, make_key, needs_ssh, trust
+from leaderboard.keepers import give_verdict, make_key, trust
 
 from xaibench.leaderboard import verdicts
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import ResultError, manifest_checksum
 from xaibench.leaderboard.site.read import read_results
 from xaibench.leaderboard.verdicts import has_verdict, read_verdict, sign_verdicts, verdict_file
-
-pytestmark = needs_ssh
 
 
 @pytest.fixture

@@ -40,15 +40,15 @@ def repository(submitted, tiny, tmp_path_factory):
     return place
 
 
-class Threads(ThreadPoolExecutor):
-    """In place of processes, which would not know the suite of these tests."""
+class OneThread(ThreadPoolExecutor):
+    """In place of processes, which would not know the suite of these tests; a process has one method at a time."""
 
-    def __init__(self, workers, *_):
-        super().__init__(workers)
+    def __init__(self, *_):
+        super().__init__(1)
 
 
 def test_each_has_its_own_verdict_and_networks_are_trained_once(repository, monkeypatch):
-    monkeypatch.setattr(module, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(module, "ProcessPoolExecutor", OneThread)
     folders = find_results(repository / "results")
     found = {one.folder: one for one in verify_all(folders, work=repository / "work", workers=2)}
     assert not [one.refused for one in found.values() if one.refused]

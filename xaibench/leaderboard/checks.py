@@ -21,7 +21,7 @@ from xaibench.leaderboard.manifest import (
     file_checksums,
     read_manifest,
 )
-from xaibench.leaderboard.rounds import Round, read_rounds
+from xaibench.leaderboard.rounds import find_round
 from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.suite_text import official_plan, suite_version
 from xaibench.leaderboard.verdicts import VERDICTS, read_verdict
@@ -128,7 +128,7 @@ def _check_code(folder: Path, manifest: Manifest) -> Iterator[str]:
 def _check_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
     try:
         if manifest.round:
-            _find_round(folder, manifest)
+            find_round(folder, manifest.round)
         version = suite_version(manifest.suite.name)
     except ResultError as error:
         yield str(error)
@@ -138,13 +138,6 @@ def _check_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
             f"{manifest.suite.name} of this xaibench is version {version}, not {manifest.suite.version}: its data, "
             "networks or metrics have changed. Submit the method again."
         )
-
-
-def _find_round(folder: Path, manifest: Manifest) -> Round:
-    rounds = {one.name: one for one in read_rounds(folder.resolve().parent.parent)}
-    if manifest.round not in rounds:
-        raise ResultError(f"there is no round {manifest.round!r}; known: {listed(rounds)}.")
-    return rounds[manifest.round]
 
 
 def _check_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -162,7 +155,7 @@ def _check_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
     yield from _check_cells(scores, plan)
     seeds = list(plan.suite.data.seeds)
     if manifest.round:
-        seeds = _find_round(folder, manifest).seeds(len(seeds))
+        seeds = find_round(folder, manifest.round).seeds(len(seeds))
     if (found := sorted(set(scores["data_seed"].astype(int)))) != sorted(seeds):
         yield f"{SCORES.name} has scores of the data seeds {listed(found, 3)}; expected {listed(sorted(seeds), 3)}."
 

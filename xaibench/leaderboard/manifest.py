@@ -274,9 +274,8 @@ def find_results(folder: Path) -> list[Path]:
         if str(folder).startswith("hf:"):
             repository = "/".join(folder.parts[1:3])  # Path collapses the two slashes of the address
             raise ResultError(
-                f"{repository} is on the Hub; expected a local folder, because verdicts are written into results. "
-                "Get it "
-                f"by `hf download {repository} --repo-type dataset --local-dir results`."
+                f"{repository} is on the Hub; expected a local folder, as verdicts are written beside the results. "
+                f"Get it by `hf download {repository} --repo-type dataset --local-dir results`."
             )
         there = "no such folder" if not folder.is_dir() else f"no METHOD/SUITE@VERSION/{MANIFEST} below it"
         raise ResultError(

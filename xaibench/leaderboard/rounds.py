@@ -98,6 +98,22 @@ def read_rounds(repository: Path) -> list[Round]:
     return rounds
 
 
+def find_round(result: Path, name: str) -> Round:
+    """Return a round of the repository in which a result lies.
+
+    Args:
+        result: Folder of the result.
+        name: Name of the round.
+
+    Raises:
+        ResultError: If there is none of that name.
+    """
+    rounds = {one.name: one for one in read_rounds(result.resolve().parent.parent)}
+    if name not in rounds:
+        raise ResultError(unknown("The repository has no round", name, rounds))
+    return rounds[name]
+
+
 def commit_round(
     repository: Path, name: str, suite: str, deadline: date, secret: Path, *, today: date | None = None
 ) -> Round:

@@ -104,14 +104,15 @@ def split_run(
         if name not in parts.explainers:
             raise ResultError(unknown(f"{folder} has no method", name, parts.explainers))
     _check_names_differ(folder, names)
-    version, uses = _suite_version(folder, drawn)
+    text = _executed_suite(folder)
+    version, uses = _suite_version(folder, text, drawn)
     day = submitted or datetime.now(UTC).date().isoformat()
     scores = _scores_by_method(folder, names)
     if methods is not None and (silent := [name for name in names if name not in scores]):
         raise ResultError(f"{folder} has no scores of {listed(silent)}, which support none of its networks.")
     found = []
     for name in (one for one in names if one in scores):
-        entry = explainer_entry(_executed_suite(folder), name)
+        entry = explainer_entry(text, name)
         parameters = {"parameters": {key: value for key, value in entry.items() if key != "use"}}
         method = _method_info(parts.explainers[name], uses[name], parameters | dict((about or {}).get(name, {})))
         check_license_name(method.license or None)
@@ -120,16 +121,15 @@ def split_run(
     return found
 
 
-def _suite_version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dict[str, str]]:
+def _suite_version(folder: Path, text: str, drawn: Round | None) -> tuple[SuiteVersion, dict[str, str]]:
     suite, _ = load_suite(folder / SUITE)
     uses = {part.name: part.use for part in suite.explainers}
-    text = _executed_suite(folder)
     if drawn is not None:
         text = suite_with_public_seeds(text, suite.name, drawn)
     if differs_from_official(text, suite.name):
         raise ResultError(
             f"The run in {folder} is of another suite than {suite.name} of the library: other samples, seeds, data, "
-            "networks or metrics. Run the suite as it is, with --explainers for methods of your own."
+            "networks or metrics. Run the suite as it is, without --images; --explainers is for methods of your own."
         )
     return SuiteVersion(suite.name, suite.title, suite_version(suite.name)), uses
 

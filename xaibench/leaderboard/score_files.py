@@ -1,4 +1,4 @@
-"""Read the scores of a result that nobody has checked yet."""
+"""Read the scores of a result before it has been checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suites of which results are: those of the library, their versions, and edits of their TOML."""
+"""Suites of results: the official form of the library's suites, their versions, and edits of their TOML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runner.plan.plan import Plan, make_plan
-from xaibench.runner.published_networks import file_checksums
+from xaibench.runner.published_networks import network_file_checksums
 from xaibench.runner.published_scores import identity
 from xaibench.runner.suites.files import SUITES, load_suite
 from xaibench.runner.suites.schema import OptionalCells, Suite
@@ -72,28 +72,25 @@ def check_public_datasets(text: str, suite: str) -> None:
     """
     if own := local_datasets(text):
         raise ResultError(
-            f"{suite} uses images of a local folder ({listed(own, 2)}), which others do not have. Use generated "
-            "data sets, "
-            "registered annotated ones, or hf://owner/name."
+            f"{suite} uses images of a local folder ({listed(own, 2)}), which others do not have. Use a suite of "
+            "generated or registered annotated data sets."
         )
 
 
-def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]], *, of: str = "") -> str:
+def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]]) -> str:
     """Replace the explainers of a suite, without importing any.
 
     Args:
         text: The suite as TOML.
         explainers: Name to entry.
-        of: Name of an explainer of the suite; cells that are limited to other explainers are removed.
 
     Returns:
         The suite as TOML.
     """
     tables = _read_tables(text)
-    cells = [cell for cell in tables["cells"] if not of or of in cell.get("explainers", [of])]
-    for cell in cells:
+    for cell in tables["cells"]:  # limited to explainers of the suite
         cell.pop("explainers", None)
-    return to_toml(tables | {"cells": cells, "explainers": {name: dict(entry) for name, entry in explainers.items()}})
+    return to_toml(tables | {"explainers": {name: dict(entry) for name, entry in explainers.items()}})
 
 
 def without_sets(text: str, missing: Collection[str]) -> str:
@@ -154,7 +151,7 @@ def with_seeds(text: str, seeds: Sequence[int]) -> str:
 
 @lru_cache(maxsize=32)
 def official_suite(name: str) -> str:
-    """Return a suite of the library in the form of which results are: with data sets that everyone can get.
+    """Return a suite of the library as results use it: with data sets that everyone can get.
 
     A result only names its suite. What the library has under that name is what is checked, run and compared; nothing
     in a result can change it.
@@ -174,7 +171,7 @@ def official_suite(name: str) -> str:
 
 
 def without_photographs(text: str) -> str:
-    """Remove the cells of a suite whose images lie on photographs of a local folder (``$XAIBENCH_IMAGES``).
+    """Remove the cells of a suite that need photographs of a local folder (``$XAIBENCH_IMAGES``).
 
     Args:
         text: The suite as TOML.
@@ -225,8 +222,8 @@ def _parse(text: str) -> Suite:
 def suite_version(name: str) -> str:
     """Return the version of a suite of the library.
 
-    It is a hash of the whole suite except its explainers, and of what its names stand for: the revisions of data sets,
-    architectures and metrics, the published checksums of the data sets, and those of the published networks.
+    It is a hash of the whole suite except its explainers, of the revisions of its data sets, architectures and metrics,
+    and of the published checksums of its data sets and networks.
 
     Args:
         name: Name of the suite, as for :func:`official_suite`.
@@ -245,7 +242,7 @@ def suite_version(name: str) -> str:
         "suite": tables,
         "parts": identity(plan),
         "data": sorted(each for key, each in published_checksums().items() if key[0] in names),
-        "networks": sorted(file_checksums(key for job in jobs for key in job.published_keys)),
+        "networks": sorted(network_file_checksums(key for job in jobs for key in job.published_keys)),
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 

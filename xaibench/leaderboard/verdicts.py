@@ -1,11 +1,11 @@
-"""Verdicts on results: kept apart from them, and believed only if the keeper of the repository has signed them.
+"""Verdicts on results. They are stored separately, and are valid only if a keeper of the repository has signed them.
 
     results/
-      keepers                             public keys that are believed, as in ssh-keygen(1), ALLOWED SIGNERS
-      verdicts/METHOD/SUITE@VERSION.json  what came of running the method again
+      keepers                             trusted public keys, as in ssh-keygen(1), ALLOWED SIGNERS
+      verdicts/METHOD/SUITE@VERSION.json  outcome of running the method again
       verdicts/METHOD/SUITE@VERSION.json.sig
 
-Signatures are those of ``ssh-keygen -Y``. Whoever submits a result can write any verdict, and cannot sign it.
+Signatures are made by ``ssh-keygen -Y``. The author of a result can write any verdict, but cannot sign it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("xaibench")
 VERDICTS = ("bit-equal", "equal", "differs")
 #: File of the trusted keys and folder of the verdicts in a results repository.
 KEEPERS, FOLDER = "keepers", "verdicts"
-#: What the signatures are for; one of another purpose is not accepted.
+#: Purpose of the signatures; a signature for another purpose is not accepted.
 _NAMESPACE = "xaibench-verdict"
 _TIMEOUT = 60
 
@@ -116,7 +116,7 @@ def read_verdict(folder: Path) -> dict[str, Any]:
         folder: Folder of the result in its repository.
 
     Returns:
-        The fields of a :class:`Verification`; empty if there is no such verdict.
+        The fields of a :class:`Verification`; empty without such a verdict.
     """
     file = verdict_file(folder)
     keepers = folder.resolve().parent.parent / KEEPERS

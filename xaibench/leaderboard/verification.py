@@ -24,6 +24,7 @@ from xaibench.leaderboard.manifest import (
     manifest_checksum,
     read_manifest,
 )
+from xaibench.leaderboard.rounds import find_round, suite_for_round
 from xaibench.leaderboard.sandbox import method as sandboxed_method
 from xaibench.leaderboard.sandbox.packages import provide_packages
 from xaibench.leaderboard.sandbox.protocol import SandboxError
@@ -126,7 +127,8 @@ def rerun_scores(
         manifest: Manifest of the result.
         base: Folder of the run.
         limits: ``seconds`` and ``memory_gb`` of the sandbox.
-        suite_text: The suite as TOML. Default: the suite of the library that the result names.
+        suite_text: The suite as TOML. Default: the suite of the library that the result names, with the seeds of its
+            round if it is of one.
         device: Device of training and of the method.
         install: As in :func:`verify`.
         progress: Called when jobs end.
@@ -138,7 +140,7 @@ def rerun_scores(
     Raises:
         ResultError: If the method failed or violated the sandbox.
     """
-    text = suite_text or official_suite(manifest.suite.name)
+    text = suite_text or _suite_of(folder, manifest)
     output = tomllib.loads(text).get("explaining", {}).get("output", "")
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
         code = ""
@@ -167,6 +169,11 @@ def rerun_scores(
         raise ResultError(f"{manifest.method.name} is refused: {_failure_reason(why)} (in {job}).")
     rows = SCORES.read(base / "run")
     return rows[rows["explainer"] == manifest.method.name]
+
+
+def _suite_of(folder: Path, manifest: Manifest) -> str:
+    text = official_suite(manifest.suite.name)
+    return suite_for_round(text, find_round(folder, manifest.round)) if manifest.round else text
 
 
 def _readable_copy(source: Path, target: Path) -> str:

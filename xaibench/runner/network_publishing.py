@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from xaibench.core.files import atomic_file
 from xaibench.data import Split
 from xaibench.runner.plan.plan import Plan
+from xaibench.runner.published_networks import WEIGHTS
 from xaibench.runner.stages.samples import read_data
-from xaibench.runner.stages.train import WEIGHTS, make_network, predict
+from xaibench.runner.stages.train import make_network, predict
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.weight_coding import RANKS, decode, encode
 
-#: What a change of low rank may cost: accuracy on the validation samples, and agreement of gradient maps with those of
-#: the trained network (mean cosine similarity). A network that it costs more is encoded in steps.
+#: A low-rank encoding is used if the accuracy on the validation samples changes by at most ``ACCURACY_LOSS``, and the
+#: mean cosine similarity of gradient maps before and after rounding is at least ``AGREEMENT``. Otherwise, steps.
 ACCURACY_LOSS, AGREEMENT = 0.005, 0.98
 #: Validation samples by which gradient maps are compared.
 _COMPARED = 200
@@ -30,12 +31,12 @@ _LOSSES = ("train_loss", "val_loss")
 def write_networks(plan: Plan, store: Store, index: Path) -> dict[str, dict[str, Any]]:
     """Write the networks of a run: ``NAME.json`` with a record of each, ``NAME.safetensors`` with their weights.
 
-    Weights are rounded (:mod:`xaibench.runner.weight_coding`); accuracies are those of the rounded network.
+    Weights are rounded (:mod:`xaibench.runner.weight_coding`); accuracies are measured with the rounded weights.
 
     Args:
         plan: The plan of the run, made with ``train=True``.
         store: The store of the run.
-        index: The file of the records; the weights are written beside it.
+        index: The file of the records; the weights are written to the same folder.
 
     Returns:
         The records by key. ``rounding`` in them has the accuracy on the test samples before rounding, and the agreement

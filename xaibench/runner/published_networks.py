@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
-#: Prefix of the names of weights.
-_WEIGHTS = "weights."
+#: Prefix of the names of weights, in published files and in stored trainings.
+WEIGHTS = "weights."
 
 
 class NetworkFileError(RuntimeError):
@@ -112,11 +112,11 @@ def _identity(dataset: str, model: str, data_seed: int, seed: int, **_: Any) -> 
 def load_weights(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Set the weights of a network, as built from its seed, to published ones (from :func:`read_network`)."""
     start = network.state_dict()
-    encoded = {name.removeprefix(_WEIGHTS): each for name, each in tensors.items() if name.startswith(_WEIGHTS)}
+    encoded = {name.removeprefix(WEIGHTS): each for name, each in tensors.items() if name.startswith(WEIGHTS)}
     network.load_state_dict(start | decode(start, encoded))
 
 
-def file_checksums(keys: Iterable[str]) -> set[str]:
+def network_file_checksums(keys: Iterable[str]) -> set[str]:
     """Return the SHA-256 of the files that have the published networks of these trainings."""
     files = {_index()[key][0] for key in keys if key in _index()}
     return {str(_load(file)["sha256"]) for file in files}

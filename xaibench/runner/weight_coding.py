@@ -53,7 +53,7 @@ def decode(start: Mapping[str, Tensor], encoded: Mapping[str, Tensor]) -> dict[s
         encoded: From :func:`encode`.
 
     Returns:
-        Weights by name, those of ``encoded`` only.
+        Weights by name; weights that are not in ``encoded`` are left out.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in encoded.items():

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from multiprocessing import forkserver
 
 import pytest
@@ -35,6 +37,17 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
             outcomes.append(_outcome(engine, _job(1)))
     assert not outcomes[-1].error
     assert store.has("data", _job(1).key)
+
+
+def test_the_fork_server_is_started_ahead_of_the_workers():
+    code = (
+        "from multiprocessing import forkserver\n"
+        "from xaibench.runner.engines.worker_processes import start_fork_server\n"
+        "start_fork_server()\n"
+        "print(forkserver._forkserver._forkserver_pid is not None, *forkserver._forkserver._preload_modules)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["True", "xaibench.runner.engines.warm_imports"]
 
 
 def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):

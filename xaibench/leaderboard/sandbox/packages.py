@@ -215,9 +215,9 @@ def _install_wheels(pins: Sequence[str], folder: Path) -> str:
 
 
 def _download_wheels(pins: Sequence[str], wheels: Path, kept: Path, there: Collection[str]) -> None:
-    """Download wheels and all that they require, one level after the other, without running any of it.
+    """Download wheels and their requirements, level by level, without running any code of them.
 
-    pip resolves requirements by itself, but builds those that are given by an address, which runs code of strangers.
+    pip can resolve requirements itself, but it builds a requirement that is given by an address, which runs its code.
     """
     asked, seen = {str(pin) for pin in pins}, set[str]()
     while asked:
@@ -238,7 +238,7 @@ def _download_wheels(pins: Sequence[str], wheels: Path, kept: Path, there: Colle
 
 
 def _requirements(wheel: Path) -> Iterator[Requirement]:
-    """Yield the requirements in the metadata of a wheel that hold here, without those of extras."""
+    """Yield the requirements of a wheel that apply to this machine; requirements of extras do not count."""
     with zipfile.ZipFile(wheel) as file:
         (name,) = (one for one in file.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one))
         lines = HeaderParser().parsestr(file.read(name).decode(errors="replace")).get_all("Requires-Dist") or ()

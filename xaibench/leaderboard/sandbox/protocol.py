@@ -1,4 +1,4 @@
-"""What a sandboxed process may answer. It is not trusted: everything in an answer is checked, nothing is unpickled."""
+"""Answers of a sandboxed process. They are not trusted: every field is checked, and nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The isolation is the kernel's, set up by bubblewrap (``bwrap``): namespaces of its own, a file system that holds only
 Python, the library without its data generators and the method's source, all read-only, an unprivileged user, and a
-filter of system calls. There is no weaker form: without bubblewrap nothing is run.
+filter of system calls. Without bubblewrap, methods are not run.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Sandbox:
         output: The explained model output; empty for the method's default.
         device: Device of the method. Inputs are sent through the CPU.
         seconds: Time limit per batch of images, in seconds.
-        memory_gb: Memory limit in GiB, of all its processes together; files in memory may take 0.5 GiB beside it.
+        memory_gb: Memory limit in GiB, of all its processes together; files in memory may take another 0.5 GiB.
     """
 
     entry: str
@@ -140,7 +140,7 @@ class SandboxedProcess:
     """A method in its sandbox; a context manager that ends the process.
 
     Raises:
-        ResultError: If there is no sandbox on this machine.
+        ResultError: If this machine cannot run a sandbox.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -245,7 +245,7 @@ class SandboxedProcess:
         return bytes(parts)
 
     def _read_log(self) -> None:
-        """Read the log as it comes, and keep its end."""
+        """Read the log until the process ends, and keep the last bytes."""
         assert self._process.stderr is not None
         with contextlib.suppress(OSError, ValueError):
             while read := os.read(self._process.stderr.fileno(), 1 << 16):
@@ -315,8 +315,8 @@ def _python() -> str:
 def _isolation(program: int) -> list[str]:
     """Return the options for namespaces, capabilities and system calls.
 
-    As root there is no namespace of users: the worker becomes an unprivileged user of the machine, for which it keeps
-    the two capabilities until then. Otherwise it is an unprivileged user of a namespace of its own.
+    If this process runs as root, the worker becomes an unprivileged user of the machine (``nobody``) at its start, and
+    keeps the two capabilities for it until then. Otherwise it is an unprivileged user of a user namespace.
     """
     shared = ["--die-with-parent", "--hostname", "sandbox", "--seccomp", str(program), "--cap-drop", "ALL"]
     if os.getuid() == 0:

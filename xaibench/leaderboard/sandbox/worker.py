@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import struct
 import sys
 import traceback
@@ -116,6 +115,8 @@ def _read_requests(stream: BinaryIO) -> Iterator[dict[str, Any]]:
 
 def give_up_rights() -> None:
     """Become a user without rights, if this process runs as root, and set the limits of the kernel."""
+    import resource  # there is none on Windows, where this module is imported by tests
+
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

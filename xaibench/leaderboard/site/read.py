@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from xaibench.leaderboard.manifest import (
+    MAX_JSON_BYTES,
     Manifest,
     ResultError,
     find_results,
     read_manifest,
 )
 from xaibench.leaderboard.verdicts import VERDICTS, read_verdict
-from xaibench.runfolder.descriptions import Environment, RunParts, read_environment, read_parts
+from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, Environment, RunParts, read_environment, read_parts
 from xaibench.runfolder.sanitize import sanitize_json
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 
@@ -123,6 +124,9 @@ def _read_result(folder: Path, repository: Path, images: dict[bytes, dict[str, s
     place = f"{folder.parent.name}/{folder.name}"
     if folder != repository and place != manifest.folder:
         raise ResultError(f"The manifest of {folder} says {manifest.folder}; move the folder there.")
+    for name in (PARTS, ENVIRONMENT):
+        if (folder / name).is_file() and (size := (folder / name).stat().st_size) > MAX_JSON_BYTES:
+            raise ResultError(f"{folder / name} has {size:,} bytes; expected at most {MAX_JSON_BYTES:,}.")
     if not (folder / SCORES.name).is_file():
         raise ResultError(f"{folder} has no {SCORES.name}; every result needs it. Submit the method again.")
     return Result(

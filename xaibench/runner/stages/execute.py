@@ -24,6 +24,7 @@ from xaibench.runner.parts import find_part
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import ScoreJob
+from xaibench.runner.published_networks import WEIGHTS
 from xaibench.runner.stages.samples import (
     batches,
     hash_images,
@@ -32,7 +33,7 @@ from xaibench.runner.stages.samples import (
     read_distribution,
     read_test_split,
 )
-from xaibench.runner.stages.train import WEIGHTS, make_network, train
+from xaibench.runner.stages.train import make_network, train
 from xaibench.runner.store.result_store import CorruptResultError, Store
 
 if TYPE_CHECKING:

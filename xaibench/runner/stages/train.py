@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xaibench.compute.device import resolve_device
 from xaibench.compute.precision import precision_context
 from xaibench.runner.plan.jobs import DataJob, TrainJob
-from xaibench.runner.published_networks import load_weights, read_network
+from xaibench.runner.published_networks import WEIGHTS, load_weights, read_network
 from xaibench.runner.stages.samples import batches, read_data
 from xaibench.runner.store.result_store import Store
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from xaibench.data import Split
-
-
-#: Prefix of the names of the stored weights.
-WEIGHTS = "weights."
 
 
 def train(job: TrainJob, store: Store, device: str) -> None:
