@@ -77,3 +77,15 @@ def test_extreme_rows(start):
     assert torch.equal(restored[0], odd[0])
     assert restored[1, 3] == pytest.approx(1e4, rel=0.01)
     assert restored[2].numpy() == pytest.approx(np.full(300, 1e-20), rel=0.01)
+
+
+def test_large_sums_are_exact():
+    """Single precision would lose their last bits."""
+    left = torch.full((1, 32), 32767, dtype=torch.int16)
+    left[0, 31] = 1
+    encoded = {"w:left": left, "w:right": torch.full((32, 1), 127, dtype=torch.int8)}
+    encoded["w:scale"] = torch.tensor([2.0**-20], dtype=torch.float64)
+    sum_ = 31 * 32767 * 127 + 127
+    assert int(np.float32(sum_)) != sum_
+    (restored,) = decode({"w": torch.full((1, 1), -123.0)}, encoded).values()
+    assert restored.item() == np.float32(sum_ * 2.0**-20 - 123)
