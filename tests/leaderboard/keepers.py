@@ -5,8 +5,9 @@ import subprocess
 
 import pytest
 
+from xaibench.leaderboard import verdicts
 from xaibench.leaderboard.manifest import manifest_checksum
-from xaibench.leaderboard.verdicts import KEEPERS, Verification, sign_verdicts, write_verdict
+from xaibench.leaderboard.verdicts import KEEPERS, RECORDS, Record, Verification, sign_records
 
 
 def make_key(folder, name="keeper"):
@@ -28,8 +29,9 @@ def trust(repository, key):
 def give_verdict(folder, key=None, **changes):
     """Write a verdict on a result, signed if there is a key."""
     words = {"verdict": "bit-equal", "rows": 96, "equal_rows": 96, "largest_difference": 0.0, "where": ""}
-    words |= {"xaibench": "0.2.0", "date": "2026-02-02", "result": manifest_checksum(folder)}
-    file = write_verdict(folder, Verification(**words | changes))
+    words |= {"xaibench": "0.2.0", "date": "2026-02-02"} | changes
+    result, received = words.pop("result", manifest_checksum(folder)), words.pop("received", "2026-01-01")
+    verdicts._add_records({folder: Record(result, received, Verification(**words))})
     if key is not None:
-        sign_verdicts(folder.parent.parent, key)
-    return file
+        sign_records(folder.parent.parent, key)
+    return folder.parent.parent / RECORDS

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from leaderboard.forging import rewritten
+from PIL import Image
 from typer.testing import CliRunner
 
 from xaibench.cli import app
@@ -50,7 +51,7 @@ def test_a_whole_result_is_taken(result):
             "scores.parquet was modified",
         ),
         (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "method/mine.py was modified"),
-        (lambda at: (at / "images.parquet").unlink(), "images.parquet is missing"),
+        (lambda at: (at / "maps.png").unlink(), "maps.png is missing"),
         (lambda at: (at / "more.txt").write_text("x"), "more.txt is not listed in"),
         (lambda at: (at / "link").symlink_to("/etc/passwd"), "link are links"),
         (lambda at: (at / MANIFEST).write_text("{}"), "lacks 'method'"),
@@ -75,7 +76,14 @@ def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
             lambda at: _change_scores(at, _later),
             "the suite explains the first 6",
         ),
-        (lambda at: (at / "notes.md").write_text("hf_" + "a" * 34), "contains what looks like a token"),
+        (lambda at: (at / "notes.md").write_text("x"), "notes.md is not part of a result"),
+        (
+            lambda at: (at / "suites").mkdir() or (at / "suites" / "a").write_text("x"),
+            "suites/a is not part of a result",
+        ),
+        (lambda at: (at / "maps.png").write_bytes(b"GIF89a"), "maps.png is not a PNG picture"),
+        (lambda at: Image.new("L", (9000, 9)).save(at / "maps.png"), "9000 × 9 pixels in mode L; expected a small one"),
+        (lambda at: (at / "method" / "notes.md").write_text("hf_" + "a" * 34), "contains what looks like a token"),
         (lambda at: (at / "method" / "mine.py").write_text("def gxi(:\n"), "is not valid Python"),
         (lambda at: shutil.rmtree(at / "method"), "there is no method/mine.py"),
     ],
@@ -102,10 +110,16 @@ def test_a_suite_that_came_along_is_not_read(suite, result, monkeypatch):
     (result / "imported_by_a_check.py").write_text("raise SystemExit('imported')\n")
     (result / "suite.toml").write_text(suite)
     monkeypatch.syspath_prepend(result)
+    found = "\n".join(check(rewritten(result)))
+    assert "imported_by_a_check.py is not part of a result" in found
+    assert "suite.toml is not part of a result" in found
+    (result / "imported_by_a_check.py").rename(result / "method" / "imported_by_a_check.py")
+    (result / "suite.toml").rename(result / "method" / "suite.toml")
+    monkeypatch.syspath_prepend(result / "method")
     assert check(rewritten(result)) == []
     # Nor is the method itself imported.
     entry = dataclasses.replace(read_manifest(result).method, entry="imported_by_a_check:gxi")
-    assert "there is no method/imported_by_a_check.py" in "\n".join(check(rewritten(result, method=entry)))
+    assert check(rewritten(result, method=entry)) == []
 
 
 @pytest.mark.parametrize("name", ["photographs", "mine", "subprocess", "saliency-bench-quick-quick", "mosaic"])
@@ -177,5 +191,5 @@ def test_another_version_is_another_suite(result, verdict):
     verdict(place, verdict="differs")
     assert check(place, earlier=True) == [fault]
     verdict(place, verdict="equal")
-    (place / "README.md").write_text("changed")
-    assert "README.md was modified" in check(place, earlier=True)[0]
+    (place / "maps.png").write_bytes(b"changed")
+    assert "maps.png was modified" in check(place, earlier=True)[0]

@@ -25,9 +25,10 @@ def named(monkeypatch):
     monkeypatch.setattr(type(SUITES), "canonical", lambda self, name: name if name == "tiny" else known(name))
 
 
-def test_a_round_runs_what_was_handed_in_on_time(named, result, tmp_path):
+def test_a_round_runs_what_was_received_on_time(named, result, verdict, tmp_path):
     repository = result.parent.parent
     today = date.fromisoformat(read_manifest(result).submitted)
+    verdict(result, received=today.isoformat())
     commit_round(repository, "winter", "tiny", today, tmp_path / "seed.json")
     with pytest.raises(ResultError, match="The seed of round winter is revealed after"):
         run_round(repository, "winter", engine="serial")
@@ -48,11 +49,19 @@ def test_a_round_runs_what_was_handed_in_on_time(named, result, tmp_path):
     assert "has scores of the data seeds 5; expected" in "\n".join(check(rewritten(fresh)))
 
 
-def test_what_came_too_late_is_not_run(named, result, tmp_path):
+@pytest.mark.parametrize(
+    ("received", "reason"),
+    [("2020-01-02", "received on 2020-01-02, after the deadline 2020-01-01"), (None, "no signed record says when")],
+)
+def test_what_the_keeper_received_too_late_is_not_run(named, result, verdict, tmp_path, received, reason):
+    """The submitter's own date does not count."""
+    rewritten(result, submitted="2001-01-01")
+    if received:
+        verdict(result, received=received)
     repository = result.parent.parent
     commit_round(repository, "winter", "tiny", date(2020, 1, 1), tmp_path / "seed.json", today=date(2020, 1, 1))
     reveal_round(repository, tmp_path / "seed.json")
     said = []
     with pytest.raises(ResultError, match="has no result of tiny that can be run for round winter"):
         run_round(repository, "winter", engine="serial", on_message=said.append)
-    assert "after the deadline 2020-01-01" in said[0]
+    assert reason in said[0]

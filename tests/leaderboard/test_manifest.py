@@ -19,12 +19,12 @@ from xaibench.leaderboard.manifest import (
 VERSION = "0123abcd" * 4
 GOOD = Manifest(
     MethodInfo("gxi", "G × I", "mine:gxi"),
-    SuiteVersion("tiny", "Tiny", VERSION),
+    SuiteVersion("tiny", VERSION),
     "2026-11-23",
 )
 
 SPOILT = [
-    (("schema",), 1, "schema is 1, expected 2"),
+    (("schema",), 1, "schema is 1, expected 3"),
     (("method", "name"), "../x", "method.name is '../x', expected a text like"),
     (("method", "passes"), True, "method.passes is True, expected integer or null"),
     (("method", "authors"), [1], "entry 0 of method.authors is 1, expected string"),

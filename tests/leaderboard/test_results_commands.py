@@ -1,13 +1,14 @@
 """``xaibench submit`` and ``xaibench results``, as one types them."""
 
 import json
+import re
 
 import pytest
 from leaderboard.forging import rewritten
 
 from xaibench.leaderboard import verification_runs
-from xaibench.leaderboard.manifest import find_results, manifest_checksum, read_manifest
-from xaibench.leaderboard.verdicts import Verification, write_verdict
+from xaibench.leaderboard.manifest import find_results, read_manifest
+from xaibench.leaderboard.verdicts import Verification, record_verification
 
 METHOD = "def mine(model, images, targets, power=1.0):\n    return images.abs().sum(1) ** power\n"
 
@@ -19,7 +20,7 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     said = typed(["submit", "mine.py", "--suite", str(tiny), *told, "--publish", "ann/results"])
     assert said.exit_code == 0, said.output
     assert "Trial: " in said.output
-    assert "# Mine on Tiny" in said.output
+    assert re.search(r"topk_precision +\d\.\d{3}  \(higher is better; 2 cells\)", said.output)
     assert "Not given: --citation, --license." in said.output
     assert "Would open a pull request on ann/results with mine/tiny@" in said.output
     assert "Nothing was sent (--dry-run)." in said.output
@@ -38,22 +39,28 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("equal", 0), ("differs", 1)])
-def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, verdict, code):
+def test_verify_says_what_came_of_each_result(typed, result, monkeypatch, verdict, code):
     asked = []
 
     def verified(folder, **settings):
         asked.append(settings)
-        return Verification("", verdict, 1200, 1100, 0.25, "lin-white mlp", "0.1", "2026-12-31")
+        return Verification(verdict, 1200, 1100, 0.25, "lin-white mlp", "0.1", "2026-12-31", {"weights": 0.0})
 
     monkeypatch.setattr(verification_runs, "verify", verified)
     monkeypatch.setattr(verification_runs, "require_sandbox", lambda: None)
-    said = typed(["results", "verify", str(submitted), "--workers", "1", "--work", "again"])
+    monkeypatch.setattr(
+        verification_runs, "record_outcome", lambda folder, _, found: record_verification(folder, found)
+    )
+    said = typed(["results", "verify", str(result), "--workers", "1", "--work", "again"])
     assert said.exit_code == code, said.output
-    assert f"{verdict}  {find_results(submitted)[0]}" in said.output
+    assert f"{verdict}  {result}" in said.output
     assert "1,100 of 1,200 scores bit-identical; largest difference of a score 0.25 (lin-white mlp)" in (
         " ".join(said.output.split())
     )
-    typed(["results", "verify", str(submitted)])
+    assert "maps changed: 0% by randomized weights; counts as a control, because its maps do not depend on the net" in (
+        " ".join(said.output.split())
+    )
+    typed(["results", "verify", str(result)])
     assert [one.get("engine", one.get("workers")) for one in asked] == ["serial", None]
     assert str(asked[0]["store"]) == "again/store"
     assert asked[1]["store"].parent != asked[0]["store"].parent
@@ -61,12 +68,13 @@ def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, ver
 
 def test_only_what_has_no_verdict_is_verified_when_asked_so(typed, result, monkeypatch):
     def verified(folder, **settings):
-        found = Verification(manifest_checksum(folder), "bit-equal", 9, 9, 0.0, "", "0.1", "2026-12-31")
-        write_verdict(folder, found)
-        return found
+        return Verification("bit-equal", 9, 9, 0.0, "", "0.1", "2026-12-31")
 
     monkeypatch.setattr(verification_runs, "verify", verified)
     monkeypatch.setattr(verification_runs, "require_sandbox", lambda: None)
+    monkeypatch.setattr(
+        verification_runs, "record_outcome", lambda folder, _, found: record_verification(folder, found)
+    )
     new = ["results", "verify", str(result), "--new", "--workers", "1"]
     assert "bit-equal" in typed(new).output
     again = typed(new)
@@ -103,5 +111,5 @@ def test_a_round_is_promised_and_not_shown_too_early(typed, tmp_path):
 def test_the_schema_is_printed(typed):
     assert json.loads(typed(["results", "schema"]).output)["properties"]["schema"] == {
         "description": "The version of this schema.",
-        "const": 2,
+        "const": 3,
     }

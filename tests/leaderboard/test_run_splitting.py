@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -10,9 +11,12 @@ import pytest
 from xaibench.leaderboard import run_splitting
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import ResultError, read_manifest
+from xaibench.leaderboard.pictures import read_sheet
 from xaibench.leaderboard.run_splitting import split_run
-from xaibench.runfolder.sample_file import read_samples, to_safetensors
-from xaibench.runfolder.tables import FAILURES, SAMPLES, SCORES, RunFolderError
+from xaibench.leaderboard.suite_facts import image_checksums, read_facts, write_facts
+from xaibench.report.page.sample_browser import levels
+from xaibench.runfolder.sample_file import read_samples
+from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, SAMPLES, SCORES, RunFolderError
 from xaibench.runner import run
 
 
@@ -33,30 +37,56 @@ def test_each_method_has_its_scores_and_no_other(finished, tmp_path):
         assert read_manifest(folder).method.control == (name == "uniform")
 
 
-def test_groups_go_along_and_names_of_files_stay(finished, tmp_path):
+def test_facts_are_written_once_for_all_results_of_a_suite(finished, tmp_path):
+    first, second = split_run(finished, tmp_path / "results")
+    (facts,) = (tmp_path / "results" / "suites").iterdir()
+    assert facts.name == first.name == second.name
+    assert sorted(path.name for path in first.iterdir()) == ["maps.png", "result.json", "scores.parquet"]
+    found = read_facts(facts)
+    assert (found.parts.title, set(found.parts.models), found.parts.explainers) == ("Tiny", {"llr", "mlp"}, {})
+    assert ACCURACY.read(facts).equals(ACCURACY.read(finished))
+    before = {path.name: path.stat().st_mtime_ns for path in facts.iterdir()}
+    split_run(finished, tmp_path / "results", methods=["saliency"])
+    assert {path.name: path.stat().st_mtime_ns for path in facts.iterdir()} == before
+
+
+def test_groups_are_facts_and_names_of_files_are_not(finished, tmp_path):
     known = {"dataset": "xai-tris/lin-white-8x8", "data_seed": 0, "id": "ann", "group": 7, "file": "/home/ann/scan.png"}
     pd.DataFrame([known | {"sample": sample} for sample in range(6)]).to_csv(finished / SAMPLES.name, index=False)
-    folder = split_run(finished, tmp_path / "results", methods=["saliency"])[0]
-    assert SAMPLES.read(folder)["group"].tolist() == [7] * 6
-    assert "ann" not in (folder / SAMPLES.name).read_text()
+    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
+    facts = tmp_path / "results" / "suites" / folder.name
+    assert SAMPLES.read(facts)["group"].tolist() == [7] * 6
+    assert [file for file in (tmp_path / "results").rglob("*") if file.is_file() and b"ann" in file.read_bytes()] == []
     assert check(folder) == []
 
 
-def test_so_many_samples_go_along_as_fit(finished, tmp_path, monkeypatch):
-    (whole,) = split_run(finished, tmp_path / "whole", methods=["saliency"])
-    cells = read_samples(whole)
-    assert [len(cell.samples) > 2 for cell in cells] == [True, True]
-    room = max(len(to_safetensors([cell.lowest(2)])) for cell in cells)
-    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 2 * room)  # of a suite of two cells
-    (cut,) = split_run(finished, tmp_path / "cut", methods=["saliency"])
-    for cell, kept in zip(cells, read_samples(cut), strict=True):
-        assert sorted(kept.samples) == sorted(cell.samples)[:2]  # which others have, too
-    assert check(cut) == []
-    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 2 * room - 2)
-    (less,) = split_run(finished, tmp_path / "less", methods=["saliency"])
-    assert [len(cell.samples) for cell in read_samples(less)] == [1, 1]
-    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 100)
-    assert read_samples(split_run(finished, tmp_path / "none", methods=["saliency"])[0]) == []
+def test_results_of_other_images_do_not_join_a_suite(finished, tmp_path):
+    split_run(finished, tmp_path / "results", methods=["saliency"])
+    images = pd.read_parquet(finished / IMAGES.name)
+    images.assign(image=images["image"] + 1).to_parquet(finished / IMAGES.name)
+    with pytest.raises(ResultError, match="explained other images than the results of tiny@"):
+        split_run(finished, tmp_path / "results", methods=["uniform"])
+    # Who verifies a result decides what the facts are.
+    (facts,) = (tmp_path / "results" / "suites").iterdir()
+    write_facts(finished, facts, replace=True)
+    assert image_checksums(facts) == image_checksums(finished)
+    assert split_run(finished, tmp_path / "results", methods=["uniform"])
+
+
+def test_a_picture_has_the_maps_of_the_first_samples(finished, tmp_path):
+    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
+    facts = read_facts(tmp_path / "results" / "suites" / folder.name)
+    layout = facts.layout
+    assert layout.cells == (("lin", "white", "llr"), ("lin", "white", "mlp"))
+    assert layout.samples == ((0, 1, 2, 3), (0, 1, 2, 3))
+    sheet, samples = read_sheet(folder / "maps.png", layout.size), read_sheet(facts.folder / "samples.png", mode="RGB")
+    assert (sheet.shape, samples.shape) == ((16, 32), (16, 64, 3))
+    for row, cell in enumerate(read_samples(finished)):
+        where = cell.samples.index(3)
+        expected = levels(cell.maps[where, cell.explainers.index("saliency")])
+        assert np.array_equal(sheet[8 * row : 8 * row + 8, 24:], expected)
+        assert np.array_equal(samples[8 * row : 8 * row + 8, 24:32], cell.images[where])
+        assert np.array_equal(samples[8 * row : 8 * row + 8, 56:, 0], 255 * cell.masks[where])
 
 
 def test_a_run_on_images_of_ones_own_is_no_result(finished, tmp_path):
@@ -152,16 +182,14 @@ def test_what_is_no_whole_run_is_refused(finished, tmp_path):
         split_run(tmp_path / "failed", tmp_path / "results")
 
 
-def test_a_method_for_some_networks_brings_the_same_samples_as_one_for_all(tiny, ships, tmp_path, monkeypatch):
+def test_a_method_for_some_networks_has_no_maps_in_the_other_rows(tiny, ships, tmp_path):
     text = (
         tiny.read_text().replace("saliency = {}", "saliency = {}\ngradcam = {}").replace('"llr", "mlp"', '"mlp", "cnn"')
     )
     folder = run(ships(text), tmp_path / "run", engine="serial").folder
-    whole = read_samples(split_run(folder, tmp_path / "whole", methods=["saliency"])[0])
-    room = max(len(to_safetensors([cell.lowest(1)])) for cell in whole)
-    monkeypatch.setattr(run_splitting, "_MAX_SAMPLE_BYTES", 2 * room)
     both = split_run(folder, tmp_path / "results", methods=["saliency", "gradcam"])
-    many, few = ({cell.model: sorted(cell.samples) for cell in read_samples(place)} for place in both)
-    assert (list(many), list(few)) == (["mlp", "cnn"], ["cnn"])
-    assert few["cnn"] == many["cnn"]
-    assert len(few["cnn"]) == 1 < max(len(cell.samples) for cell in whole if cell.model == "cnn")
+    many, few = (read_sheet(place / "maps.png") for place in both)
+    assert many.shape == few.shape == (16, 32)
+    assert many[:8].any()
+    assert few[8:].any()
+    assert not few[:8].any()

@@ -15,7 +15,7 @@ from xaibench.leaderboard import verification
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.sandbox.method import FittedSandboxedMethod
-from xaibench.leaderboard.verdicts import read_verdict, verdict_file
+from xaibench.leaderboard.verdicts import find_record
 from xaibench.leaderboard.verification import compare_scores, verify
 from xaibench.runfolder.tables import SCORES
 
@@ -43,8 +43,10 @@ def test_an_honest_result_is_equal_to_the_bit_and_a_forged_one_differs(result, w
     settings = {"work": work / "run", "store": work / "store", "engine": "serial"}
     found = verify(result, **settings)
     assert (found.verdict, found.equal_rows, found.largest_difference) == ("bit-equal", found.rows, 0.0)
-    assert json.loads(verdict_file(result).read_text())["verdict"] == "bit-equal"
-    assert read_verdict(result) == {}, "nobody has signed it"
+    assert find_record(result, signed=False).verification == found
+    assert find_record(result) is None, "nobody has signed it"
+    assert found.changed == {"weights": 1.0, "image": pytest.approx(1.0)}
+    assert found.ignores == ()
 
     table = pq.read_table(result / "scores.parquet")
     better = np.minimum(1.0, table["value"].to_numpy() + 0.1)

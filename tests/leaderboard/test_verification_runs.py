@@ -1,6 +1,5 @@
 """Results that are verified side by side get the verdicts that each would get alone."""
 
-import json
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,7 +15,7 @@ from leaderboard.sandboxes import needs_sandbox
 from xaibench.leaderboard import verification_runs as module
 from xaibench.leaderboard.manifest import find_results
 from xaibench.leaderboard.run_splitting import split_run
-from xaibench.leaderboard.verdicts import verdict_file
+from xaibench.leaderboard.verdicts import find_record
 from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
 from xaibench.runfolder.tables import JOBS
 from xaibench.runner.run import run
@@ -55,7 +54,7 @@ def test_each_has_its_own_verdict_and_networks_are_trained_once(repository, monk
     verdicts = {folder.parent.name: one.verification.verdict for folder, one in found.items()}
     assert verdicts == {"gxi": "bit-equal", "saliency": "bit-equal", "uniform": "differs"}
     for folder in folders:
-        assert json.loads(verdict_file(folder).read_text())["verdict"] == verdicts[folder.parent.name]
+        assert find_record(folder, signed=False).verification.verdict == verdicts[folder.parent.name]
     trained = {
         folder.parent.name: int(
             (JOBS.read(repository / "work" / folder.parent.name / folder.name / "run")["stage"] == "train").sum()
@@ -73,6 +72,8 @@ def called(monkeypatch):
     def verified(folder, clone, settings):
         calls.append((folder.name, settings.get("engine", settings.get("workers", "all"))))
         return VerifiedResult(folder, None, "bad") if "bad" in folder.name else VerifiedResult(folder, object())
+
+    monkeypatch.setattr(module, "record_outcome", lambda folder, work, found: calls.append(("recorded", folder.name)))
 
     def side_by_side(runs, workers, clone, shared):
         calls.extend((folder.name, "beside") for folder in runs)
@@ -96,7 +97,9 @@ def called(monkeypatch):
 def test_the_first_of_a_suite_takes_all_workers_and_the_others_one_each(called, tmp_path, names, workers, how):
     folders = [tmp_path / name / name for name in names.split()]
     assert [one.folder for one in verify_all(folders, workers=workers, bars=nullcontext)] == folders
-    assert called == list(zip(names.split(), how, strict=True))
+    recorded = [name for first, name in called if first == "recorded"]
+    assert recorded == [name for name in names.split() if name != "bad"], "by this process, one after the other"
+    assert [each for each in called if each[0] != "recorded"] == list(zip(names.split(), how, strict=True))
 
 
 def test_suites_do_not_wait_for_the_networks_of_each_other(repository, result):
@@ -116,6 +119,7 @@ def test_one_that_fails_does_not_take_the_others_down(monkeypatch, tmp_path):
         return "verdict"
 
     monkeypatch.setattr(module, "verify", verify)
+    monkeypatch.setattr(module, "record_outcome", lambda *_: None)
     found = list(verify_all([tmp_path / name for name in ("full", "fine")], workers=1))
     assert [(one.refused, one.failed) for one in found] == [
         ("", "OSError: [Errno 28] No space left on device"),

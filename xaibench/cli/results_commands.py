@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, alarm, clear_errors, names, progress_bars
+
+if TYPE_CHECKING:
+    from xaibench.leaderboard.verdicts import Verification
 
 results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, verify and add results of methods.")
 app.add_typer(results, name="results")
@@ -85,8 +88,12 @@ def verify_results(
     """Run methods again, each in a sandbox without network, and compare the scores; writes verdicts."""
     with clear_errors(goes_on=work is not None):
         from xaibench.leaderboard.manifest import find_results
-        from xaibench.leaderboard.verdicts import has_verdict
+        from xaibench.leaderboard.verdicts import find_record
         from xaibench.leaderboard.verification_runs import verify_all
+
+        def has_verdict(place: Path) -> bool:
+            record = find_record(place, signed=False)
+            return record is not None and record.verification is not None
 
         bad = 0
         places = [place for place in find_results(folder) if not new or not has_verdict(place)]
@@ -119,8 +126,29 @@ def verify_results(
                 f"         {found.equal_rows:,} of {found.rows:,} scores bit-identical; largest difference of a score "
                 f"{most} ({found.where})"
             )
+            typer.echo(f"         {_dependence(found)}")
         if bad:
             raise typer.Exit(1)
+
+
+def _dependence(found: Verification) -> str:
+    words = {"weights": "randomized weights", "training": "another training", "image": "another image"}
+    shares = ", ".join(f"{found.changed[key]:.0%} by {word}" for key, word in words.items() if key in found.changed)
+    ignored = f"; counts as a control, because its maps do not depend on the {' and the '.join(found.ignores)}"
+    return f"maps changed: {shares or 'not measured'}{ignored if found.ignores else ''}"
+
+
+@results.command(name="receive")
+def receive_results(
+    folder: Annotated[Path, typer.Argument(help="Results repository.")],
+) -> None:
+    """Record today as the day on which new results were received; deadlines of rounds count by this record."""
+    with clear_errors():
+        from xaibench.leaderboard.manifest import find_results
+        from xaibench.leaderboard.verdicts import receive
+
+        for place in receive(find_results(folder)):
+            typer.echo(f"received  {place}")
 
 
 @results.command(name="sign")
@@ -128,12 +156,12 @@ def sign_results(
     folder: Annotated[Path, typer.Argument(help="Results repository.")],
     key: Annotated[Path, typer.Option(help="Private key of a keeper, as ssh-keygen writes it.")],
 ) -> None:
-    """Sign the verdicts that have no signature; the site believes those that a key in the file `keepers` has signed."""
+    """Sign `verdicts.json`; it counts only if a key in the file `keepers` has signed it."""
     with clear_errors():
-        from xaibench.leaderboard.verdicts import sign_verdicts
+        from xaibench.leaderboard.verdicts import sign_records
 
-        for file in sign_verdicts(folder, key):
-            typer.echo(f"signed  {file}")
+        file = sign_records(folder, key)
+        typer.echo(f"signed  {file}" if file else "There is nothing to sign.")
 
 
 @results.command(name="add")

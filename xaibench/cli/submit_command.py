@@ -37,6 +37,10 @@ def submit_method(
     homepage: Annotated[str, typer.Option(help="Web address, https://...", show_default=False)] = "",
     repository: Annotated[str, typer.Option(help="Address of the source repository.", show_default=False)] = "",
     commit: Annotated[str, typer.Option(help="Commit in that repository.", show_default=False)] = "",
+    tuned_on: Annotated[
+        list[str] | None,
+        typer.Option(help="A metric or suite that the method was tuned on; repeatable.", show_default=False),
+    ] = None,
     parameters: Annotated[
         list[str] | None,
         typer.Option("--set", help="A parameter of the method; repeatable.", metavar="NAME=VALUE"),
@@ -63,7 +67,8 @@ def submit_method(
         from xaibench.leaderboard.submission import SubmissionInfo, submit
 
         info = SubmissionInfo(
-            name, label, tuple(author or ()), _read_citation(citation), license, homepage, repository, commit
+            *(name, label, tuple(author or ()), _read_citation(citation), license, homepage, repository, commit),
+            tuned_on=tuple(tuned_on or ()),
         )
         given = dict(_parse_parameter(text) for text in parameters or ())
         with progress_bars() as progress:
@@ -81,8 +86,7 @@ def submit_method(
                 root=root,
                 images=images,
             )
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        typer.echo(f"\n{card.partition('---')[2].partition('---')[2].strip()}\n")
+        _print_means(folder)
         _print_missing(info)
         if publish:
             _publish(out, folder, publish, dry_run)
@@ -96,6 +100,16 @@ def _print_trial(trial: Trial) -> None:
         typer.echo(f"{hint(f'Does not support {network}:')} {why}")
     for remark in trial.remarks:
         typer.echo(hint(f"Note: {remark}."))
+
+
+def _print_means(folder: Path) -> None:
+    from xaibench.leaderboard.score_files import metric_means
+
+    typer.echo("\nMeans over the samples that the networks classify correctly, each cell counting once:")
+    for metric, row in metric_means(folder).iterrows():
+        better = "higher" if row["higher_is_better"] else "lower"
+        typer.echo(f"  {metric!s:24} {row['mean']:8.3f}  ({better} is better; {int(row['cells'])} cells)")
+    typer.echo()
 
 
 def _print_missing(info: Any) -> None:

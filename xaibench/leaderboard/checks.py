@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from xaibench.core.messages import listed
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.manifest import (
-    CARD,
-    LICENSE,
     MANIFEST,
+    MAPS,
     METHOD,
     Manifest,
     ResultError,
@@ -21,12 +20,12 @@ from xaibench.leaderboard.manifest import (
     file_checksums,
     read_manifest,
 )
+from xaibench.leaderboard.pictures import read_sheet
 from xaibench.leaderboard.rounds import find_round
 from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.suite_text import official_plan, suite_version
-from xaibench.leaderboard.verdicts import VERDICTS, read_verdict
-from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS
-from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
+from xaibench.leaderboard.verdicts import VERDICTS, find_record
+from xaibench.runfolder.tables import SCORES, RunFolderError
 from xaibench.runner.parts import part_info
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.suites.schema import Suite
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 _MAX_BYTES = 100 << 20
 #: Largest size of the file of a method, in bytes.
 _MAX_CODE_BYTES = 1 << 20
-_REQUIRED_FILES = (SCORES.name, IMAGES.name, PARTS, ENVIRONMENT, CARD, LICENSE)
-
 #: Access tokens of the Hub, GitHub, PyPI and AWS, and private keys.
 _TOKEN = re.compile(
     rb"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|pypi-[\w-]{50,}|AKIA[A-Z0-9]{16}"
@@ -72,11 +69,17 @@ def check(folder: str | Path, *, in_repository: bool = True, earlier: bool = Fal
         found += _check_code(place, manifest)
     if not found:
         found += _check_suite(place, manifest)
-        if found and earlier and read_verdict(place).get("verdict") in VERDICTS[:-1]:
+        if found and earlier and _was_verified(place):
             return []
     if not found:
         found += _check_scores(place, manifest)
     return found
+
+
+def _was_verified(folder: Path) -> bool:
+    record = find_record(folder)
+    found = record.verification if record is not None else None
+    return found is not None and found.verdict in VERDICTS[:-1]
 
 
 def _check_files(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -94,9 +97,16 @@ def _check_files(folder: Path, manifest: Manifest) -> Iterator[str]:
     for name in sorted(there.keys() & said.keys()):
         if there[name] != said[name]:
             yield f"{name} was modified: its sha256 is {there[name][:12]}…, not {said[name][:12]}…."
-    for name in _REQUIRED_FILES:
-        if name not in there and name not in said:
-            yield f"it has no {name}."
+    for name in there:
+        if name not in (SCORES.name, MAPS) and not name.startswith(f"{METHOD}/"):
+            yield f"{name} is not part of a result, which has {SCORES.name}, {MAPS} and the folder {METHOD}; remove it."
+    if SCORES.name not in there and SCORES.name not in said:
+        yield f"it has no {SCORES.name}."
+    if MAPS in there:
+        try:
+            read_sheet(folder / MAPS)
+        except ResultError as error:
+            yield str(error)
     for name in there:
         if _TOKEN.search((folder / name).read_bytes()):
             yield f"{name} contains what looks like a token or private key; remove it, and revoke the token."

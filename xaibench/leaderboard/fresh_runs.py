@@ -11,12 +11,13 @@ from typing import Any
 from xaibench.core.messages import unknown
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import METHOD, ResultError, find_results, read_manifest
-from xaibench.leaderboard.rounds import read_rounds, suite_for_round
+from xaibench.leaderboard.rounds import Round, read_rounds, suite_for_round
 from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.sandbox.sandbox import require_sandbox
 from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_text import official_suite
-from xaibench.leaderboard.verification import rerun_scores
+from xaibench.leaderboard.verdicts import find_record
+from xaibench.leaderboard.verification import rerun_method
 
 
 def run_round(
@@ -30,7 +31,7 @@ def run_round(
     on_message: Callable[[str], None] = lambda line: None,
     **run_settings: Any,
 ) -> list[Path]:
-    """Run every method that was submitted by the deadline on the data of a round, each in a sandbox.
+    """Run every method that was received by the deadline on the data of a round, each in a sandbox.
 
     Args:
         repository: A results repository with the round, whose seed has been revealed.
@@ -62,13 +63,8 @@ def run_round(
             manifest = read_manifest(folder)
             if manifest.suite.name != drawn.suite or manifest.round:
                 continue
-            if manifest.submitted > drawn.deadline:
-                on_message(
-                    f"{manifest.method.name}: submitted on {manifest.submitted}, after the deadline {drawn.deadline}"
-                )
-                continue
-            if problems := check(folder):
-                on_message(f"{manifest.method.name}: {problems[0]}")
+            if refusal := _late(folder, drawn) or next(iter(check(folder)), ""):
+                on_message(f"{manifest.method.name}: {refusal}")
                 continue
             own, fresh = base / manifest.method.name, suite_for_round(official_suite(drawn.suite), drawn)
             own.mkdir(parents=True, exist_ok=True)
@@ -76,7 +72,7 @@ def run_round(
             try:
                 # The shared store holds the data and networks of the round.
                 shared: dict[str, Any] = {"store": base / "store", "install": install} | run_settings
-                rerun_scores(folder, manifest, own, limits=limits, suite_text=fresh, **shared)
+                rerun_method(folder, manifest, own, limits=limits, suite_text=fresh, **shared)
             except ResultError as error:
                 on_message(str(error))
                 continue
@@ -94,3 +90,16 @@ def run_round(
     if not found:
         raise ResultError(f"{place} has no result of {drawn.suite} that can be run for round {name}.")
     return found
+
+
+def _late(folder: Path, drawn: Round) -> str:
+    """Return why a result was not received in time; empty if it was. The submitter's own date does not count."""
+    record = find_record(folder)
+    if record is None:
+        return (
+            "no signed record says when it was received. The keeper of the repository runs `xaibench results receive` "
+            "and `xaibench results sign` on every submission."
+        )
+    if record.received > drawn.deadline:
+        return f"received on {record.received}, after the deadline {drawn.deadline}"
+    return ""

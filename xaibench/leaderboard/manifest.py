@@ -1,8 +1,18 @@
 """``result.json``, the manifest of a result.
 
-A result is the tables of one method (:mod:`xaibench.runfolder`) with this manifest, a card, a license, a citation and,
-if the method is not part of the library, its source. It names its suite and does not bring it. In a results repository
-its folder is ``METHOD/SUITE@VERSION``, or ``METHOD/SUITE@VERSION+ROUND`` for a round of fresh seeds.
+A result is the scores of one method with this manifest, small pictures of its maps and, if the method is not part of
+the library, its source::
+
+    results/
+      METHOD/SUITE@VERSION/         or SUITE@VERSION+ROUND, for a round of fresh seeds
+        result.json                 this manifest
+        scores.parquet              one row per sample and metric
+        maps.png                    maps of the first samples
+        method/                     source of the method
+      suites/SUITE@VERSION/         facts that all results of the suite share (suite_facts.py)
+      verdicts.json                 outcomes of running methods again (verdicts.py)
+
+A result names its suite and does not bring it.
 """
 
 from __future__ import annotations
@@ -19,16 +29,10 @@ from typing import Any
 
 from xaibench.core.messages import did_you_mean
 
-MANIFEST, CARD, CITATION, LICENSE, METHOD = (
-    "result.json",
-    "README.md",
-    "CITATION.bib",
-    "LICENSE",
-    "method",
-)
+MANIFEST, MAPS, METHOD = "result.json", "maps.png", "method"
 
 #: Version of the schema. Other versions are not read.
-SCHEMA = 2
+SCHEMA = 3
 
 
 #: Largest size of a JSON file of a result, in bytes.
@@ -55,6 +59,7 @@ class MethodInfo:
         passes: Network passes per image, if the method's parameters do not determine them.
         control: Whether the method does not use the model.
         parameters: Parameters of the method.
+        tuned_on: Names of metrics or suites that the method or its parameters were tuned on.
     """
 
     name: str
@@ -68,6 +73,7 @@ class MethodInfo:
     passes: int | None = None
     control: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    tuned_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,14 +82,29 @@ class SuiteVersion:
 
     Attributes:
         name: Name of the suite.
-        title: Display name.
         version: Hash of the suite and of everything that determines its images, networks and metrics
             (:func:`xaibench.leaderboard.suite_text.suite_version`).
     """
 
     name: str
-    title: str
     version: str
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """How the scores were computed, as the submitter's machine recorded it.
+
+    Attributes:
+        versions: Versions of xaibench and of the libraries that it uses.
+        machine: Processor and GPUs.
+        seconds: Time of explaining, summed over jobs.
+        maps: Number of maps.
+    """
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: str = ""
+    seconds: float = 0.0
+    maps: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,10 +131,11 @@ class Manifest:
     Attributes:
         method: The method.
         suite: The suite and its version.
-        submitted: Date of the submission, such as ``2026-11-23``.
+        submitted: Date of the submission according to the submitter, such as ``2026-11-23``.
         files: SHA-256 of each file of the folder except the manifest.
         code: The code that was run.
         round: Name of the round of fresh seeds; empty for the suite's own seeds.
+        run: How the scores were computed.
     """
 
     method: MethodInfo
@@ -122,16 +144,22 @@ class Manifest:
     files: Mapping[str, str] = field(default_factory=dict)
     code: CodeInfo = field(default_factory=CodeInfo)
     round: str = ""
+    run: RunInfo = field(default_factory=RunInfo)
+
+    @property
+    def suite_folder(self) -> str:
+        """``SUITE@VERSION``, followed by ``+ROUND`` for a round of fresh seeds."""
+        return f"{self.suite.name}@{self.suite.version}{'+' * bool(self.round)}{self.round}"
 
     @property
     def folder(self) -> str:
         """Path of the result below a results repository."""
-        return f"{self.method.name}/{self.suite.name}@{self.suite.version}{'+' * bool(self.round)}{self.round}"
+        return f"{self.method.name}/{self.suite_folder}"
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
         words = asdict(self)
-        ordered = {name: words[name] for name in ("method", "suite", "round", "submitted", "code", "files")}
+        ordered = {name: words[name] for name in ("method", "suite", "round", "submitted", "run", "code", "files")}
         return write_json(ordered)
 
 
@@ -151,32 +179,34 @@ def read_manifest(folder: Path) -> Manifest:
     content = read_json(file)
     if problems := list(schema_violations(content, manifest_schema())):
         raise ResultError(f"{file} does not fit schema {SCHEMA}: {'; '.join(problems)}.")
-    method = content["method"] | {"authors": tuple(content["method"].get("authors", ()))}
+    method = content["method"]
     return Manifest(
-        MethodInfo(**method),
+        MethodInfo(**method | {name: tuple(method.get(name, ())) for name in ("authors", "tuned_on")}),
         SuiteVersion(**content["suite"]),
         content["submitted"],
         content["files"],
         CodeInfo(**content["code"] | {"requires": tuple(content["code"].get("requires", ()))}),
         content["round"],
+        RunInfo(**content["run"]),
     )
 
 
-def read_json(file: Path) -> Any:
+def read_json(file: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Read a JSON file of a result.
 
     Args:
         file: The file.
+        most: Largest accepted size in bytes.
 
     Returns:
         Its content. Every text in it can be encoded, and so be shown and written.
 
     Raises:
-        ResultError: If it cannot be read, is longer than :data:`MAX_JSON_BYTES`, or is not such JSON.
+        ResultError: If it cannot be read, is longer than ``most``, or is not such JSON.
     """
     try:
-        if (size := file.stat().st_size) > MAX_JSON_BYTES:
-            raise ResultError(f"{file} has {size:,} bytes; expected at most {MAX_JSON_BYTES:,}.")
+        if (size := file.stat().st_size) > most:
+            raise ResultError(f"{file} has {size:,} bytes; expected at most {most:,}.")
         content = json.loads(file.read_text(encoding="utf-8"))
         json.dumps(content, ensure_ascii=False).encode()  # a lone surrogate, written as \\ud800, is text that cannot be
     except (OSError, ValueError, RecursionError) as error:
@@ -201,7 +231,7 @@ def manifest_schema() -> dict[str, Any]:
 
 
 _TYPES: dict[str, Any] = {
-    **{"object": dict, "array": list, "string": str, "boolean": bool, "integer": int},
+    **{"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)},
     "null": type(None),
 }
 
@@ -225,8 +255,8 @@ def schema_violations(value: Any, schema: Mapping[str, Any], place: str = "it") 
         yield f"{place} is {value!r}, expected {schema['const']!r}"
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    whole = [kind for kind in kinds if isinstance(value, _TYPES[kind]) and (kind != "integer" or value is not True)]
-    if kinds and (not whole or (isinstance(value, bool) and "boolean" not in kinds)):
+    fits = any(isinstance(value, _TYPES[kind]) for kind in kinds)
+    if kinds and (not fits or (isinstance(value, bool) and "boolean" not in kinds)):
         yield f"{place} is {value!r}, expected {' or '.join(kinds)}"
     elif isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
         yield f"{place} is {value!r}, expected a text like {schema['pattern']}"

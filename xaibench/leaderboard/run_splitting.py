@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import itertools
 import json
@@ -10,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,40 +20,28 @@ import pyarrow.parquet as pq
 
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed, unknown
-from xaibench.hub.card_text import strip_folders
 from xaibench.hub.license import check_license_name
-from xaibench.leaderboard.card import bibtex_entry, render_card
 from xaibench.leaderboard.manifest import (
-    CARD,
-    CITATION,
-    LICENSE,
     MANIFEST,
     METHOD,
     CodeInfo,
     Manifest,
     MethodInfo,
     ResultError,
+    RunInfo,
     SuiteVersion,
     code_checksum,
     file_checksums,
 )
+from xaibench.leaderboard.pictures import SheetLayout, write_map_sheet
 from xaibench.leaderboard.rounds import Round, suite_with_public_seeds
-from xaibench.leaderboard.suite_text import (
-    count_cells,
-    differs_from_official,
-    explainer_entry,
-    is_generated,
-    suite_version,
-    without_sets,
-)
-from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartDescription, read_parts
-from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, read_samples, to_safetensors
-from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
+from xaibench.leaderboard.score_files import write_scores
+from xaibench.leaderboard.suite_facts import facts_folder, shown_samples, write_facts
+from xaibench.leaderboard.suite_text import differs_from_official, explainer_entry, suite_version, without_sets
+from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartDescription, read_environment, read_parts
+from xaibench.runfolder.sample_file import SampleCell
+from xaibench.runfolder.tables import FAILURES, JOBS, SCORES, RunFolderError
 from xaibench.runner.suites.files import load_suite
-
-#: Largest size of the preview samples in bytes. It is divided equally between the cells of the suite, each of
-#: which keeps the first samples of the test split that fit, so that all methods have the same samples.
-_MAX_SAMPLE_BYTES = 1 << 20
 
 
 def split_run(
@@ -67,7 +55,7 @@ def split_run(
     drawn: Round | None = None,
     submitted: str | None = None,
 ) -> list[Path]:
-    """Write one result per method of a run: scores, configuration, card and manifest.
+    """Write one result per method of a run, and the facts about its suite if the repository lacks them.
 
     Args:
         run: Folder of a finished run.
@@ -84,8 +72,8 @@ def split_run(
 
     Raises:
         RunFolderError: If the folder is not a run folder, or one of its files is damaged.
-        ResultError: If a job of the run failed, a method is unknown or has no scores, or the suite of the run is not
-            one of the library.
+        ResultError: If a job of the run failed, a method is unknown or has no scores, the suite of the run is not
+            one of the library, or the repository has results of the suite on other images.
         LicenseError: If a license name is malformed.
     """
     folder = Path(run)
@@ -110,14 +98,17 @@ def split_run(
     scores = _scores_by_method(folder, names)
     if methods is not None and (silent := [name for name in names if name not in scores]):
         raise ResultError(f"{folder} has no scores of {listed(silent)}, which support none of its networks.")
-    found = []
+    found, cells = [], shown_samples(folder)
     for name in (one for one in names if one in scores):
         entry = explainer_entry(text, name)
         parameters = {"parameters": {key: value for key, value in entry.items() if key != "use"}}
         method = _method_info(parts.explainers[name], uses[name], parameters | dict((about or {}).get(name, {})))
         check_license_name(method.license or None)
         manifest = Manifest(method, version, day, {}, code or CodeInfo(), drawn.name if drawn else "")
-        found.append(_write_result(folder, Path(repository), manifest, name, scores[name], source))
+        facts = write_facts(folder, facts_folder(Path(repository), manifest))
+        pictures = _Pictures(cells, facts.layout)
+        target = Path(repository) / manifest.folder
+        found.append(_write_result(folder, target, manifest, name, scores[name], source, pictures))
     return found
 
 
@@ -131,7 +122,7 @@ def _suite_version(folder: Path, text: str, drawn: Round | None) -> tuple[SuiteV
             f"The run in {folder} is of another suite than {suite.name} of the library: other samples, seeds, data, "
             "networks or metrics. Run the suite as it is, without --images; --explainers is for methods of your own."
         )
-    return SuiteVersion(suite.name, suite.title, suite_version(suite.name)), uses
+    return SuiteVersion(suite.name, suite_version(suite.name)), uses
 
 
 def _executed_suite(run: Path) -> str:
@@ -186,28 +177,28 @@ def _scores_by_method(folder: Path, names: Collection[str]) -> dict[str, pa.Tabl
 
 def _write_result(
     run: Path,
-    repository: Path,
+    target: Path,
     manifest: Manifest,
     name: str,
     scores: pa.Table,
     source: Path | None,
+    pictures: _Pictures,
 ) -> Path:
     """Write to a temporary folder first, so that a result is either complete or absent."""
-    target = repository / manifest.folder
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as place:
         folder = Path(place) / "result"
         folder.mkdir()
-        _write_tables(run, folder, name, manifest.method.name, scores)
-        _write_texts(run, folder, manifest, name)
+        shown = pa.array([manifest.method.name] * len(scores), pa.string()).dictionary_encode()
+        write_scores(scores.set_column(scores.column_names.index("explainer"), "explainer", shown), folder)
+        if pictures.layout is not None:
+            write_map_sheet(folder, pictures.cells, name, pictures.layout)
         if source is not None:
             shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
-        (folder / CITATION).write_text(bibtex_entry(manifest), encoding="utf-8")
-        (folder / LICENSE).write_text(f"{manifest.method.license or 'not stated'}\n", encoding="utf-8")
-        code = dataclasses.replace(manifest.code, sha256=code_checksum(file_checksums(folder)))
-        manifest = dataclasses.replace(manifest, code=code)
-        (folder / CARD).write_text(render_card(manifest, folder), encoding="utf-8")
-        manifest = dataclasses.replace(manifest, files=file_checksums(folder))
+        files = file_checksums(folder)
+        code = dataclasses.replace(manifest.code, sha256=code_checksum(files))
+        made = _run_info(run, name, len(scores) // max(1, len(pc.unique(scores["metric"]))))
+        manifest = dataclasses.replace(manifest, code=code, files=files, run=made)
         with atomic_file(folder / MANIFEST) as stream:
             stream.write(manifest.to_json())
         if target.exists():
@@ -216,53 +207,19 @@ def _write_result(
     return target
 
 
-def _write_tables(run: Path, folder: Path, name: str, shown: str, scores: pa.Table) -> None:
-    place = scores.column_names.index("explainer")
-    scores = scores.set_column(place, "explainer", pa.array([shown] * len(scores), pa.string()).dictionary_encode())
-    pq.write_table(scores, folder / SCORES.name, compression="zstd", write_page_checksum=True)
-    for table in (IMAGES, TRAININGS, ACCURACY):
-        if (run / table.name).exists():
-            shutil.copyfile(run / table.name, folder / table.name)
-    if (run / SAMPLES.name).exists():  # groups for the intervals, without file names
-        people = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
-        (folder / SAMPLES.name).write_text(people.to_csv(index=False), encoding="utf-8")
-    jobs = JOBS.read(run)
-    own = jobs[jobs["explainer"].eq(name)].assign(worker="", explainer=shown)
-    rows = ({str(name): value for name, value in row.items()} for row in own[list(JOBS.columns)].to_dict("records"))
-    (folder / JOBS.name).write_bytes(JOBS.to_csv(rows))
-    cells = [cell for cell in read_samples(run) if name in cell.explainers and _is_publishable(cell.dataset)]
-    room = _MAX_SAMPLE_BYTES // count_cells(_executed_suite(run))
-    if pictures := _encode_samples([_keep_method(cell, name, shown) for cell in cells], room):
-        (folder / SAMPLES_FILE).write_bytes(pictures)
+@dataclass(frozen=True)
+class _Pictures:
+    """Samples of a run with all maps, and which of them the suite shows."""
+
+    cells: Sequence[SampleCell]
+    layout: SheetLayout | None
 
 
-def _encode_samples(cells: Sequence[SampleCell], room: int) -> bytes:
-    """Encode as many samples per cell as fit into ``room`` bytes; empty if one sample per cell does not fit."""
-
-    def largest(count: int) -> int:
-        return max(len(to_safetensors([cell.lowest(count)])) for cell in cells)
-
-    most = max((len(cell.samples) for cell in cells), default=0)
-    count = bisect.bisect_right(range(1, most + 1), room, key=largest)
-    return to_safetensors([cell.lowest(count) for cell in cells]) if count else b""
-
-
-def _is_publishable(dataset: str) -> bool:
-    """Return whether images of a data set may be published: generated ones without photographs."""
-    return is_generated(dataset) and "imagenet" not in dataset
-
-
-def _keep_method(cell: SampleCell, name: str, shown: str) -> SampleCell:
-    which = [cell.explainers.index(name)]
-    return dataclasses.replace(
-        cell, explainers=(shown,), maps=cell.maps[:, which], means=cell.means[which[: len(cell.means)]]
-    )
-
-
-def _write_texts(run: Path, folder: Path, manifest: Manifest, name: str) -> None:
-    parts, method = read_parts(run), manifest.method
-    words = dataclasses.replace(parts.explainers[name], name=method.name, label=method.label)
-    described = dataclasses.replace(parts, explainers={method.name: words})
-    (folder / PARTS).write_bytes(described.to_json())
-    ran = strip_folders((run / ENVIRONMENT).read_text(encoding="utf-8"))
-    (folder / ENVIRONMENT).write_text(ran, encoding="utf-8")
+def _run_info(run: Path, explainer: str, maps: int) -> RunInfo:
+    ran, jobs = read_environment(run), JOBS.read(run)
+    own = (jobs["stage"] == "explain") & jobs["explainer"].eq(explainer) & ~jobs["failed"].astype(bool)
+    seconds = float(jobs[own].drop_duplicates("key", keep="last")["seconds"].sum())
+    machine = ran.get("machine", {})
+    words = (str(machine.get("processor") or ""), *map(str, machine.get("gpus") or []))
+    versions = {"xaibench": str(ran.get("xaibench", "")), **ran.get("versions", {})}
+    return RunInfo(versions, " · ".join(filter(None, words)), round(seconds, 3), maps)

@@ -1,4 +1,4 @@
-"""Read the scores of a result before it has been checked."""
+"""``scores.parquet`` of a result: written in few bytes, and read before it has been checked."""
 
 from __future__ import annotations
 
@@ -10,9 +10,32 @@ from xaibench.runfolder.tables import SCORES, RunFolderError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 #: Largest number of scores of a result. A file of a few kilobytes can claim any number.
 MAX_ROWS = 20_000_000
+#: Level of compression: small before fast, because a file is written once and kept in a repository.
+_LEVEL = 19
+
+
+def write_scores(scores: pa.Table, folder: Path) -> None:
+    """Write ``scores.parquet`` of a result.
+
+    Args:
+        scores: The scores of one method, with the columns of :data:`xaibench.runfolder.tables.SCORES`.
+        folder: Folder of the result.
+    """
+    import pyarrow.parquet as pq
+
+    pq.write_table(
+        scores.replace_schema_metadata(),
+        folder / SCORES.name,
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=[name for name in scores.column_names if name != "value"],
+        column_encoding={"value": "BYTE_STREAM_SPLIT"},
+        write_page_checksum=True,
+    )
 
 
 def read_scores(folder: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -36,3 +59,20 @@ def read_scores(folder: Path, columns: Sequence[str] | None = None) -> pd.DataFr
     if rows > MAX_ROWS:
         raise RunFolderError(f"{file} has {rows:,} rows; expected at most {MAX_ROWS:,}.")
     return SCORES.read(folder, columns)
+
+
+def metric_means(folder: Path) -> pd.DataFrame:
+    """Return the mean score of each metric over the correctly classified samples, each cell counting once.
+
+    Args:
+        folder: Folder of a result.
+
+    Returns:
+        Indexed by metric, with the columns ``mean``, ``cells`` and ``higher_is_better``.
+    """
+    scores = read_scores(folder, ["dataset", "model", "metric", "value", "correct", "higher_is_better"])
+    scores = scores[scores["correct"]].astype({"metric": str})
+    cells = scores.groupby(["metric", "dataset", "model"], observed=True)["value"].mean().dropna()
+    found = cells.groupby("metric", sort=False).agg(["mean", "count"])
+    upwards = scores.groupby("metric")["higher_is_better"].first()
+    return found.rename(columns={"count": "cells"}).join(upwards)

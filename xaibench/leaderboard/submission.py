@@ -126,6 +126,7 @@ class SubmissionInfo:
         homepage: A web address.
         repository: Address of the source repository.
         commit: Commit in that repository.
+        tuned_on: Names of metrics or suites that the method or its parameters were tuned on.
     """
 
     name: str = ""
@@ -136,6 +137,7 @@ class SubmissionInfo:
     homepage: str = ""
     repository: str = ""
     commit: str = ""
+    tuned_on: tuple[str, ...] = ()
 
 
 def submit(
@@ -199,7 +201,7 @@ def submit(
     about = {
         **{"name": name, "label": info.label or name, "entry": source.entry, "summary": source.summary},
         **({"citation": info.citation, "license": info.license} if own or info.citation or info.license else {}),
-        **{"authors": info.authors, "homepage": info.homepage},
+        **{"authors": info.authors, "homepage": info.homepage, "tuned_on": info.tuned_on},
     }
     if not own:  # listed explainers keep the library's metadata unless it is overridden
         about = {key: value for key, value in about.items() if value and (key != "label" or info.label)}

@@ -1,49 +1,49 @@
-"""Verdicts on results. They are stored separately, and are valid only if a keeper of the repository has signed them.
+"""Records of the keeper of a results repository: when each result was received, and the outcome of running it again.
 
     results/
-      keepers                             trusted public keys, as in ssh-keygen(1), ALLOWED SIGNERS
-      verdicts/METHOD/SUITE@VERSION.json  outcome of running the method again
-      verdicts/METHOD/SUITE@VERSION.json.sig
+      keepers              trusted public keys, as in ssh-keygen(1), ALLOWED SIGNERS
+      verdicts.json        one record per result
+      verdicts.json.sig    signature of a keeper
 
-Signatures are made by ``ssh-keygen -Y``. The author of a result can write any verdict, but cannot sign it.
+Records are valid only if a keeper has signed the file, by ``ssh-keygen -Y``. The author of a result can write any
+record, but cannot sign it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import shutil
 import subprocess
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from xaibench.core.files import atomic_file
-from xaibench.leaderboard.manifest import (
-    ResultError,
-    manifest_checksum,
-    read_json,
-    write_json,
-)
+from xaibench.leaderboard.manifest import ResultError, manifest_checksum, read_json, write_json
 
 log = logging.getLogger("xaibench")
 
-#: Verdicts, from best to worst; a result with the last one is not the method's.
+#: Verdicts, from best to worst; the scores of a result with the last one are not the method's.
 VERDICTS = ("bit-equal", "equal", "differs")
-#: File of the trusted keys and folder of the verdicts in a results repository.
-KEEPERS, FOLDER = "keepers", "verdicts"
+#: File of the trusted keys and file of the records in a results repository.
+KEEPERS, RECORDS = "keepers", "verdicts.json"
+#: Share of maps that must change with the network or the image; below it, a method ignores it.
+MIN_CHANGED = 0.05
 #: Purpose of the signatures; a signature for another purpose is not accepted.
 _NAMESPACE = "xaibench-verdict"
 _TIMEOUT = 60
+#: Largest size of the file of the records, in bytes.
+_MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of a verification: the content of a verdict's file.
+    """Outcome of running a method again.
 
     Attributes:
-        result: SHA-256 of ``result.json`` at the time of the verification.
         verdict: ``"bit-equal"``, ``"equal"`` (no score differs by more than
             :data:`xaibench.leaderboard.verification.SCORE_TOLERANCE`), or ``"differs"``.
         rows: Number of compared scores.
@@ -52,9 +52,11 @@ class Verification:
         where: Data set, model and metric of that score.
         xaibench: Version of the library that ran the verification.
         date: Date of the verification.
+        changed: Share of the maps that change with ``"weights"`` (randomized), ``"training"`` (another training of the
+            network) and ``"image"`` (another image); without entries that could not be measured
+            (:mod:`xaibench.leaderboard.dependence`).
     """
 
-    result: str
     verdict: str
     rows: int
     equal_rows: int
@@ -62,92 +64,149 @@ class Verification:
     where: str
     xaibench: str
     date: str
+    changed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ignores(self) -> tuple[str, ...]:
+        """What the maps do not depend on: ``"network"``, ``"image"``, both or neither."""
+        network = any(self.changed.get(name, 1.0) < MIN_CHANGED for name in ("weights", "training"))
+        image = self.changed.get("image", 1.0) < MIN_CHANGED
+        return ("network",) * network + ("image",) * image
 
 
-def verdict_file(folder: Path) -> Path:
-    """Return the file of the verdict on a result, by the folder of the result in its repository."""
+@dataclass(frozen=True)
+class Record:
+    """What the keeper knows of a result.
+
+    Attributes:
+        result: SHA-256 of ``result.json``. A record of another checksum is of an earlier state of the result.
+        received: Day on which the keeper received this state, such as ``2026-11-23``.
+        verification: Outcome of running the method again; None if it has not been run.
+    """
+
+    result: str
+    received: str
+    verification: Verification | None = None
+
+
+def record_key(folder: Path) -> tuple[Path, str]:
+    """Return the repository of a result, and the name of its record: ``METHOD/SUITE@VERSION``."""
     place = folder.resolve()
-    return place.parent.parent / FOLDER / place.parent.name / f"{place.name}.json"
+    return place.parent.parent, f"{place.parent.name}/{place.name}"
 
 
-def write_verdict(folder: Path, found: Verification) -> Path:
-    """Write the verdict on a result, without a signature.
+def read_records(repository: Path, *, signed: bool = True) -> dict[str, Record]:
+    """Read the records of a repository.
 
     Args:
-        folder: Folder of the result.
-        found: The outcome of its verification.
+        repository: The results repository.
+        signed: Read them only if a keeper has signed them; otherwise there are none.
 
     Returns:
-        The file.
+        Folder of a result to its record.
+
+    Raises:
+        ResultError: If the file is damaged.
     """
-    file = verdict_file(folder)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file = repository / RECORDS
+    if not file.is_file() or (signed and not _is_signed(file, repository / KEEPERS)):
+        return {}
+    try:
+        return {str(name): _parse_record(words) for name, words in read_json(file, _MAX_BYTES)["results"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ResultError(f"{file} cannot be read ({error}); `xaibench results verify` writes it.") from error
+
+
+def _parse_record(words: Mapping[str, Any]) -> Record:
+    found = words["verification"]
+    return Record(str(words["result"]), str(words["received"]), None if found is None else Verification(**found))
+
+
+def find_record(folder: Path, *, signed: bool = True) -> Record | None:
+    """Return the record of a result, if there is one of its current state.
+
+    Args:
+        folder: Folder of the result in its repository.
+        signed: Accept it only if a keeper has signed it.
+
+    Raises:
+        ResultError: If the file of the records is damaged.
+    """
+    repository, name = record_key(folder)
+    found = read_records(repository, signed=signed).get(name)
+    return found if found is not None and found.result == manifest_checksum(folder) else None
+
+
+def receive(folders: Iterable[Path], *, day: str | None = None) -> list[Path]:
+    """Record the day on which results were received, for those without a record of their current state.
+
+    Args:
+        folders: Folders of results in one repository.
+        day: The day. Default: today.
+
+    Returns:
+        The folders with a new record.
+    """
+    new = [folder for folder in folders if find_record(folder, signed=False) is None]
+    today = day or datetime.now(UTC).date().isoformat()
+    _add_records({folder: Record(manifest_checksum(folder), today) for folder in new})
+    return new
+
+
+def record_verification(folder: Path, found: Verification) -> None:
+    """Record the outcome of running the method of a result again, without a signature.
+
+    Args:
+        folder: Folder of the result in its repository.
+        found: The outcome.
+    """
+    known = find_record(folder, signed=False) or Record(manifest_checksum(folder), datetime.now(UTC).date().isoformat())
+    _add_records({folder: replace(known, verification=found)})
+
+
+def _add_records(new: Mapping[Path, Record]) -> None:
+    if not new:
+        return
+    repository = record_key(next(iter(new)))[0]
+    known = read_records(repository, signed=False)
+    known |= {record_key(folder)[1]: record for folder, record in new.items()}
+    file = repository / RECORDS
     _signature(file).unlink(missing_ok=True)
     with atomic_file(file) as stream:
-        stream.write(write_json(asdict(found)))
-    return file
+        stream.write(write_json({"results": {name: asdict(record) for name, record in sorted(known.items())}}))
 
 
-def sign_verdicts(repository: Path, key: Path) -> list[Path]:
-    """Sign every verdict of a repository that has no signature.
+def sign_records(repository: Path, key: Path) -> Path | None:
+    """Sign the records of a repository, unless they have a signature.
 
     Args:
         repository: The results repository.
         key: Private key of a keeper, as ``ssh-keygen`` writes it.
 
     Returns:
-        The signed files.
+        The signed file; None if there is nothing to sign.
 
     Raises:
-        ResultError: If a verdict cannot be signed.
+        ResultError: If it cannot be signed.
     """
-    files = sorted(file for file in (repository / FOLDER).glob("*/*.json") if not _signature(file).exists())
-    for file in files:
-        done = _ssh_keygen("sign", "-q", "-f", str(key), "-n", _NAMESPACE, str(file))
-        if done.returncode:
-            raise ResultError(f"{file} cannot be signed with {key}: {_said(done)}.")
-    return files
-
-
-def read_verdict(folder: Path) -> dict[str, Any]:
-    """Read the verdict on a result, if a keeper has signed it and it applies to the current state of the result.
-
-    Args:
-        folder: Folder of the result in its repository.
-
-    Returns:
-        The fields of a :class:`Verification`; empty without such a verdict.
-    """
-    file = verdict_file(folder)
-    keepers = folder.resolve().parent.parent / KEEPERS
-    if not (file.is_file() and _signature(file).is_file() and keepers.is_file()):
-        return {}
-    try:
-        content = read_json(file)
-    except ResultError:
-        return {}
-    if not isinstance(content, dict) or content.get("result") != manifest_checksum(folder):
-        return {}
-    return content if _is_signed(file, keepers) else {}
-
-
-def has_verdict(folder: Path) -> bool:
-    """Return whether a result was verified in its current state, signed or not."""
-    with contextlib.suppress(ResultError):
-        content = read_json(verdict_file(folder))
-        return isinstance(content, dict) and content.get("result") == manifest_checksum(folder)
-    return False
+    file = repository / RECORDS
+    if not file.is_file() or _signature(file).exists():
+        return None
+    done = _ssh_keygen("sign", "-q", "-f", str(key), "-n", _NAMESPACE, str(file))
+    if done.returncode:
+        raise ResultError(f"{file} cannot be signed with {key}: {_said(done)}.")
+    return file
 
 
 def _is_signed(file: Path, keepers: Path) -> bool:
-    if not _has_ssh_keygen():
+    signature = _signature(file)
+    if not (signature.is_file() and keepers.is_file() and _has_ssh_keygen()):
         return False
-    signature = str(_signature(file))
-    found = _ssh_keygen("find-principals", "-s", signature, "-f", str(keepers))
+    found = _ssh_keygen("find-principals", "-s", str(signature), "-f", str(keepers))
     names = found.stdout.decode(errors="replace").splitlines()
     if found.returncode or not names:
         return False
-    told = ("-f", str(keepers), "-I", names[0], "-n", _NAMESPACE, "-s", signature)
+    told = ("-f", str(keepers), "-I", names[0], "-n", _NAMESPACE, "-s", str(signature))
     return _ssh_keygen("verify", *told, content=file.read_bytes()).returncode == 0
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,8 @@ import numpy as np
 from xaibench._version import __version__
 from xaibench.compute.device import resolve_device
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import (
-    METHOD,
-    Manifest,
-    ResultError,
-    manifest_checksum,
-    read_manifest,
-)
+from xaibench.leaderboard.dependence import measure_dependence
+from xaibench.leaderboard.manifest import METHOD, Manifest, ResultError, read_manifest
 from xaibench.leaderboard.rounds import find_round, suite_for_round
 from xaibench.leaderboard.sandbox import method as sandboxed_method
 from xaibench.leaderboard.sandbox.packages import provide_packages
@@ -31,9 +26,11 @@ from xaibench.leaderboard.sandbox.protocol import SandboxError
 from xaibench.leaderboard.sandbox.sandbox import Sandbox, require_sandbox
 from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.submission import hide_secrets
+from xaibench.leaderboard.suite_facts import facts_folder, write_facts
 from xaibench.leaderboard.suite_text import official_suite, with_explainers
-from xaibench.leaderboard.verdicts import Verification, write_verdict
+from xaibench.leaderboard.verdicts import Verification, record_verification
 from xaibench.runfolder.tables import SCORES
+from xaibench.runner.request import RunRequest
 from xaibench.runner.run import RunProgress, run
 
 if TYPE_CHECKING:
@@ -48,9 +45,25 @@ _SANDBOXED_MODULE = sandboxed_method.__name__
 _ROW_KEY = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
 
 
+@dataclass(frozen=True)
+class Rerun:
+    """A method that was run again.
+
+    Attributes:
+        folder: The run folder.
+        scores: Its scores, with the columns of ``scores.parquet``.
+        changed: Share of the maps that change with the network and the image (:func:`measure_dependence`).
+    """
+
+    folder: Path
+    scores: pd.DataFrame
+    changed: Mapping[str, float]
+
+
 def verify(
     folder: str | Path,
     *,
+    record: bool = True,
     seconds: float = 600.0,
     memory_gb: float = 8.0,
     datasets: Sequence[str] | None = None,
@@ -60,11 +73,12 @@ def verify(
     progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> Verification:
-    """Run the method of a result again in a sandbox and compare the scores.
+    """Run the method of a result again in a sandbox, compare the scores, and measure what its maps depend on.
 
     Args:
-        folder: Folder of the result in its repository. The verdict is written to the repository's ``verdicts``, to be
-            signed by its keeper (:func:`xaibench.leaderboard.verdicts.sign_verdicts`).
+        folder: Folder of the result in its repository.
+        record: Write the verdict to the repository's ``verdicts.json``, to be signed by its keeper
+            (:func:`xaibench.leaderboard.verdicts.sign_records`), and the facts about the suite to ``suites``.
         seconds: Time limit per batch of images, in seconds.
         memory_gb: Memory limit of the method, in GiB.
         datasets: Verify only these data sets of the suite. No verdict is written then.
@@ -91,7 +105,7 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary, hide_secrets():
         base = Path(work) if work else Path(temporary)
         base.mkdir(parents=True, exist_ok=True)
-        rows = rerun_scores(
+        again = rerun_method(
             place,
             manifest,
             base,
@@ -102,13 +116,27 @@ def verify(
             progress=progress,
             **run_settings,
         )
-    result = compare_scores(read_scores(place), rows, partial=datasets is not None, of=manifest_checksum(place))
-    if datasets is None:
-        write_verdict(place, result)
+        compared = compare_scores(read_scores(place), again.scores, partial=datasets is not None)
+        result = replace(compared, changed=again.changed)
+        if record and datasets is None:
+            record_outcome(place, base, result)
     return result
 
 
-def rerun_scores(
+def record_outcome(folder: Path, work: Path, result: Verification) -> None:
+    """Write the verdict on a result and the facts about its suite to its repository.
+
+    Args:
+        folder: Folder of the result in its repository.
+        work: Folder of the run of :func:`verify`.
+        result: Its outcome.
+    """
+    facts = facts_folder(folder.resolve().parent.parent, read_manifest(folder))
+    write_facts(work / "run", facts, replace=True)
+    record_verification(folder, result)
+
+
+def rerun_method(
     folder: Path,
     manifest: Manifest,
     base: Path,
@@ -119,8 +147,8 @@ def rerun_scores(
     install: bool = False,
     progress: RunProgress | None = None,
     **run_settings: Any,
-) -> pd.DataFrame:
-    """Run the method of a result in a sandbox and return its scores.
+) -> Rerun:
+    """Run the method of a result in a sandbox.
 
     Args:
         folder: Folder of the result.
@@ -135,7 +163,7 @@ def rerun_scores(
         **run_settings: Passed to :func:`xaibench.runner.run`.
 
     Returns:
-        The scores, with the columns of ``scores.parquet``.
+        The run folder, the scores, and what the maps depend on.
 
     Raises:
         ResultError: If the method failed or violated the sandbox.
@@ -162,13 +190,20 @@ def rerun_scores(
         file.write_text(with_explainers(text, {manifest.method.name: explainer}), encoding="utf-8")
         try:
             done = run(file, base / "run", device=device, progress=progress, **run_settings)
+            if done.failures:
+                job, why = next(iter(done.failures.items()))
+                raise ResultError(f"{manifest.method.name} is refused: {_failure_reason(why)} (in {job}).")
+            changed = _measure(file, done.folder, manifest.method.name, device, run_settings)
         finally:
             sandboxed_method.close_all()
-    if done.failures:
-        job, why = next(iter(done.failures.items()))
-        raise ResultError(f"{manifest.method.name} is refused: {_failure_reason(why)} (in {job}).")
-    rows = SCORES.read(base / "run")
-    return rows[rows["explainer"] == manifest.method.name]
+    rows = SCORES.read(done.folder)
+    return Rerun(done.folder, rows[rows["explainer"] == manifest.method.name], changed)
+
+
+def _measure(suite: Path, folder: Path, name: str, device: str, settings: Mapping[str, Any]) -> dict[str, float]:
+    same = {key: value for key, value in settings.items() if key not in ("engine", "address")}
+    with RunRequest.of(suite, folder, device=device, **same).opened() as opened:
+        return measure_dependence(opened.plan, opened.store, name, device)
 
 
 def _suite_of(folder: Path, manifest: Manifest) -> str:
@@ -203,16 +238,13 @@ def _failure_reason(why: str) -> str:
     return why.rpartition(" (in ")[0].partition("Error: ")[2] or why
 
 
-def compare_scores(
-    submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: bool = False, of: str = ""
-) -> Verification:
+def compare_scores(submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: bool = False) -> Verification:
     """Compare submitted scores with the scores of the method run again.
 
     Args:
         submitted: Scores as in ``scores.parquet``.
         rerun: Scores of the new run.
         partial: Whether only some cells were run again.
-        of: SHA-256 of the result's manifest.
 
     Returns:
         The outcome; ``"differs"`` also if one side has rows that the other lacks, or a score is undefined on one side.
@@ -232,7 +264,7 @@ def compare_scores(
     largest, where = (0.0, "") if not len(both) else (float(difference.max()), _cell(both, int(difference.argmax())))
     day = datetime.now(UTC).date().isoformat()
     known = None if np.isinf(largest) else largest
-    return Verification(of, verdict, len(both), int(same.sum()), known, where, __version__, day)
+    return Verification(verdict, len(both), int(same.sum()), known, where, __version__, day)
 
 
 def _cell(rows: pd.DataFrame, number: int) -> str:

@@ -18,7 +18,7 @@ from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.pinned_code import check_code_at_commit
 from xaibench.leaderboard.sandbox.sandbox import require_sandbox
 from xaibench.leaderboard.verdicts import Verification
-from xaibench.leaderboard.verification import verify
+from xaibench.leaderboard.verification import record_outcome, verify
 from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
 from xaibench.runner.run import RunProgress
 
@@ -78,16 +78,33 @@ def verify_all(
     with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary:
         base = Path(work or temporary)
         runs = {folder: base / folder.parent.name / folder.name for folder in folders}
-        shared = {"store": base / "store", **settings}
+        # Only this process writes verdicts, because they are in one file.
+        shared = {"store": base / "store", **settings, "record": False}
         for mine in _group_by_suite(folders):
-            trained = False
-            while mine and not (trained and 1 < many <= len(mine)):
-                folder = mine.pop(0)
-                with bars() as progress:
-                    one = _verify_one(folder, clone, {**shared, **engine, "work": runs[folder], "progress": progress})
-                trained = trained or one.verification is not None
+            for one in _verify_group(mine, runs, many, clone, shared, engine, bars):
+                if one.verification is not None and settings.get("datasets") is None:
+                    record_outcome(one.folder, runs[one.folder], one.verification)
                 yield one
-            yield from _verify_parallel({folder: runs[folder] for folder in mine}, many, clone, shared)
+
+
+def _verify_group(
+    folders: list[Path],
+    runs: Mapping[Path, Path],
+    workers: int,
+    clone: bool,
+    shared: Mapping[str, Any],
+    engine: Mapping[str, Any],
+    bars: Callable[[], AbstractContextManager[RunProgress | None]],
+) -> Iterator[VerifiedResult]:
+    """Verify the results of one suite."""
+    trained, left = False, list(folders)
+    while left and not (trained and 1 < workers <= len(left)):
+        folder = left.pop(0)
+        with bars() as progress:
+            one = _verify_one(folder, clone, {**shared, **engine, "work": runs[folder], "progress": progress})
+        trained = trained or one.verification is not None
+        yield one
+    yield from _verify_parallel({folder: runs[folder] for folder in left}, workers, clone, shared)
 
 
 def _group_by_suite(folders: Sequence[Path]) -> list[list[Path]]:

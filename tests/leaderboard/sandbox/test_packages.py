@@ -220,9 +220,6 @@ def test_a_method_with_a_package_of_its_own_is_verified(code, installed, tiny, t
         **settings,
     )
     assert read_manifest(result).code.requires == ("helping==1.0",)
-    card = (result / "README.md").read_text()
-    assert "The method requires `helping==1.0`." in card
-    assert "--install" in card
     assert check(result) == []
     # As on a machine that has never heard of it.
     shutil.rmtree(installed)

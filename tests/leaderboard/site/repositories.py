@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 from report.conftest import FEW_CELLS, make_parts, make_scores
-from report.pictures import make_jobs, make_samples
+from report.pictures import make_samples
 
-from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, SuiteVersion
-from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
+from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, RunInfo, SuiteVersion
+from xaibench.leaderboard.pictures import sheet_layout, write_map_sheet, write_sample_sheet
+from xaibench.leaderboard.suite_facts import facts_folder
 from xaibench.runfolder.tables import IMAGES, SCORES
 
 #: Versions of a suite.
@@ -47,32 +48,43 @@ def write_repository(
         method = MethodInfo(
             **{"name": name, "label": words["label"], "entry": name, **known, **(about or {}).get(name, {})}
         )
-        of = SuiteVersion(suite, "Tiny suite", version)
-        manifest = Manifest(
-            method, of, f"2026-0{1 + bool(round_name)}-01", {}, (codes or {}).get(name, CodeInfo()), round_name
-        )
         mine = scores[scores["explainer"] == name].assign(explainer=method.name)
+        manifest = Manifest(
+            method,
+            SuiteVersion(suite, version),
+            f"2026-0{1 + bool(round_name)}-01",
+            {},
+            (codes or {}).get(name, CodeInfo()),
+            round_name,
+            RunInfo({"xaibench": "0.1.0"}, "Example CPU", 12.5, len(mine) // 2),
+        )
         cells_of = [dataclasses.replace(cell, explainers=(method.name,)) for cell in drawn.values()]
-        write_result(folder, manifest, mine, parts, cells_of)
+        write_facts(folder, manifest, scores, parts | {"title": "Tiny suite"}, cells_of)
+        write_result(folder, manifest, mine, cells_of)
     return folder
 
 
-def write_result(folder, manifest, scores, parts, cells=()):
-    """One of them; gives its folder."""
+def write_facts(folder, manifest, scores, parts, cells=()):
+    """Write the facts that all results of a suite share."""
+    place = facts_folder(folder, manifest)
+    if place.exists():
+        return
+    place.mkdir(parents=True)
+    (place / "parts.json").write_text(json.dumps(parts | {"explainers": {}}))
+    images = scores[["dataset", "data_seed", "sample"]].drop_duplicates()
+    images.assign(image=images["sample"]).to_parquet(place / IMAGES.name)
+    if cells:
+        write_sample_sheet(place, cells, sheet_layout(cells))
+
+
+def write_result(folder, manifest, scores, cells=()):
+    """Write one result; return its folder."""
     place = folder / manifest.folder
     place.mkdir(parents=True)
     (place / "result.json").write_bytes(manifest.to_json())
     scores.astype(dict.fromkeys(SCORES.text, "category")).to_parquet(place / SCORES.name)
-    name = manifest.method.name
-    words = {"label": manifest.method.label, "control": manifest.method.control}
-    (place / "parts.json").write_text(json.dumps(parts | {"explainers": {name: words}}))
-    (place / "environment.json").write_text(json.dumps({"xaibench": "0.1.0", "machine": {"processor": "Example CPU"}}))
-    (place / "suite.toml").write_text('name = "tiny"\n')
-    images = scores[["dataset", "data_seed", "sample"]].drop_duplicates()
-    images.assign(image=images["sample"]).to_parquet(place / IMAGES.name)
-    make_jobs(scores).to_csv(place / "jobs.csv", index=False)
     if cells:
-        (place / SAMPLES_FILE).write_bytes(to_safetensors(cells))
+        write_map_sheet(place, cells, manifest.method.name, sheet_layout(cells))
     return place
 
 

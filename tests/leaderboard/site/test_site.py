@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from leaderboard.keepers import give_verdict, make_key, trust
 from leaderboard.site.repositories import METHODS, OTHER, VERSION, change_scores, write_repository
+from PIL import Image
 from typer.testing import CliRunner
 
 import xaibench as xb
@@ -47,10 +48,8 @@ def one(repository, tmp_path):
     """A single suite of few methods, to damage."""
     folder = tmp_path / "one"
     for name in ("saliency", "lime", "sobel"):
-        shutil.copytree(
-            repository / name / f"tiny@{VERSION}",
-            folder / name / f"tiny@{VERSION}",
-        )
+        shutil.copytree(repository / name / f"tiny@{VERSION}", folder / name / f"tiny@{VERSION}")
+    shutil.copytree(repository / "suites", folder / "suites")
     return folder
 
 
@@ -121,10 +120,11 @@ def test_the_page_of_a_method_says_where_its_code_is_and_what_it_needs(site):
 
 
 def test_cost_is_said_in_passes_and_seconds(site, repository):
-    jobs = pd.read_csv(repository / "lime" / f"tiny@{VERSION}" / "jobs.csv")
-    seconds = jobs[jobs["stage"] == "explain"]["seconds"].sum()
-    maps = len(pd.read_parquet(repository / "lime" / f"tiny@{VERSION}" / "scores.parquet")) // 2  # of two metrics
-    said = f"20 passes per image; {seconds:.2f} s for {maps} maps ({1000 * seconds / maps:.2f} ms each), on Example CPU"
+    seconds, maps = (
+        12.5,
+        len(pd.read_parquet(repository / "lime" / f"tiny@{VERSION}" / "scores.parquet")) // 2,
+    )  # of two metrics
+    said = f"20 passes per image; {seconds:.1f} s for {maps} maps ({1000 * seconds / maps:.2f} ms each), on Example CPU"
     assert said in text(site / "methods" / "lime.html")
 
 
@@ -238,9 +238,6 @@ def damage(name, one):
         place.rename(place.with_name("tiny@11111111111111111111111111111111"))
     elif name == "method":
         change_scores(place, lambda rows: rows.assign(explainer="somebody"))
-    elif name == "images":
-        images = pd.read_parquet(place / "images.parquet")
-        images.assign(image=images["image"] + 1).to_parquet(place / "images.parquet")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +247,6 @@ def damage(name, one):
         ("manifest", "cannot be read"),
         ("place", "move the folder there"),
         ("method", "expected only those of lime"),
-        ("images", "explained other images of xai-tris/lin-corr-8x8 of seed 0 than the other results"),
     ],
 )
 def test_a_damaged_result_is_left_out_with_its_reason(one, what, reason):
@@ -264,11 +260,19 @@ def test_a_damaged_result_is_left_out_with_its_reason(one, what, reason):
     assert set(board.results) == set(board.run.explainers) == {"saliency", "sobel"}
 
 
-def test_an_empty_file_of_images_is_damaged_also_beside_a_missing_one(one):
-    (one / "lime" / f"tiny@{VERSION}" / "images.parquet").unlink()
-    (one / "saliency" / f"tiny@{VERSION}" / "images.parquet").write_bytes(b"")
-    ((name, reason),) = [(found.name, found.reason) for found in read_results(one)[1]]
-    assert (name, "cannot be read" in reason) == (f"saliency/tiny@{VERSION}", True)
+def test_results_without_the_facts_of_their_suite_are_left_out(one):
+    shutil.rmtree(one / "suites" / f"tiny@{VERSION}")
+    results, left_out = read_results(one)
+    assert (results, {found.name.partition("/")[0] for found in left_out}) == ([], {"lime", "saliency", "sobel"})
+    assert f"suites/tiny@{VERSION} is missing" in left_out[0].reason
+
+
+def test_a_damaged_picture_costs_the_maps_alone(one, tmp_path):
+    Image.new("L", (9, 9)).save(one / "lime" / f"tiny@{VERSION}" / "maps.png")
+    (one / "saliency" / f"tiny@{VERSION}" / "maps.png").write_bytes(b"GIF89a")
+    built = xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
+    assert set(rows_of(built.page, "data")) == {"lime", "saliency", "sobel"}
+    assert [path.name for path in (tmp_path / "site").rglob("maps-*.webp")] == ["maps-sobel.webp"]
 
 
 def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_path):
@@ -285,17 +289,30 @@ def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_pat
     assert f"1 result is not shown:</strong> lime/tiny@{VERSION}: " in page
 
 
-def test_a_single_result_cannot_rename_what_is_measured(one, tmp_path):
-    file = one / "lime" / f"tiny@{VERSION}" / "parts.json"
-    parts = json.loads(file.read_text())
-    parts["metrics"]["emd_perf"] |= {"label": "Mine", "higher_is_better": False}
-    file.write_text(json.dumps(parts))
-    change_scores(file.parent, lambda rows: rows.assign(higher_is_better=False))
+def test_a_result_cannot_turn_a_metric_around(one, tmp_path):
+    change_scores(one / "lime" / f"tiny@{VERSION}", lambda rows: rows.assign(higher_is_better=False))
     xb.leaderboard.write_site(one, tmp_path / "site")
-    page = text(tmp_path / "site" / "index.html")
-    assert "EMD_perf" in page
-    assert "Mine" not in page
-    assert "lower is better" not in page
+    assert "lower is better" not in text(tmp_path / "site" / "index.html")
+
+
+def test_a_method_whose_maps_ignore_the_network_is_a_control_whatever_it_declares(one, tmp_path):
+    key = make_key(tmp_path / "keys")
+    trust(one, key)
+    give_verdict(one / "lime" / f"tiny@{VERSION}", key, changed={"weights": 0.0, "image": 1.0})
+    built = xb.leaderboard.write_site(one, tmp_path / "site")
+    row = rows_of(built.page, "data")["lime"]
+    assert (row[0], row[1]) == ("–", "LIME bit-equal 4 of 4 cells control maps do not depend on the network")
+    page = text(tmp_path / "site" / "methods" / "lime.html")
+    assert "Control: its maps do not depend on the network" in page
+    assert "0 % with randomized weights, 100 % with another image of the same class" in page
+
+
+def test_what_a_method_was_tuned_on_is_shown(tmp_path):
+    about = {"lime": {"tuned_on": ("emd_perf", "tiny")}}
+    write_repository(tmp_path / "results", methods=METHODS[:2], about=about, pictures=False)
+    built = xb.leaderboard.write_site(tmp_path / "results", tmp_path / "site")
+    assert "tuned on emd_perf, tiny" in rows_of(built.page, "data")["lime"][1]
+    assert "<dt>Tuned on</dt><dd>emd_perf, tiny</dd>" in text(tmp_path / "site" / "methods" / "lime.html")
 
 
 def test_a_single_result_makes_a_site_without_pairs(one, tmp_path):

@@ -1,4 +1,4 @@
-"""Page of a method: authors, scores per suite and cell, cost, maps."""
+"""Page of a method: authors, scores per suite and cell, maps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.leaderboard.card import bibtex_entry
-from xaibench.leaderboard.manifest import CITATION
+from xaibench.leaderboard.citation import bibtex_entry
 from xaibench.leaderboard.site.files import Site, SuiteEntry
 from xaibench.leaderboard.site.read import Result
 from xaibench.leaderboard.site.sprites import SpriteFiles
@@ -17,23 +16,7 @@ from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import LeaderboardExtras, plain_text
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, records
-from xaibench.runfolder.sanitize import sanitize_text
-from xaibench.runfolder.tables import JOBS, SCORES, SUMMARY
-
-
-@dataclass(frozen=True)
-class ExplainCost:
-    """Time taken by the maps of a result.
-
-    Attributes:
-        seconds: Wall-clock time of explaining; None if unknown.
-        maps: Number of maps.
-        machine: Processor and GPUs.
-    """
-
-    seconds: float | None
-    maps: int
-    machine: str
+from xaibench.runfolder.tables import SCORES, SUMMARY
 
 
 @dataclass(frozen=True)
@@ -47,7 +30,6 @@ class MethodOnSuite:
             interval and range of ranks without a significant difference.
         metrics: Metric to label and direction: the columns of ``cells``.
         cells: Cell label to ``{metric: row of the summary}``.
-        cost: Time taken by the maps.
         sprite: Address of the sprite of its maps; empty if there is none.
         samples: Address of the sprite of the samples.
         columns: Number of samples per row of the sprite.
@@ -61,7 +43,6 @@ class MethodOnSuite:
     standings: Mapping[str, Mapping[str, Any]]
     metrics: Mapping[str, Any]
     cells: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    cost: ExplainCost
     sprite: str = ""
     samples: str = ""
     columns: int = 0
@@ -80,11 +61,8 @@ def method_rows(
     rows_by_method: dict[str, list[dict[str, Any]]] = {}
     for row in records(leaderboards.summary):
         rows_by_method.setdefault(row["explainer"], []).append(row)
-    shown = pictures.shown
-    words = [run.words_of(cell) for cell in shown.samples] if shown else []
-    counted = (
-        run.scores.groupby(["explainer", "metric"], observed=True).size().groupby("explainer", observed=True).max()
-    )
+    shown = pictures.layout
+    words = [run.words_of(cell) for cell in shown.cells] if shown else []
     found = {}
     for name, result in leaderboards.results.items():
         rows = by_method.get(name, leaderboards.summary.iloc[:0])
@@ -100,7 +78,6 @@ def method_rows(
                 metric: part for metric, part in run.metrics.items() if any(metric in cell for cell in cells.values())
             },
             cells=cells,
-            cost=_explain_cost(result, int(counted.get(name, 0))),
             sprite=pictures.maps.get(name, ""),
             samples=pictures.samples,
             columns=shown.columns if shown else 0,
@@ -130,14 +107,6 @@ def _standings(leaderboards: SuiteLeaderboards, own: Boards, extras: Leaderboard
     }
 
 
-def _explain_cost(result: Result, maps: int) -> ExplainCost:
-    jobs = JOBS.read(result.folder)
-    mine = jobs[(jobs["stage"] == "explain") & ~jobs["failed"].astype(bool)].drop_duplicates("key", keep="last")
-    machine = result.environment.get("machine", {})
-    words = [str(machine.get("processor") or ""), *map(str, machine.get("gpus") or [])]
-    return ExplainCost(float(mine["seconds"].sum()) if len(mine) else None, maps, " · ".join(filter(None, words)))
-
-
 def _write_downloads(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.DataFrame) -> dict[str, str]:
     place = f"{entry.slug}/methods/{site.methods[name]}"
     site.write_table(place, plain_text(rows[list(SUMMARY.columns)]))
@@ -150,14 +119,6 @@ def _write_downloads(site: Site, entry: SuiteEntry, name: str, result: Result, r
     }
 
 
-def read_bibtex(result: Result) -> str:
-    """Return the BibTeX entry of a result."""
-    file = result.folder / CITATION
-    if file.is_file():
-        return sanitize_text(file.read_text(encoding="utf-8", errors="replace")).strip()
-    return bibtex_entry(result.manifest).strip()
-
-
 def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
     """Write the page of a method.
 
@@ -166,7 +127,7 @@ def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
         name: Name of the method.
         rows: The method on each suite, grouped by suite, newest last.
     """
-    newest = max((row.result for row in rows), key=lambda one: (one.manifest.submitted, one.key.words))
+    newest = max((row.result for row in rows), key=lambda one: (one.received, one.key.words))
     page = site.method_page(name)
     method = newest.manifest.method
     text = site.render(
@@ -176,7 +137,7 @@ def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
         method=method,
         newest=newest,
         rows=rows,
-        bibtex=read_bibtex(newest),
+        bibtex=bibtex_entry(newest.manifest).strip(),
         homepage=method.homepage if method.homepage.startswith(("https://", "http://")) else "",
         verified=sum(row.result.is_verified for row in rows),
     )

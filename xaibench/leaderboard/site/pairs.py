@@ -36,7 +36,7 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         leaderboards: Its numbers.
         pictures: Sprites of its samples and maps.
     """
-    run, names, shown = leaderboards.run, list(leaderboards.run.explainers), pictures.shown
+    run, names, shown = leaderboards.run, list(leaderboards.run.explainers), pictures.layout
     combinations = _write_pair_files(site, entry, leaderboards)
     order = list(dict.fromkeys(row["explainer"] for own in leaderboards.boards.values() for row in board_rows(own)))
     cells = list(dict.fromkeys(cell for cell, _ in combinations))
@@ -54,7 +54,7 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         "slug": entry.slug,
         "sprites": [pictures.maps.get(name, "") for name in names],
         "pictured": [pictures.rows.get(name, ()) for name in names],
-        "shown": [dict(zip(CELL, cell, strict=True)) for cell in shown.samples] if shown else [],
+        "shown": [dict(zip(CELL, cell, strict=True)) for cell in shown.cells] if shown else [],
     }
     del data["palette"]
     return site.render(
@@ -65,7 +65,7 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         run=run,
         pairs_data=json_block(pairs),
         samples=pictures.samples,
-        shown=[run.words_of(cell) for cell in shown.samples] if shown else [],
+        shown=[run.words_of(cell) for cell in shown.cells] if shown else [],
         limit=ALL_PAIRS,
         columns=shown.columns if shown else 0,
     )

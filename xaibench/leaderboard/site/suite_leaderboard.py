@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
+from xaibench.core.frozen import Frozen
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.score_files import read_scores
-from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey, most_common
+from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey
 from xaibench.leaderboard.suite_text import official_suite
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, assemble_results
-from xaibench.runfolder.descriptions import PartDescription, RunParts, read_environment
-from xaibench.runfolder.tables import ACCURACY, FAILURES, SAMPLES, SCORES, TRAININGS, RunFolderError
+from xaibench.runfolder.descriptions import Environment, PartDescription
+from xaibench.runfolder.tables import ACCURACY, FAILURES, SCORES, TRAININGS, RunFolderError
 
 #: Columns of the scores that are read (all except the reason of undefined scores), and smaller types for some.
 _COLUMNS = [name for name in SCORES.columns if name != "reason"]
@@ -102,26 +102,21 @@ def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _merge_into_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResults:
-    """Merge results into a run. Each description is that of most results, so that one cannot rename parts for all."""
-    grouped = next((one for one in results if (one.folder / SAMPLES.name).is_file()), results[0])
-    parts = RunParts(
-        suite=results[0].key.name,
-        title=most_common(one.manifest.suite.title for one in results),
-        citation=most_common(one.parts.citation for one in results),
-        explainers={one.manifest.method.name: _method_words(one) for one in results},
-        models=_majority_parts([one.parts.models for one in results]),
-        metrics=_majority_parts([one.parts.metrics for one in results]),
+    """Merge results into a run with the facts about their suite, which no single result can change."""
+    facts = results[0].facts
+    parts = dataclasses.replace(
+        facts.parts, explainers={one.manifest.method.name: _method_description(one) for one in results}
     )
     upwards = {name: part.higher_is_better for name, part in parts.metrics.items()}
     scores["higher_is_better"] = scores["metric"].map(upwards).astype(bool)
     return assemble_results(
-        grouped.folder,
+        facts.folder,
         parts,
         scores,
-        accuracy=ACCURACY.read(results[0].folder),
-        trainings=TRAININGS.read(results[0].folder),
-        failures=FAILURES.read(results[0].folder),
-        environment=read_environment(results[0].folder),
+        accuracy=ACCURACY.read(facts.folder),
+        trainings=TRAININGS.read(facts.folder),
+        failures=FAILURES.read(facts.folder),
+        environment=Environment(),
         suite_toml=_suite_text(results[0].key.name),
     )
 
@@ -134,17 +129,14 @@ def _suite_text(name: str) -> str:
         return ""
 
 
-def _method_words(result: Result) -> PartDescription:
+def _method_description(result: Result) -> PartDescription:
     method = result.manifest.method
-    own = result.parts.explainers.get(method.name) or PartDescription(method.name, method.label)
-    words = {"label": method.label, "control": method.control, "citation": method.citation, "passes": method.passes}
-    return dataclasses.replace(own, **words, own=False)  # type: ignore[arg-type]
-
-
-def _majority_parts(kinds: Sequence[Mapping[str, PartDescription]]) -> dict[str, PartDescription]:
-    names = list(dict.fromkeys(name for parts in kinds for name in parts))
-    found = {}
-    for name in names:
-        said = most_common(json.dumps(parts[name].plain(), sort_keys=True) for parts in kinds if name in parts)
-        found[name] = PartDescription.of(name, json.loads(said))
-    return found
+    return PartDescription(
+        method.name,
+        method.label,
+        control=result.is_control,
+        meaning=method.summary,
+        citation=method.citation,
+        parameters=Frozen(dict(method.parameters)),
+        passes=method.passes,
+    )

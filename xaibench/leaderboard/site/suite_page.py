@@ -10,7 +10,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.leaderboard.site.files import Site, SuiteEntry
-from xaibench.leaderboard.site.read import SuiteKey
+from xaibench.leaderboard.site.read import Result, SuiteKey
 from xaibench.leaderboard.site.significance import PublicPrivateGap, public_private_gaps, tied_ranks
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
@@ -33,12 +33,14 @@ class LeaderboardExtras:
         verdicts: Method to its verdict; empty if not verified.
         tied: Metric to method to the range of ranks without a significant difference.
         fresh: Metric to method to its gap on fresh seeds.
+        notes: Method to remarks that its readers must know: what it was tuned on, what it does not depend on.
     """
 
     pages: Mapping[str, str]
     verdicts: Mapping[str, str]
     tied: Mapping[str, Mapping[str, tuple[int, int]]]
     fresh: Mapping[str, Mapping[str, PublicPrivateGap]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,18 @@ def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards, fresh: Mappi
         if truth in fresh:
             beside |= public_private_gaps(own, fresh[truth])
     pages = {name: site.method_page(name) for name in leaderboards.results}
-    return LeaderboardExtras(pages, {name: one.verdict for name, one in leaderboards.results.items()}, tied, beside)
+    results = leaderboards.results
+    verdicts = {name: one.verdict for name, one in results.items()}
+    return LeaderboardExtras(pages, verdicts, tied, beside, {name: _notes(one) for name, one in results.items()})
+
+
+def _notes(result: Result) -> str:
+    """Return the remarks on a method, separated by semicolons."""
+    tuned = result.manifest.method.tuned_on
+    found = [f"tuned on {', '.join(tuned)}"] if tuned else []
+    if result.ignores:
+        found.append(f"maps do not depend on the {' and the '.join(result.ignores)}")
+    return "; ".join(found)
 
 
 def render_suite(
@@ -136,7 +149,7 @@ def _suite_facts(leaderboards: SuiteLeaderboards) -> dict[str, str]:
         "Controls": str(controls),
         "Cells": str(leaderboards.summary.groupby(list(CELL), observed=True).ngroups),
         "Verified": f"{verified} of {len(run.explainers)}",
-        "Newest result": max(one.manifest.submitted for one in leaderboards.results.values()),
+        "Newest result": max(one.received for one in leaderboards.results.values()),
     }
 
 

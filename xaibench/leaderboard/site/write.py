@@ -12,11 +12,12 @@ import pandas as pd
 
 from xaibench.core.messages import unknown
 from xaibench.core.truth_kinds import TRUTHS
+from xaibench.leaderboard.citation import bibtex_entry
 from xaibench.leaderboard.repository import open_repository
 from xaibench.leaderboard.site.files import Site, SiteError, SuiteEntry, replace_folder
-from xaibench.leaderboard.site.method_page import MethodOnSuite, method_rows, read_bibtex, write_method
+from xaibench.leaderboard.site.method_page import MethodOnSuite, method_rows, write_method
 from xaibench.leaderboard.site.pairs import render_pairs, write_pairs
-from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey, by_suite, most_common, read_results
+from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey, by_suite, read_results
 from xaibench.leaderboard.site.sprites import write_pictures
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards, build_leaderboards
 from xaibench.leaderboard.site.suite_page import (
@@ -30,7 +31,6 @@ from xaibench.leaderboard.site.suite_page import (
 )
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.write import file_names
-from xaibench.runfolder.tables import CELL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _suite_entries(results: Sequence[Result], first: str = "") -> list[SuiteEntr
     return [
         SuiteEntry(
             key,
-            most_common(one.manifest.suite.title for one in mine) or key.name,
+            mine[0].facts.parts.title or key.name,
             slug,
             "index.html" if key == opening else f"suites/{slug}.html",
         )
@@ -162,9 +162,8 @@ class _SiteBuilder:
         site = self.site
         entry = next(one for one in site.suites if one.key == leaderboards.key)
         extras = leaderboard_extras(site, leaderboards, fresh)
-        order = list(dict.fromkeys(leaderboards.summary[list(CELL)].itertuples(index=False, name=None)))
         folders = {name: result.folder for name, result in leaderboards.results.items()}
-        pictures = write_pictures(site, entry.slug, folders, order)
+        pictures = write_pictures(site, entry.slug, next(iter(leaderboards.results.values())).facts, folders)
         pairs = f"pairs/{entry.slug}.html"
         self._pages[leaderboards.key] = render_suite(site, entry, leaderboards, extras, pairs)
         site.write(pairs, render_pairs(site, entry, leaderboards, pictures))
@@ -199,7 +198,7 @@ class _SiteBuilder:
         shown = {one.entry.key: one for rows in self.methods.values() for one in rows}
         mine = [one for one in results if one.key in shown]
         self.site.write_table("results", pd.DataFrame([_result_row(one) for one in mine]))
-        entries = dict.fromkeys(read_bibtex(one) for one in mine if one.manifest.method.name in self.methods)
+        entries = dict.fromkeys(bibtex_entry(one.manifest).strip() for one in mine)
         self.site.write("downloads/citations.bib", "\n\n".join(entries) + "\n")
         labels = {name: rows[-1].result.manifest.method.label for name, rows in sorted(self.methods.items())}
         page = self.site.render("site/downloads.html.j2", "downloads.html", {}, labels=labels)
@@ -207,15 +206,16 @@ class _SiteBuilder:
 
 
 def _history_key(row: MethodOnSuite) -> tuple[str, str, str, str]:
-    return row.entry.key.name, row.result.manifest.submitted, row.entry.key.version, row.entry.key.round
+    return row.entry.key.name, row.result.received, row.entry.key.version, row.entry.key.round
 
 
 def _result_row(result: Result) -> dict[str, object]:
     manifest, method = result.manifest, result.manifest.method
     return {
-        **{"method": method.name, "label": method.label, "control": method.control, "entry": method.entry},
+        **{"method": method.name, "label": method.label, "control": result.is_control, "entry": method.entry},
         **{"suite": result.key.name, "version": result.key.version, "round": result.key.round},
-        **{"submitted": manifest.submitted, "license": method.license, "authors": ", ".join(method.authors)},
+        **{"received": result.received, "license": method.license, "authors": ", ".join(method.authors)},
+        **{"tuned_on": ", ".join(method.tuned_on), "ignores": ", ".join(result.ignores)},
         **{"homepage": method.homepage, "passes": method.passes, "citation": method.citation},
         **{"repository": manifest.code.repository, "commit": manifest.code.commit, "sha256": manifest.code.sha256},
         **{"requires": " ".join(manifest.code.requires), "verified": result.verdict},

@@ -1,0 +1,167 @@
+"""Measure whether the maps of a method depend on the network and on the image.
+
+A method that knows the data can return a good map without explaining anything. Its maps stay the same when the weights
+of the network are randomized, when another training of the network is explained, or for another image.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.evaluation.apply import AppliedExplainer
+from xaibench.evaluation.training_data import training_batches
+from xaibench.metrics.shared.randomized_layers import layers_with_parameters, reinitialize
+from xaibench.runner.plan.jobs import ExplainJob
+from xaibench.runner.plan.plan import Plan
+from xaibench.runner.stages.execute import read_network
+from xaibench.runner.stages.samples import read_data, read_test_split
+from xaibench.runner.store.result_store import Store
+
+#: Number of networks and of images of each that are measured.
+NETWORKS, IMAGES = 6, 8
+#: Two maps are the same if, scaled to norm 1, their distance is at most this.
+SAME = 1e-3
+
+
+def measure_dependence(plan: Plan, store: Store, explainer: str, device: str = "cpu") -> dict[str, float]:
+    """Return the share of maps that change with the network and with the image.
+
+    Args:
+        plan: Plan of a finished run.
+        store: Store of the run.
+        explainer: Name of the explainer in the run.
+        device: Device of the explainer.
+
+    Returns:
+        ``"weights"``: for the network with randomized weights, ``"training"``: for another training of it, both for
+        the same image; ``"image"``: for another image of the same class. In [0, 1]; an entry is missing if it cannot
+        be measured, for example because there is one training. If the method fails on a changed network, its maps
+        count as unchanged.
+    """
+    jobs = [job for job in plan.jobs if isinstance(job, ExplainJob) and job.explainer.name == explainer and job.network]
+    found = _Changes()
+    for job in _spread(jobs):
+        _measure(job, _other_training(job, jobs), store, device, found)
+    return {name: sum(changed) / len(changed) for name, changed in found.by_name.items() if changed}
+
+
+@dataclass
+class _Changes:
+    """Whether each map changed, by what was changed."""
+
+    by_name: dict[str, list[bool]] = field(default_factory=lambda: {"weights": [], "training": [], "image": []})
+
+    def compare(self, name: str, one: Tensor, other: Tensor) -> None:
+        """Compare maps ``[N, H, W]`` pairwise."""
+        self.by_name[name] += (torch.linalg.vector_norm(_scaled(one) - _scaled(other), dim=1) > SAME).tolist()
+
+
+def _scaled(maps: Tensor) -> Tensor:
+    flat = maps.double().flatten(1)
+    norms = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
+    return flat / torch.where(norms > 0, norms, 1)
+
+
+def _spread(jobs: Sequence[ExplainJob]) -> list[ExplainJob]:
+    """Select jobs of different architectures first, then of different data sets."""
+    by_model: dict[str, dict[str, ExplainJob]] = {}
+    for job in jobs:
+        by_model.setdefault(_network(job).model, {}).setdefault(job.data.name, job)
+    # Each architecture begins at another data set.
+    turned = [list(own.values())[start % len(own) :] for start, own in enumerate(by_model.values())]
+    rounds = itertools.chain.from_iterable(itertools.zip_longest(*turned))
+    return [job for job in rounds if job is not None][:NETWORKS]
+
+
+def _network(job: ExplainJob) -> Any:
+    assert job.network is not None
+    return job.network
+
+
+def _other_training(job: ExplainJob, jobs: Sequence[ExplainJob]) -> ExplainJob | None:
+    """Return a job on another network of the same architecture that was trained for the same task."""
+    return next(
+        (
+            other
+            for other in jobs
+            if other.network != job.network
+            and _network(other).model == _network(job).model
+            and other.data.name == job.data.name
+            and other.data.parameters == job.data.parameters
+        ),
+        None,
+    )
+
+
+def _measure(job: ExplainJob, other: ExplainJob | None, store: Store, device: str, found: _Changes) -> None:
+    images, _, targets = read_test_split(store, job.data)[:IMAGES]
+    if not len(images):
+        return
+    explainer = _AnyNetwork(job, store, device)
+    network = read_network(store, _network(job))
+    maps = explainer(network, images, targets)
+    if maps is None:  # the method does not support this network
+        return
+    for one, two in _pairs_of_class(targets.tolist()):
+        found.compare("image", maps[one : one + 1], maps[two : two + 1])
+    changed = {"weights": _randomized(network)}
+    if other is not None:
+        changed["training"] = read_network(store, _network(other))
+    for name, variant in changed.items():
+        if _differ(network, variant, images):
+            again = explainer(variant, images, targets)
+            found.compare(name, maps, maps if again is None else again)
+
+
+class _AnyNetwork:
+    """The explainer of a job, called with any network; returns None if it fails."""
+
+    def __init__(self, job: ExplainJob, store: Store, device: str) -> None:
+        self._explainer = AppliedExplainer(
+            job.explainer.use,
+            job.explainer.parameters,
+            seed=job.explain_seed,
+            output=None if job.output == "default" else job.output,  # type: ignore[arg-type]
+            device=device,
+            training=lambda: training_batches(read_data(store, job.data)[0]["train"]),
+        )
+
+    def __call__(self, network: nn.Module, images: Tensor, targets: Tensor) -> Tensor | None:
+        try:
+            return self._explainer(network, images.clone(), targets)
+        except Exception:
+            return None
+
+
+def _randomized(network: nn.Module) -> nn.Module:
+    changed = copy.deepcopy(network)
+    if any(True for _ in changed.parameters()):
+        for index, layer in enumerate(layers_with_parameters(changed)):
+            reinitialize(layer, 0, index)
+    return changed
+
+
+def _differ(one: nn.Module, other: nn.Module, images: Tensor) -> bool:
+    """Return whether two networks are different functions of these images."""
+    with torch.no_grad():
+        outputs = [model(images.to(_dtype(model, images))).double() for model in (one, other)]
+    return not torch.allclose(*outputs)
+
+
+def _dtype(model: nn.Module, images: Tensor) -> torch.dtype:
+    return next((parameter.dtype for parameter in model.parameters()), images.dtype)
+
+
+def _pairs_of_class(targets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    last: dict[int, int] = {}
+    for number, target in enumerate(targets):
+        if target in last:
+            yield last[target], number
+        last[target] = number
