@@ -57,7 +57,7 @@ def test_verify_says_what_came_of_each_result(typed, result, monkeypatch, verdic
     assert "1,100 of 1,200 scores bit-identical; largest difference of a score 0.25 (lin-white mlp)" in (
         " ".join(said.output.split())
     )
-    assert "maps changed: 0% by randomized weights; counts as a control, because its maps do not depend on the net" in (
+    assert "randomized weights; the maps do not depend on the network, so that the method is a control" in (
         " ".join(said.output.split())
     )
     typed(["results", "verify", str(result)])

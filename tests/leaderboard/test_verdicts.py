@@ -96,12 +96,13 @@ def test_the_day_of_receipt_is_the_keepers_and_kept(result, key):
         ({"weights": 0.0, "training": 0.9, "image": 1.0}, ("network",)),
         ({"weights": 1.0, "training": 0.01}, ("network",)),
         ({"weights": 0.0, "image": 0.0}, ("network", "image")),
+        ({"weights": 1.0, "image": 0.0}, ("image",)),
     ],
 )
 def test_what_maps_do_not_depend_on_follows_from_the_shares(changed, ignores, result, key):
     give_verdict(result, key, changed=changed)
     assert shown(result).ignores == ignores
-    assert shown(result).is_control == bool(ignores)
+    assert shown(result).is_control == ("network" in ignores)
 
 
 def test_without_keepers_or_ssh_nothing_counts(result, key, monkeypatch, caplog):

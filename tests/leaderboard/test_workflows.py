@@ -34,6 +34,7 @@ def write(folder, *files):
 def repository(tmp_path):
     git(tmp_path, "init", "--quiet")
     write(tmp_path, "README.md", "results/rounds.json", "results/lime/tiny@1/result.json")
+    write(tmp_path, "results/suites/tiny@1/accuracy.csv")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "-m", "base")
     return tmp_path
@@ -89,7 +90,11 @@ def test_a_result_that_is_refused_stops_it(repository, xaibench):
     [
         (["results/rise/tiny@1/result.json", "README.md"], "only change files below results/METHOD/SUITE@VERSION"),
         ([".github/workflows/check.yml"], "only change files below results/METHOD/SUITE@VERSION"),
-        (["results/verdicts/rise/tiny@1.json"], "must not contain verdicts"),
+        (["results/verdicts.json"], "only change files below results/METHOD/SUITE@VERSION"),
+        (["results/verdicts.json.sig"], "only change files below results/METHOD/SUITE@VERSION"),
+        (["results/suites/tiny@1/accuracy.csv"], "The facts about a suite are the keeper's"),
+        (["results/suites/tiny@1/samples.csv"], "The facts about a suite are the keeper's"),
+        (["results/rise/tiny@1/result.json", "results/suites/tiny@1/a"], "The facts about a suite are the keeper's"),
         (["results/rise/tiny@1/result.json", "results/rise2/tiny@1/result.json"], "one method only"),
         (
             ["results/rise/tiny@1/result.json", "results/rounds.json"],
@@ -106,6 +111,19 @@ def test_a_pull_request_with_more_is_refused(repository, files, reason):
     passed, said = pull_request(repository, NEW)
     assert not passed
     assert reason in said
+
+
+def test_the_first_result_of_a_suite_brings_its_facts(repository):
+    write(repository, "results/rise/big@2/result.json", "results/suites/big@2/accuracy.csv")
+    assert pull_request(repository, NEW)[0]
+    assert (repository / "folders.txt").read_text() == "results/rise/big@2\n"
+
+
+def test_facts_do_not_come_alone(repository):
+    write(repository, "results/rise/tiny@1/result.json", "results/suites/big@2/accuracy.csv")
+    passed, said = pull_request(repository, NEW)
+    assert not passed
+    assert "Facts about 'big@2' come with a result of that suite only." in said
 
 
 def test_nobody_takes_the_result_of_another_away(repository):
@@ -135,18 +153,20 @@ def test_a_name_with_a_line_break_hides_nothing(repository):
 
 
 def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
-    write(repository, "results/rise/tiny@1/result.json", "results/verdicts/lime/tiny@1.json")
+    write(repository, "results/rise/tiny@1/result.json", "results/verdicts.json")
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "-m", "merged")
     steps = SITE["verify"]["steps"]
     subprocess.run(script(steps, "Verify new results"), cwd=repository, check=True)
     # The command that stands in for ours writes no verdicts; these are those that it would have written.
-    write(repository, "results/verdicts/rise/tiny@1.json")
-    (repository / "results/verdicts/lime/tiny@1.json").write_text("of another state")
+    (repository / "results/verdicts.json").write_text("with another record")
+    write(repository, "results/suites/big@2/accuracy.csv")
     subprocess.run(script(steps, "Collect the verdicts"), cwd=repository, check=True)
     assert xaibench() == ["results verify results --new --install --work /temporary/again"]
-    kept = [path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.json")]
-    assert sorted(map(str, kept)) == ["results/verdicts/lime/tiny@1.json", "results/verdicts/rise/tiny@1.json"]
+    kept = [
+        path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.*") if path.is_file()
+    ]
+    assert sorted(map(str, kept)) == ["results/suites/big@2/accuracy.csv", "results/verdicts.json"]
 
 
 def test_the_key_of_the_keeper_is_where_no_code_of_others_runs():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -134,8 +134,9 @@ def verify_results(
 def _dependence(found: Verification) -> str:
     words = {"weights": "randomized weights", "training": "another training", "image": "another image"}
     shares = ", ".join(f"{found.changed[key]:.0%} by {word}" for key, word in words.items() if key in found.changed)
-    ignored = f"; counts as a control, because its maps do not depend on the {' and the '.join(found.ignores)}"
-    return f"maps changed: {shares or 'not measured'}{ignored if found.ignores else ''}"
+    ignored = f"; the maps do not depend on the {' and the '.join(found.ignores)}" if found.ignores else ""
+    control = ", so that the method is a control" if "network" in found.ignores else ""
+    return f"maps changed: {shares or 'not measured'}{ignored}{control}"
 
 
 @results.command(name="receive")
@@ -178,6 +179,23 @@ def add_results(
 
         for folder in split_run(run, out, methods=names(methods)):
             typer.echo(folder)
+
+
+@results.command(name="export")
+def export_results(
+    folder: Annotated[str, typer.Argument(help="A results repository, or hf://OWNER/NAME.")],
+    dataset: Annotated[str, typer.Option(help="The data set repository of the results on the Hub, OWNER/NAME.")],
+    format: Annotated[Literal["hf"], typer.Option("--format", help="hf: Community Evals of the Hub.")] = "hf",
+    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("records"),
+) -> None:
+    """Write eval.yaml and a record per method and metric, as Hugging Face's Community Evals has them."""
+    with clear_errors():
+        from xaibench.leaderboard.hub_records import export_hub_records
+
+        files, left_out = export_hub_records(folder, out, dataset)
+        typer.echo(f"{out}: {len(files) - 1} records and eval.yaml")
+        for one in left_out:
+            typer.echo(f"{alarm('left out')}  {one.name}: {one.reason}")
 
 
 @results.command(name="schema")

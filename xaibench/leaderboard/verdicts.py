@@ -30,8 +30,9 @@ log = logging.getLogger("xaibench")
 VERDICTS = ("bit-equal", "equal", "differs")
 #: File of the trusted keys and file of the records in a results repository.
 KEEPERS, RECORDS = "keepers", "verdicts.json"
-#: Share of maps that must change with the network or the image; below it, a method ignores it.
-MIN_CHANGED = 0.05
+#: Share of maps that must change (:mod:`xaibench.leaderboard.dependence`); with a smaller share, a method ignores the
+#: network or the image.
+MIN_CHANGED = {"weights": 0.5, "training": 0.05, "image": 0.05}
 #: Purpose of the signatures; a signature for another purpose is not accepted.
 _NAMESPACE = "xaibench-verdict"
 _TIMEOUT = 60
@@ -69,9 +70,8 @@ class Verification:
     @property
     def ignores(self) -> tuple[str, ...]:
         """What the maps do not depend on: ``"network"``, ``"image"``, both or neither."""
-        network = any(self.changed.get(name, 1.0) < MIN_CHANGED for name in ("weights", "training"))
-        image = self.changed.get("image", 1.0) < MIN_CHANGED
-        return ("network",) * network + ("image",) * image
+        low = {name for name, share in self.changed.items() if share < MIN_CHANGED.get(name, 0.0)}
+        return ("network",) * bool(low & {"weights", "training"}) + ("image",) * ("image" in low)
 
 
 @dataclass(frozen=True)

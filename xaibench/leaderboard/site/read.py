@@ -78,8 +78,8 @@ class Result:
 
     @property
     def is_control(self) -> bool:
-        """Return whether the method is a control, by its own word or by measurement."""
-        return self.manifest.method.control or bool(self.ignores)
+        """Return whether the method is a control: it says so, or its maps do not depend on the network."""
+        return self.manifest.method.control or "network" in self.ignores
 
 
 @dataclass(frozen=True)
