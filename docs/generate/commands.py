@@ -41,9 +41,12 @@ xaibench networks check xai-tris-8x8                    # train them anew: what 
 """,
     "results": """
 xaibench results check results                       # whole, unchanged, and possible?
-xaibench results verify results/mine/xai-tris-8x8@4bb02552   # run again in a sandbox, and compared
+xaibench results verify results/mine/xai-tris-8x8@VERSION   # run again in a sandbox, and compared
 xaibench results verify results --install --work again   # all of them, with what they import; networks are trained once
 xaibench results add runs/xai-tris-8x8 --out results   # a result for each method of a run
+xaibench results receive results                     # record the day of receipt; deadlines count by it
+xaibench results sign results --key ~/keeper         # sign verdicts.json
+xaibench results export results --dataset ann/results   # records for the Hugging Face Hub
 xaibench results commit results winter --suite xai-tris-8x8 --deadline 2026-12-31 --secret ~/winter.json
 xaibench results reveal results ~/winter.json        # on the day after
 xaibench results fresh results winter                # every method on the data of the round

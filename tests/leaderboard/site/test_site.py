@@ -267,6 +267,20 @@ def test_results_without_the_facts_of_their_suite_are_left_out(one):
     assert f"suites/tiny@{VERSION} is missing" in left_out[0].reason
 
 
+def test_another_suite_opens_the_site_where_the_largest_cannot_be_shown(one, tmp_path):
+    """Whoever submits many damaged results once took the first page, and so the site, away."""
+    for name in ("lime", "saliency", "sobel"):
+        (one / name / f"tiny@{VERSION}" / "scores.parquet").write_bytes(b"PAR1 and no more")
+    write_repository(one, methods=METHODS[:2], suite="small", pictures=False)
+    built = xb.leaderboard.write_site(one, tmp_path / "site")
+    assert (built.suites, built.methods, len(built.left_out)) == (1, 2, 3)
+    assert set(rows_of(built.page, "data")) == set(METHODS[:2])
+    for name in METHODS[:2]:
+        shutil.rmtree(one / name / f"small@{VERSION}")
+    with pytest.raises(SiteError, match="None of the results can be shown; the first: "):
+        xb.leaderboard.write_site(one, tmp_path / "other")
+
+
 def test_a_damaged_picture_costs_the_maps_alone(one, tmp_path):
     Image.new("L", (9, 9)).save(one / "lime" / f"tiny@{VERSION}" / "maps.png")
     (one / "saliency" / f"tiny@{VERSION}" / "maps.png").write_bytes(b"GIF89a")

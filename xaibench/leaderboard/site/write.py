@@ -87,14 +87,26 @@ def write_site(
         _raise_if_strict(left_out, strict=strict)
         if not results:
             raise SiteError(f"{repository}: none of its results can be shown; the first: {left_out[0].reason}")
-        entries = _suite_entries(results, first)
         with replace_folder(out) as folder:
-            builder = _SiteBuilder(Site(folder, title, entries, _method_addresses(results), left_out), strict)
-            for group in _group_versions(results):
-                builder.add(group, progress)
+            site = Site(folder, title, _suite_entries(results, first), _method_addresses(results), left_out)
+            builder = _build(site, results, progress, strict=strict)
+            if not builder.has_first_page:  # its scores cannot be shown: another suite opens the site
+                results = [one for one in results if one.key in builder.pages]
+                if not results:
+                    raise SiteError(f"None of the results can be shown; the first: {builder.site.left_out[0].reason}")
+                entries = _suite_entries(results, first)
+                site = dataclasses.replace(site, suites=entries, left_out=builder.site.left_out)
+                builder = _build(site, results, progress, strict=strict)
             builder.finish(results)
     shown = builder.site
     return BuiltSite(out / "index.html", len(shown.suites), len(builder.methods), tuple(shown.left_out))
+
+
+def _build(site: Site, results: Sequence[Result], progress: Callable[[str], None], *, strict: bool) -> _SiteBuilder:
+    builder = _SiteBuilder(site, strict)
+    for group in _group_versions(results):
+        builder.add(group, progress)
+    return builder
 
 
 def _raise_if_strict(left_out: Sequence[ExcludedResult], *, strict: bool) -> None:
@@ -141,7 +153,7 @@ class _SiteBuilder:
     def __init__(self, site: Site, strict: bool) -> None:
         self.site, self.strict = site, strict
         self.methods: dict[str, list[MethodOnSuite]] = {}
-        self._pages: dict[SuiteKey, str] = {}
+        self.pages: dict[SuiteKey, str] = {}
         self._truths: dict[str, list[SuiteSummaryRow]] = {}
 
     def add(self, group: Sequence[tuple[SuiteKey, list[Result]]], progress: Callable[[str], None]) -> None:
@@ -165,7 +177,7 @@ class _SiteBuilder:
         folders = {name: result.folder for name, result in leaderboards.results.items()}
         pictures = write_pictures(site, entry.slug, next(iter(leaderboards.results.values())).facts, folders)
         pairs = f"pairs/{entry.slug}.html"
-        self._pages[leaderboards.key] = render_suite(site, entry, leaderboards, extras, pairs)
+        self.pages[leaderboards.key] = render_suite(site, entry, leaderboards, extras, pairs)
         site.write(pairs, render_pairs(site, entry, leaderboards, pictures))
         write_tables(site, entry, leaderboards, extras)
         write_pairs(site, entry, leaderboards)
@@ -174,20 +186,23 @@ class _SiteBuilder:
         for truth, line in suite_summary_rows(entry, leaderboards).items():
             self._truths.setdefault(truth, []).append(line)
 
+    @property
+    def has_first_page(self) -> bool:
+        """Whether the suite of the first page is shown."""
+        return any(one.page == "index.html" for one in self._shown_suites())
+
+    def _shown_suites(self) -> list[SuiteEntry]:
+        return [one for one in self.site.suites if one.key in self.pages]
+
     def finish(self, results: Sequence[Result]) -> None:
         """Write the pages that need all suites."""
-        site = dataclasses.replace(self.site, suites=[one for one in self.site.suites if one.key in self._pages])
-        if not site.suites:
-            raise SiteError(f"None of the results can be shown; the first: {site.left_out[0].reason}")
-        if all(one.page != "index.html" for one in site.suites):
-            raise SiteError(f"No result of the largest suite can be shown; the first: {site.left_out[0].reason}")
-        self.site = site
+        site = self.site = dataclasses.replace(self.site, suites=self._shown_suites())
         truths = {truth: self._truths[truth] for truth in TRUTHS if truth in self._truths}
         truths |= {truth: rows for truth, rows in self._truths.items() if truth not in truths}
         parts: Any = site.templates.get_template("site/suites.html.j2").module
         for entry in site.suites:
             root = "../" * entry.page.count("/")
-            page = self._pages[entry.key].replace(CHOICE, parts.choice(site, entry.key, root), 1)
+            page = self.pages[entry.key].replace(CHOICE, parts.choice(site, entry.key, root), 1)
             site.write(entry.page, page.replace(OVERVIEW, parts.overview(site, truths, entry.key, root), 1))
         for name, rows in self.methods.items():
             write_method(site, name, sorted(rows, key=_history_key))

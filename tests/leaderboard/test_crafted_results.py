@@ -1,0 +1,171 @@
+"""A thousand crafted results through check and site: none is fatal, none is executed, and none breaks a page."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import random
+import shutil
+import zipfile
+
+import pytest
+from leaderboard.forging import rewritten
+from leaderboard.site.repositories import METHODS, VERSION, change_scores, write_repository
+from PIL import Image
+
+import xaibench as xb
+from xaibench.leaderboard.checks import check
+from xaibench.leaderboard.manifest import read_manifest
+from xaibench.leaderboard.site.read import read_results
+
+MANIFESTS, SCORES, FILES = 600, 250, 150
+SEED = 20261125
+
+#: Values that parsers, file systems, terminals and pages stumble over.
+ODD = [
+    *(
+        None,
+        True,
+        -1,
+        0,
+        2**70,
+        1e308,
+        -1e-320,
+        [],
+        {},
+        [[[]]],
+        "",
+        " ",
+        "\x00",
+        "\ud800",
+        "\x1b]0;x\x07",
+        "::error::x",
+    ),
+    *("../../x", "/etc/passwd", "a" * 5000, "é" * 300, "=cmd()", "<script>ran()</script>", "{{ 7*7 }}", "{% raw %}"),
+    *("os:system", "subprocess:getoutput", "blind:torch:load", "__import__('os')", "file:///etc/passwd", "NaN", "\n\n"),
+    *("2026-13-45", "xai-tris-8x8", "verdicts", "suites", "..", ".", "con", "http://[::1", "javascript:alert(1)"),
+]
+
+TRAP = "import pathlib\npathlib.Path(__file__).with_name('EXECUTED').touch()\n"
+
+
+def paths_of(value, place=()):
+    """Every place in a JSON value."""
+    yield place
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from paths_of(child, (*place, key))
+
+
+def mutate(content, rng):
+    """Replace, remove, add or nest one to three values."""
+    for _ in range(rng.randint(1, 3)):
+        *outer, last = rng.choice([path for path in paths_of(content) if path])
+        parent = content
+        for key in outer:
+            parent = parent[key]
+        how = rng.randrange(4)
+        if how == 0 and isinstance(parent, dict):
+            del parent[last]
+        elif how == 1 and isinstance(parent, dict):
+            parent[str(rng.choice(ODD))] = rng.choice(ODD)
+        elif how == 2:
+            parent[last] = [parent[last]]
+        else:
+            parent[last] = rng.choice(ODD)
+    return content
+
+
+def spoil_bytes(content, rng):
+    """Cut, flip, repeat or replace bytes."""
+    how = rng.randrange(5)
+    place = rng.randrange(max(1, len(content)))
+    if how == 0:
+        return content[:place]
+    if how == 1:
+        return content[:place] + bytes(rng.randrange(256) for _ in range(8)) + content[place + 8 :]
+    if how == 2:
+        return content + content
+    if how == 3:
+        return rng.choice(
+            [b"", b"PAR1", b"PAR1PAR1", b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"[" * 100_000, b"\xff" * 99]
+        )
+    return archive(rng)
+
+
+def archive(rng):
+    """A zip with a path that leads out, or a picture that claims to be huge."""
+    stream = io.BytesIO()
+    if rng.random() < 0.5:
+        with zipfile.ZipFile(stream, "w") as file:
+            file.writestr("../../EXECUTED", "x")
+    else:
+        Image.new("L", (6000, 6000)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def example(submitted):
+    """A real result with its repository, and a trap as its source."""
+    return submitted
+
+
+def craft(number, result, rng):
+    """Damage one result in one way; its checksums fit in half of the cases."""
+    (result / "method" / "mine.py").write_text(TRAP + (result / "method" / "mine.py").read_text())
+    if number < MANIFESTS:
+        content = mutate(json.loads((result / "result.json").read_text()), rng)
+        try:
+            (result / "result.json").write_text(json.dumps(content))
+        except UnicodeEncodeError:
+            (result / "result.json").write_text(json.dumps(content, ensure_ascii=True))
+        return
+    if number < MANIFESTS + SCORES:
+        file = result / "scores.parquet"
+        file.write_bytes(spoil_bytes(file.read_bytes(), rng))
+    else:
+        name = rng.choice(["maps.png", "method/mine.py", "method/x.zip", "method/y.pkl", "extra.txt", "suite.toml"])
+        file = result / name
+        file.write_bytes(spoil_bytes(file.read_bytes() if file.exists() else archive(rng), rng))
+    if rng.random() < 0.5:
+        rewritten(result)
+
+
+def test_a_thousand_crafted_results_are_refused_or_harmless(example, tmp_path):
+    base = tmp_path / "results"
+    write_repository(base, methods=METHODS[:3])  # what the site shows in any case
+    shutil.copytree(example.parent.parent / "suites", base / "suites", dirs_exist_ok=True)
+    rng, accepted = random.Random(SEED), 0
+    for number in range(MANIFESTS + SCORES + FILES):
+        result = base / f"crafted-{number}" / example.name
+        shutil.copytree(example, result)
+        name = f"crafted-{number}"
+        change_scores(result, lambda rows, name=name: rows.assign(explainer=name))
+        rewritten(result, method=dataclasses.replace(read_manifest(result).method, name=name))
+        assert number or check(result) == []
+        craft(number, result, rng)
+        found = check(result)
+        accepted += not found
+        assert all(isinstance(each, str) and each for each in found)
+    assert accepted < 300, "of those, every change is in a text or in a number that may be so"
+    _, left_out = read_results(base)
+    assert len(left_out) > 300
+    built = xb.leaderboard.write_site(base, tmp_path / "site")
+    assert (tmp_path / "site" / "index.html").is_file()
+    assert {one.name.partition("/")[0] for one in built.left_out} >= {one.name.partition("/")[0] for one in left_out}
+    assert list(tmp_path.rglob("EXECUTED")) == []
+    for page in (tmp_path / "site").rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "<script>ran()" not in text
+        assert 'href="javascript:' not in text
+
+
+def test_the_crafting_is_the_same_every_time(example):
+    def craft_once():
+        rng = random.Random(SEED)
+        content = json.loads((example / "result.json").read_text())
+        texts = [json.dumps(mutate(json.loads(json.dumps(content)), rng)) for _ in range(50)]
+        return hashlib.sha256("".join(texts).encode()).hexdigest()
+
+    assert craft_once() == craft_once()
+    assert f"tiny@{VERSION}" != example.name
