@@ -191,8 +191,8 @@ def test_the_mean_mask_of_the_public_data_fails_in_a_round(scenario):
     assert max(one["topk_precision"] for one in fresh) <= 2 / 8
     assert np.mean([one["topk_precision"] for one in fresh]) == pytest.approx(chance, abs=0.06)
     assert max(one["precision_skill"] for one in fresh) < 0.15
-    assert max(one["emd_skill"] for one in fresh) < 0.7
-    assert np.mean([one["emd_skill"] for one in fresh]) < 0.4
+    assert max(one["emd_skill"] for one in fresh) < 0.5
+    assert np.mean([one["emd_skill"] for one in fresh]) < 0.1
 
 
 def test_certified_networks_have_rounds_too_and_photographs_none(tmp_path):
