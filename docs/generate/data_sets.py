@@ -39,6 +39,12 @@ data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/v
 downloaded: WHITE and CORR are drawn from `seed`, {small} in memory at 8×8 (10,000 samples) and {large} at 64×64
 (40,000). License: that of this library.
 
+`layout` sets the positions and orientations of T and L in LIN, MULT and XOR. 0 (the default) is the layout of the
+paper, 1 to 976 are others in a fixed pseudorandom order, and larger numbers repeat them. In every layout, both shapes
+keep the paper's margin to the border and do not overlap; the other layouts share at most 2 of their 8 cells with the
+paper's. A layout is the same on every machine and does not change the split. RIGID draws a placement per sample and
+ignores `layout`. The published checksums and networks are of layout 0.
+
 IMAGENET lays the patterns on the photographs of any folder (`xaibench run --images DIR`), of at least 64 pixels, which
 are scaled once, into `$XAIBENCH_CACHE`. Where there are fewer than samples they are repeated, each within one split, so
 that no background of a test sample was seen in training; the set and the page of a run say how often. The paper takes

@@ -98,7 +98,7 @@ def test_no_setting_of_a_machine_changes_a_bit(settings, here):
 
 def test_only_published_parameters_have_a_checksum():
     assert published_checksum(load("xai-tris/lin-corr-8x8"))
-    for parameters in ({"n_samples": 100}, {"alpha": 0.5}, {"seed": 1000}, {"split": (0.6, 0.2, 0.2)}):
+    for parameters in ({"n_samples": 100}, {"alpha": 0.5}, {"seed": 1000}, {"split": (0.6, 0.2, 0.2)}, {"layout": 1}):
         assert published_checksum(load("xai-tris/lin-corr-8x8", **parameters)) is None
 
 

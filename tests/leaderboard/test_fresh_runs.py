@@ -7,12 +7,14 @@ import pytest
 from leaderboard.forging import rewritten
 from leaderboard.sandboxes import needs_sandbox
 
+from xaibench.data import load
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.fresh_runs import run_round
 from xaibench.leaderboard.manifest import ResultError, find_results, read_manifest
 from xaibench.leaderboard.rounds import commit_round, reveal_round
 from xaibench.leaderboard.verification import verify
-from xaibench.runfolder.tables import SCORES
+from xaibench.runfolder.tables import IMAGES, SCORES
+from xaibench.runner.stages.samples import hash_images
 from xaibench.runner.suites.files import SUITES
 
 pytestmark = needs_sandbox
@@ -41,6 +43,8 @@ def test_a_round_runs_what_was_received_on_time(named, result, verdict, tmp_path
     manifest = read_manifest(fresh)
     assert (manifest.method, manifest.code) == (read_manifest(result).method, read_manifest(result).code)
     assert set(SCORES.read(fresh)["data_seed"]) == {*shown.seeds(1)}
+    data = load("xai-tris/lin-white-8x8", seed=shown.seeds(1)[0], n_samples=200, alpha=0.9, layout=shown.layout)
+    assert IMAGES.read(fresh)["image"].tolist() == hash_images(data.test.images[:6]).tolist()
     assert len(find_results(repository)) == 2
     assert verify(fresh, engine="serial").verdict == "bit-equal", "on the seeds of the round"
     # Scores of other seeds than the round's are refused.

@@ -4,18 +4,24 @@ import json
 import tomllib
 from datetime import date
 
+import numpy as np
 import pytest
 
+from xaibench.data import load
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.rounds import (
     ROUNDS,
+    Round,
     commit_round,
     read_rounds,
     reveal_round,
     suite_for_round,
     suite_with_public_seeds,
 )
-from xaibench.runner.suites.files import load_suite
+from xaibench.leaderboard.suite_text import differs_from_official, official_suite
+from xaibench.metrics import METRICS
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.suites.files import SUITES, load_suite
 
 TODAY, LAST, AFTER = date(2026, 12, 1), date(2026, 12, 31), date(2027, 1, 1)
 
@@ -82,6 +88,111 @@ def test_a_suite_is_run_on_the_seeds_of_the_round_and_known_by_its_own(matches_c
     assert tomllib.loads(suite_with_public_seeds(fresh, "xai-tris-8x8", shown))["data"]["seeds"] == [0, 1, 2]
     with pytest.raises(ResultError, match="Its seeds are 0, 1, 2; round winter has"):
         suite_with_public_seeds(text, "xai-tris-8x8", shown)
+
+
+def drawn_round(seed, suite="xai-tris-8x8"):
+    return Round("winter", suite, "", "2026-12-31", seed, "salt")
+
+
+def layouts_of(text):
+    cells = tomllib.loads(text)["cells"]
+    return {name: cell.get("data", {}).get("layout") for cell in cells for name in cell["datasets"]}
+
+
+def test_the_layout_is_derived_from_the_seed_of_the_round():
+    rounds = [drawn_round(seed) for seed in range(200)]
+    assert all(0 < one.layout <= 2**31 for one in rounds)
+    assert len({one.layout for one in rounds}) == 200
+    assert not any(one.layout in one.seeds(25) for one in rounds)
+    assert drawn_round(7).layout == drawn_round(7).layout == 1_427_138_796
+    with pytest.raises(ResultError, match="is revealed after 2026-12-31"):
+        _ = Round("winter", "xai-tris-8x8", "", "2026-12-31").layout
+
+
+def test_a_round_moves_the_patterns_and_the_public_suite_is_restored():
+    for suite in (name for name in SUITES if name.startswith(("xai-tris", "certified", "budget"))):
+        try:
+            text = official_suite(suite)
+        except ResultError:  # photographs of a local folder
+            continue
+        shown = drawn_round(7, suite)
+        fresh = suite_for_round(text, shown)
+        for name, layout in layouts_of(fresh).items():
+            assert layout == (shown.layout if name.startswith("xai-tris/") and suite != "certified" else None), name
+        assert differs_from_official(fresh, suite)
+        assert not differs_from_official(suite_with_public_seeds(fresh, suite, shown), suite)
+
+
+def test_blinded_networks_keep_the_layout_that_their_pixels_are_chosen_for():
+    fresh = suite_for_round(official_suite("certified"), drawn_round(7, "certified"))
+    assert "xai-tris/lin-white-8x8" in layouts_of(fresh)
+    assert set(layouts_of(fresh).values()) == {None}
+
+
+def test_cells_keep_their_other_parameters_in_a_round():
+    text = official_suite("xai-tris-8x8").replace('models = ["llr"', 'data = { alpha = 0.5 }\nmodels = ["llr"', 1)
+    shown = drawn_round(7)
+    fresh = suite_for_round(text, shown)
+    assert tomllib.loads(fresh)["cells"][0]["data"] == {"alpha": 0.5, "layout": shown.layout}
+    restored = tomllib.loads(suite_with_public_seeds(fresh, "xai-tris-8x8", shown))
+    assert [cell.get("data") for cell in restored["cells"]] == [{"alpha": 0.5}, None, None, None]
+
+
+def test_a_run_with_another_layout_is_not_of_the_round():
+    shown = drawn_round(7)
+    fresh = suite_for_round(official_suite("xai-tris-8x8"), shown)
+    for wrong in ("0", "5"):
+        changed = fresh.replace(f"layout = {shown.layout}", f"layout = {wrong}", 1)
+        assert changed != fresh
+        with pytest.raises(ResultError, match=f"have layout {wrong}.*; round winter has {shown.layout}"):
+            suite_with_public_seeds(changed, "xai-tris-8x8", shown)
+
+
+def test_a_number_of_seeds_is_replaced_by_as_many_seeds():
+    text, shown = official_suite("xai-tris-8x8-paper"), drawn_round(7, "xai-tris-8x8-paper")
+    assert tomllib.loads(text)["data"]["seeds"] == 25
+    fresh = suite_for_round(text, shown)
+    assert tomllib.loads(fresh)["data"]["seeds"] == shown.seeds(25)
+    assert not differs_from_official(suite_with_public_seeds(fresh, shown.suite, shown), shown.suite)
+
+
+def test_published_networks_are_not_used_for_another_layout(tmp_path):
+    text = official_suite("xai-tris-8x8")
+
+    def published(text):
+        (tmp_path / "suite.toml").write_text(text)
+        plan = make_plan(load_suite(tmp_path / "suite.toml")[0])
+        return {job.published for cell in plan.cells for job in cell.trainings if "rigid" not in cell.data.name}
+
+    assert published(text) == {True}
+    moved = suite_for_round(text, drawn_round(7))
+    public = moved.replace(str(drawn_round(7).seeds(3)), "[0, 1, 2]")  # only the layout differs
+    assert tomllib.loads(public)["data"] == tomllib.loads(text)["data"]
+    assert published(public) == {False}
+    assert published(moved) == {False}
+
+
+@pytest.mark.parametrize("scenario", ["lin", "mult", "xor"])
+def test_the_mean_mask_of_the_public_data_fails_in_a_round(scenario):
+    """A constant map that fits the public data marks other pixels than those of the round."""
+    name, few = f"xai-tris/{scenario}-white-8x8", {"n_samples": 100}
+    fixed = load(name, **few).test.masks.double().mean(0).numpy()
+
+    def score(masks):
+        maps = np.broadcast_to(fixed, masks.shape)
+        metrics = {metric: METRICS.resolve(metric) for metric in ("topk_precision", "precision_skill", "emd_skill")}
+        return {metric: float(function(maps, masks)) for metric, function in metrics.items()}
+
+    public = score(load(name, **few).test.masks.numpy())
+    assert public == pytest.approx(dict.fromkeys(public, 1.0))
+    rounds = [drawn_round(seed) for seed in range(20)]
+    fresh = [score(load(name, seed=one.seeds(1)[0], layout=one.layout, **few).test.masks.numpy()) for one in rounds]
+    chance = 8 / 64
+    assert max(one["topk_precision"] for one in fresh) <= 2 / 8
+    assert np.mean([one["topk_precision"] for one in fresh]) == pytest.approx(chance, abs=0.06)
+    assert max(one["precision_skill"] for one in fresh) < 0.15
+    assert max(one["emd_skill"] for one in fresh) < 0.5
+    assert np.mean([one["emd_skill"] for one in fresh]) < 0.1
 
 
 def test_certified_networks_have_rounds_too_and_photographs_none(tmp_path):

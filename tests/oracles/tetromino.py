@@ -75,11 +75,17 @@ def pattern(scenario: str, size: int, shapes: list[Placed]) -> np.ndarray:
     return smooth_and_cut(image, size)
 
 
-def ground_truth(scenario: str, size: int, shapes: list[Placed]) -> np.ndarray:
+def fixed_shapes(size: int) -> list[Placed]:
+    """T and L where the paper has them."""
+    return [Placed(letter, 1, 0, *FIXED[size][letter]) for letter in "TL"]
+
+
+def ground_truth(scenario: str, size: int, shapes: list[Placed], fixed: list[Placed] | None = None) -> np.ndarray:
     if scenario == "rigid":
         return pattern(scenario, size, shapes) != 0
-    t = smooth_and_cut(draw(Placed("T", 1, 0, *FIXED[size]["T"]), cell_size(scenario, size), size), size)
-    l = smooth_and_cut(draw(Placed("L", 1, 0, *FIXED[size]["L"]), cell_size(scenario, size), size), size)  # noqa: E741
+    t, l = (  # noqa: E741
+        smooth_and_cut(draw(placed, cell_size(scenario, size), size), size) for placed in fixed or fixed_shapes(size)
+    )
     return (t != 0) | (l != 0)
 
 
@@ -90,12 +96,18 @@ def background(kind: str, size: int, white: np.ndarray) -> np.ndarray:
 
 
 def generate(
-    scenario: str, kind: str, size: int, alpha: float, shapes: list[list[Placed]], white: np.ndarray
+    scenario: str,
+    kind: str,
+    size: int,
+    alpha: float,
+    shapes: list[list[Placed]],
+    white: np.ndarray,
+    fixed: list[Placed] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Images ``[N, size, size]`` float64 and ground truth bool."""
+    """Images ``[N, size, size]`` float64 and ground truth bool; ``fixed`` are T and L of another layout."""
     a = [pattern(scenario, size, placed) for placed in shapes]
     e = [background(kind, size, noise) for noise in white.astype(np.float64)]
-    masks = np.stack([ground_truth(scenario, size, placed) for placed in shapes])
+    masks = np.stack([ground_truth(scenario, size, placed, fixed) for placed in shapes])
     if scenario == "mult":
         x = [(1 - alpha * a_n) * e_n for a_n, e_n in zip(a, e, strict=True)]
     else:

@@ -4,6 +4,9 @@ Before the deadline, ``rounds.json`` of a results repository contains only the c
 ``sha256(name:suite:deadline:seed:salt)``; the organizer keeps the seed. Methods are submitted with their code. After
 the deadline the seed is revealed, anyone can check it against the commitment, and the submitted methods are run on the
 data and networks of that seed.
+
+A round replaces the data set seeds of its suite. In XAI-TRIS the patterns are at the same positions for every seed, so
+that a map that ignores image and network can score well. A round therefore also moves and turns them (``layout``).
 """
 
 from __future__ import annotations
@@ -20,7 +23,15 @@ from pathlib import Path
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.manifest import ResultError, read_json
-from xaibench.leaderboard.suite_text import is_generated, official_suite, read_datasets, read_seeds, with_seeds
+from xaibench.leaderboard.suite_text import (
+    is_generated,
+    official_suite,
+    read_datasets,
+    read_layouts,
+    read_seeds,
+    with_layout,
+    with_seeds,
+)
 from xaibench.runner.suites.files import SUITES
 
 ROUNDS = "rounds.json"
@@ -60,12 +71,24 @@ class Round:
         Raises:
             ResultError: If the seed has not been revealed.
         """
+        return [self._derive(str(number)) for number in range(count)]
+
+    @property
+    def layout(self) -> int:
+        """Positive number of the layout of the XAI-TRIS data sets, derived from the seed of the round.
+
+        Raises:
+            ResultError: If the seed has not been revealed.
+        """
+        return 1 + self._derive("layout")
+
+    def _derive(self, purpose: str) -> int:
+        """Return 31 bits that depend on the seed of the round and the purpose."""
         if self.seed is None:
             raise ResultError(
                 f"The seed of round {self.name} is revealed after {self.deadline}, by `xaibench results reveal`."
             )
-        sums = (hashlib.sha256(f"{self.seed}:{number}".encode()).digest() for number in range(count))
-        return [int.from_bytes(one[:4], "big") >> 1 for one in sums]
+        return int.from_bytes(hashlib.sha256(f"{self.seed}:{purpose}".encode()).digest()[:4], "big") >> 1
 
 
 def _make_commitment(name: str, suite: str, deadline: str, seed: int, salt: str) -> str:
@@ -190,7 +213,7 @@ def reveal_round(repository: Path, secret: Path, *, today: date | None = None) -
 
 
 def suite_for_round(text: str, drawn: Round) -> str:
-    """Replace the data set seeds of a suite by the seeds of a round.
+    """Replace the data set seeds of a suite by the seeds of a round, and the layout of its XAI-TRIS data sets.
 
     Args:
         text: The suite as TOML.
@@ -202,14 +225,14 @@ def suite_for_round(text: str, drawn: Round) -> str:
     Raises:
         ResultError: If the seed has not been revealed.
     """
-    return with_seeds(text, drawn.seeds(len(read_seeds(text))))
+    return with_layout(with_seeds(text, drawn.seeds(len(read_seeds(text)))), drawn.layout)
 
 
 def suite_with_public_seeds(text: str, suite: str, drawn: Round) -> str:
-    """Restore the public seeds in a suite of a round; its version is computed with these.
+    """Restore the public seeds and layout in a suite of a round; its version is computed with these.
 
     Args:
-        text: The suite as TOML, with the seeds of the round.
+        text: The suite as TOML, with the seeds and the layout of the round.
         suite: Name of the public suite.
         drawn: The round.
 
@@ -217,12 +240,16 @@ def suite_with_public_seeds(text: str, suite: str, drawn: Round) -> str:
         The suite as TOML.
 
     Raises:
-        ResultError: If the seeds do not belong to the round.
+        ResultError: If the seeds or the layout do not belong to the round.
     """
     seeds = read_seeds(official_suite(suite))
     if read_seeds(text) != (expected := drawn.seeds(len(seeds))):
         raise ResultError(f"Its seeds are {listed(read_seeds(text), 3)}; round {drawn.name} has {listed(expected, 3)}.")
-    return with_seeds(text, seeds)
+    if layouts := read_layouts(text) - {drawn.layout}:
+        raise ResultError(
+            f"Its XAI-TRIS data sets have layout {listed(sorted(layouts), 3)}; round {drawn.name} has {drawn.layout}."
+        )
+    return with_layout(with_seeds(text, seeds), 0)
 
 
 def _check_generated(suite: str) -> None:

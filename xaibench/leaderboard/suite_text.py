@@ -25,6 +25,8 @@ from xaibench.runner.suites.toml_writing import to_toml
 
 # Data sets that are generated from a seed.
 _GENERATED_PREFIXES = ("xai-tris/", "certified:")
+# Data sets with a layout, and networks that read the pixels of the paper's layout.
+_LAYOUT_PREFIX, _BLIND_PREFIX = "xai-tris/", "blind:"
 # Schemes of data sets that everyone can get; other schemes refer to a local folder.
 _PUBLIC_SCHEMES = {"certified", "hf"}
 
@@ -131,8 +133,9 @@ def count_cells(text: str) -> int:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Return the data set seeds of a suite."""
-    return list(_read_tables(text).get("data", {}).get("seeds", [0]))
+    """Return the data set seeds of a suite; a number ``n`` in the suite stands for 0 to ``n - 1``."""
+    seeds = _read_tables(text).get("data", {}).get("seeds", [0])
+    return list(range(seeds) if isinstance(seeds, int) else seeds)
 
 
 def with_seeds(text: str, seeds: Sequence[int]) -> str:
@@ -147,6 +150,43 @@ def with_seeds(text: str, seeds: Sequence[int]) -> str:
     """
     tables = _read_tables(text)
     return to_toml(tables | {"data": tables.get("data", {}) | {"seeds": list(seeds)}})
+
+
+def read_layouts(text: str) -> set[int]:
+    """Return the layouts of the data sets of a suite whose layout :func:`with_layout` sets; 0 is that of the paper."""
+    return {cell.get("data", {}).get("layout", 0) for cell in _read_tables(text)["cells"] if _has_layout(cell)}
+
+
+def with_layout(text: str, layout: int) -> str:
+    """Set the positions and orientations of the patterns in the XAI-TRIS data sets of a suite.
+
+    Cells with blinded networks keep those of the paper, because the pixels that such a network reads are part of the
+    suite.
+
+    Args:
+        text: The suite as TOML.
+        layout: Number of the layout (:meth:`xaibench.benchmarks.xai_tris.tetrominoes.Tetromino.__call__`); 0 removes
+            the number, and so restores the layout of the paper.
+
+    Returns:
+        The suite as TOML.
+    """
+    tables = _read_tables(text)
+    return to_toml(tables | {"cells": [_cell_with_layout(cell, layout) for cell in tables["cells"]]})
+
+
+def _cell_with_layout(cell: dict[str, Any], layout: int) -> dict[str, Any]:
+    if not _has_layout(cell):
+        return cell
+    data = {name: value for name, value in cell.get("data", {}).items() if name != "layout"}
+    data |= {"layout": layout} if layout else {}
+    rest = {name: value for name, value in cell.items() if name != "data"}
+    return rest | ({"data": data} if data else {})
+
+
+def _has_layout(cell: Mapping[str, Any]) -> bool:
+    is_xai_tris = any(name.startswith(_LAYOUT_PREFIX) for name in cell["datasets"])
+    return is_xai_tris and not any(name.startswith(_BLIND_PREFIX) for name in cell["models"])
 
 
 @lru_cache(maxsize=32)

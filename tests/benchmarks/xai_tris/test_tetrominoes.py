@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import pickle
 
@@ -8,11 +9,13 @@ from oracles import tetromino as oracle
 from part_cases import DatasetCase
 from threadpoolctl import threadpool_limits
 
+from xaibench.benchmarks.checksums import published_checksum
 from xaibench.benchmarks.xai_tris.noise import fill_noise, layout_rng
-from xaibench.benchmarks.xai_tris.patterns import SIGNS, Patterns
+from xaibench.benchmarks.xai_tris.patterns import SIGNS, Patterns, fixed_placements
 from xaibench.benchmarks.xai_tris.published_accuracy import PAPER, paper_accuracy, paper_alpha
 from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino
 from xaibench.data import DATASETS, load
+from xaibench.data.checksums import checksum
 from xaibench.data.stratified_splits import stratified_split
 
 CELLS = list(itertools.product(("lin", "mult", "rigid", "xor"), ("white", "corr"), (8, 64)))
@@ -42,28 +45,39 @@ def same_bits(one, other):
     return all(torch.equal(a, b) for a, b in zip(whole(one), whole(other), strict=True))
 
 
-def shapes_shown(scenario, size, kind):
-    patterns, fixed = Patterns(scenario, size), oracle.FIXED[size]
+def fixed_shapes(size, layout):
+    """T and L of a layout, whose placements are in cells."""
+    cell = oracle.cell_size("lin", size)
+    placements = zip("TL", fixed_placements(layout), strict=True)
+    return [oracle.Placed(letter, 1, turns, row * cell, column * cell) for letter, (turns, row, column) in placements]
+
+
+def shapes_shown(scenario, size, kind, layout=0):
+    patterns, fixed = Patterns(scenario, size), fixed_shapes(size, layout) if layout else oracle.fixed_shapes(size)
     if scenario == "rigid":
         shape, placement = divmod(kind, len(patterns.placements))
         return [oracle.Placed("TL"[shape], 1, *patterns.placements[placement])]
     if scenario == "xor":
-        return [oracle.Placed(letter, sign, 0, *fixed[letter]) for letter, sign in zip("TL", SIGNS[kind], strict=True)]
-    return [oracle.Placed("TL"[kind], 1, 0, *fixed["TL"[kind]])]
+        return [dataclasses.replace(placed, sign=sign) for placed, sign in zip(fixed, SIGNS[kind], strict=True)]
+    return [fixed[kind]]
 
 
+@pytest.mark.parametrize("layout", [0, 2, 1_234_567_890])
 @pytest.mark.parametrize(("scenario", "background", "size"), CELLS)
-def test_a_set_is_the_oracles(scenario, background, size):
+def test_a_set_is_the_oracles(scenario, background, size, layout):
     seed, count, alpha = 3, 150 if size == 64 else 300, 0.3
-    dataset = Tetromino(scenario, background, size)(seed=seed, n_samples=count, alpha=alpha, split=(0.6, 0.2, 0.2))
+    how = {"n_samples": count, "alpha": alpha, "split": (0.6, 0.2, 0.2), "layout": layout}
+    dataset = Tetromino(scenario, background, size)(seed=seed, **how)
 
     patterns, rng = Patterns(scenario, size), layout_rng(seed)
     cases = np.arange(count) % patterns.cases
     cases = cases[np.concatenate(stratified_split(cases, (0.6, 0.2, 0.2), rng))]
-    shown = [shapes_shown(scenario, size, int(kind)) for kind in patterns.draw(cases, rng)]
+    shown = [shapes_shown(scenario, size, int(kind), layout) for kind in patterns.draw(cases, rng)]
     white = np.empty((count, size, size), dtype=np.float32)
     fill_noise("white", seed, 0, white)
-    expected, truth = oracle.generate(scenario, background, size, alpha, shown, white)
+    expected, truth = oracle.generate(
+        scenario, background, size, alpha, shown, white, fixed_shapes(size, layout) if layout else None
+    )
 
     images, masks, targets = whole(dataset)
     np.testing.assert_allclose(images[:, 0].numpy(), expected, atol=2e-6)
@@ -73,6 +87,35 @@ def test_a_set_is_the_oracles(scenario, background, size):
         assert targets.tolist() == [int(a.sign != b.sign) for a, b in shown]
     else:
         assert targets.tolist() == ["TL".index(shape.letter) for (shape,) in shown]
+
+
+@pytest.mark.parametrize("name", ["lin-white-8x8", "mult-corr-8x8", "xor-white-8x8", "rigid-corr-8x8"])
+def test_layout_0_is_the_published_set(name):
+    default, explicit = load(f"xai-tris/{name}"), load(f"xai-tris/{name}", layout=0)
+    assert explicit.parameters == default.parameters
+    assert repr(explicit) == repr(default)
+    assert "layout" not in repr(default)
+    assert checksum(explicit) == checksum(default) == published_checksum(explicit)
+
+
+@pytest.mark.parametrize("name", ["lin-white-8x8", "mult-corr-8x8", "xor-corr-64x64"])
+def test_another_layout_is_another_set_with_the_same_split(name):
+    paper, moved, other = (load(f"xai-tris/{name}", n_samples=200, layout=layout) for layout in (0, 1, 2))
+    assert moved.parameters == paper.parameters | {"layout": 1}
+    assert repr(moved).endswith("layout=1)")
+    assert published_checksum(moved) is None
+    for (images, masks, targets), (images2, masks2, targets2) in itertools.combinations(
+        map(whole, (paper, moved, other)), 2
+    ):
+        assert torch.equal(targets, targets2)
+        assert not torch.equal(masks, masks2)
+        assert not torch.equal(images, images2)
+
+
+def test_a_layout_changes_nothing_in_rigid():
+    paper, moved = (load("xai-tris/rigid-corr-8x8", n_samples=200, layout=layout) for layout in (0, 5))
+    assert same_bits(paper, moved)
+    assert moved.parameters == paper.parameters
 
 
 @pytest.mark.parametrize("name", ["lin-corr-8x8", "rigid-corr-64x64", "xor-white-64x64", "mult-corr-64x64"])
@@ -162,6 +205,8 @@ def test_global_random_state_is_left_alone():
         ({"n_samples": 0}, "n_samples=0: expected an integer of at least 1"),
         ({"n_samples": 2.5}, "n_samples=2.5: expected an integer"),
         ({"n_samples": 4}, "4 samples split .* leave an empty split"),
+        ({"layout": -1}, "layout=-1: expected an integer of at least 0"),
+        ({"layout": 1.5}, "layout=1.5: expected an integer"),
         ({"workers": 0}, "workers=0: expected"),
         ({"chunk_size": 0}, "chunk_size=0: expected"),
         ({"split": (0.5, 0.1, 0.1)}, "three positive fractions"),
@@ -209,3 +254,4 @@ def test_published_accuracy_is_that_of_the_published_parameters():
     assert dataset.published_accuracy("cnn", {"alpha": alpha}) == paper_accuracy("rigid", "corr", 8, "cnn")
     assert dataset.published_accuracy("llr", {"alpha": alpha}) is None
     assert dataset.published_accuracy("cnn", {"alpha": alpha / 2}) is None
+    assert dataset.published_accuracy("cnn", {"alpha": alpha, "layout": 1}) is None

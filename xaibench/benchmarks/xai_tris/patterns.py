@@ -12,21 +12,28 @@ rigid           T at each placement, then L at each placement            ``k // 
 
 A placement is a rotation and a top-left corner for which the whole shape is inside the image.
 
+In LIN, MULT and XOR, T and L are at fixed placements, which are those of the paper in layout 0. A positive layout has
+other ones, so that a constant map that fits the paper's layout fails (:func:`fixed_placements`).
+
 Source: Clark, Wilming and Haufe (2023), section 2; the 8×8 sets of its appendix do not smooth the pattern.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Literal, TypeAlias, get_args
+from functools import cache, cached_property, lru_cache
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 Scenario: TypeAlias = Literal["lin", "mult", "rigid", "xor"]
 Size: TypeAlias = Literal[8, 64]
+#: Row and column in the grid of 8×8 cells.
+Cell: TypeAlias = tuple[int, int]
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 SIZES: tuple[Size, ...] = get_args(Size)
@@ -42,6 +49,94 @@ SIGNS = ((1, 1), (-1, -1), (1, -1), (-1, 1))
 SUPPORT_CUT = 0.05
 #: Weights of the Gaussian filters are multiples of this.
 WEIGHT_STEP = 2.0**-22
+
+#: Images of LIN, MULT and XOR have so many rows and columns of cells, at 8×8 pixels as at 64×64.
+_GRID = 8
+#: The patterns of a layout other than the paper's share at most so many of their 8 cells with those of the paper.
+_MOST_SHARED = 2
+
+
+class Placement(NamedTuple):
+    """Position and orientation of a shape.
+
+    Attributes:
+        turns: Counterclockwise quarter turns.
+        row: Row of the top-left corner.
+        column: Column of the top-left corner.
+    """
+
+    turns: int
+    row: int
+    column: int
+
+
+#: Placements of T and L in the paper, in cells.
+_PAPER = (Placement(0, 1, 1), Placement(0, 4, 5))
+
+
+def fixed_placements(layout: int) -> tuple[Placement, Placement]:
+    """Return the placements of T and L in LIN, MULT and XOR, in cells of a grid of 8×8.
+
+    The layouts 1, 2, ... are all pairs of placements, in a fixed pseudorandom order, for which
+
+    * both shapes are whole and leave the outermost cells of the image empty, as in the paper,
+    * an empty row or column of cells separates their bounding boxes, so that the smoothed shapes do not overlap,
+    * at most 2 of the 8 cells are cells of the paper's patterns.
+
+    There are 976 such pairs; they start again after the last one.
+
+    Args:
+        layout: Number of the layout; 0 = that of the paper.
+
+    Returns:
+        The placements of T and L.
+
+    Example:
+        >>> fixed_placements(0)
+        (Placement(turns=0, row=1, column=1), Placement(turns=0, row=4, column=5))
+        >>> fixed_placements(7) == fixed_placements(7 + 976) != fixed_placements(8)
+        True
+    """
+    return _drawn_layouts()[(layout - 1) % len(_drawn_layouts())] if layout else _PAPER
+
+
+@lru_cache
+def _drawn_layouts() -> tuple[tuple[Placement, Placement], ...]:
+    paper = frozenset[Cell]().union(*map(_cells, (0, 1), _PAPER))
+    found = []
+    for pair in itertools.product(_inner_placements(0), _inner_placements(1)):
+        first, second = map(_cells, (0, 1), pair)
+        if _is_separated(first, second) and len((first | second) & paper) <= _MOST_SHARED:
+            found.append(pair)
+    # The order of hashes is the same on every machine and with every version of NumPy.
+    return tuple(sorted(found, key=lambda pair: hashlib.sha256(repr([*pair[0], *pair[1]]).encode()).digest()))
+
+
+def _inner_placements(shape: int) -> list[Placement]:
+    """Return all placements of a shape that leave the outermost cells empty."""
+    sizes = [np.rot90(SHAPES[shape], turns).shape for turns in range(4)]
+    return [
+        Placement(turns, row, column)
+        for turns, (height, width) in enumerate(sizes)
+        for row in range(1, _GRID - height)
+        for column in range(1, _GRID - width)
+    ]
+
+
+@cache
+def _cells(shape: int, placement: Placement) -> frozenset[Cell]:
+    """Return the cells of a shape."""
+    turns, row, column = placement
+    return frozenset((row + i, column + j) for i, j in np.argwhere(np.rot90(SHAPES[shape], turns)).tolist())
+
+
+def _is_separated(one: frozenset[Cell], other: frozenset[Cell]) -> bool:
+    """Return whether a row or column of cells is between the bounding boxes of two shapes."""
+    return any(
+        max(cell[axis] for cell in first) + 1 < min(cell[axis] for cell in second)
+        for axis in (0, 1)
+        for first, second in ((one, other), (other, one))
+    )
 
 
 @lru_cache
@@ -86,6 +181,7 @@ class Patterns:
     Args:
         scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
         size: 8 or 64.
+        layout: Number of the layout of LIN, MULT and XOR (:func:`fixed_placements`); ignored for RIGID.
 
     Example:
         >>> table, where = Patterns("lin", 8).render(np.array([0, 0, 0]))
@@ -101,6 +197,7 @@ class Patterns:
 
     scenario: Scenario
     size: Size
+    layout: int = 0
 
     @property
     def block(self) -> int:
@@ -110,9 +207,10 @@ class Patterns:
         return 4 if self.scenario == "rigid" else 8
 
     @property
-    def corners(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Top-left (row, column) of T and L at their fixed positions."""
-        return ((1, 1), (4, 5)) if self.size == 8 else ((8, 8), (32, 40))
+    def fixed(self) -> tuple[Placement, ...]:
+        """Fixed placements of T and L in LIN, MULT and XOR, in pixels."""
+        placed = fixed_placements(self.layout)
+        return tuple(Placement(turns, row * self.block, column * self.block) for turns, row, column in placed)
 
     @property
     def sigma(self) -> float | None:
@@ -120,10 +218,10 @@ class Patterns:
         return None if self.size == 8 else 1.5
 
     @cached_property
-    def placements(self) -> tuple[tuple[int, int, int], ...]:
-        """All ``(quarter turns, row, column)`` for which the whole shape is inside the image."""
+    def placements(self) -> tuple[Placement, ...]:
+        """All placements in pixels for which the whole shape is inside the image."""
         return tuple(
-            (turns, row, column)
+            Placement(turns, row, column)
             for turns in range(4)
             for row in range(self.size - self._rotated_shapes[0, turns].shape[0] + 1)
             for column in range(self.size - self._rotated_shapes[0, turns].shape[1] + 1)
@@ -174,7 +272,7 @@ class Patterns:
         """
         if self.scenario == "rigid":
             return np.asarray(table != 0)
-        return np.broadcast_to(_both_supports(self.size), table.shape)
+        return np.broadcast_to(_both_supports(self.size, self.layout), table.shape)
 
     @cached_property
     def _rotated_shapes(self) -> dict[tuple[int, int], NDArray[np.float64]]:
@@ -189,9 +287,9 @@ class Patterns:
             shape, placement = divmod(kind, len(self.placements))
             shown = [(shape, 1, *self.placements[placement])]
         elif self.scenario == "xor":
-            shown = [(shape, SIGNS[kind][shape], 0, *self.corners[shape]) for shape in (0, 1)]
+            shown = [(shape, SIGNS[kind][shape], *self.fixed[shape]) for shape in (0, 1)]
         else:
-            shown = [(kind, 1, 0, *self.corners[kind])]
+            shown = [(kind, 1, *self.fixed[kind])]
         image = np.zeros((self.size, self.size))
         for shape, sign, turns, row, column in shown:
             blocks = self._rotated_shapes[shape, turns]
@@ -201,9 +299,9 @@ class Patterns:
 
 
 @lru_cache
-def _both_supports(size: Size) -> NDArray[np.bool_]:
-    """Return the union of the supports of T and L at their fixed positions, ``[size, size]``."""
-    table, _ = Patterns("lin", size).render(np.array([0, 1]))
+def _both_supports(size: Size, layout: int) -> NDArray[np.bool_]:
+    """Return the union of the supports of T and L at their fixed placements, ``[size, size]``."""
+    table, _ = Patterns("lin", size, layout).render(np.array([0, 1]))
     return np.asarray((table != 0).any(axis=0))
 
 

@@ -99,6 +99,7 @@ split=(0.8, 0.1, 0.1))
         alpha: float | None = None,
         n_samples: int | None = None,
         split: Sequence[float] | None = None,
+        layout: int = 0,
         images_dir: str | os.PathLike[str] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         workers: int | None = None,
@@ -113,6 +114,10 @@ split=(0.8, 0.1, 0.1))
                 norms are computed over all of them.
             split: Fractions of train, validation and test; None = as in the paper (80/10/10 at 8×8, 90/5/5 at 64×64).
                 Stratified by class, or for XOR by sign pair.
+            layout: Positions and orientations of T and L in LIN, MULT and XOR: 0 = those of the paper; a positive
+                integer = others, which are the same on every machine
+                (:func:`xaibench.benchmarks.xai_tris.patterns.fixed_placements`). Neither split nor noise depends on
+                it. No effect in RIGID, whose placements are random in every layout.
             images_dir: IMAGENET only: folder of background images, searched recursively. If it has fewer than
                 ``n_samples`` images, they are repeated, each within one split; ``note`` states how often, and samples
                 with the same image are a group (``groups`` of a split).
@@ -137,8 +142,9 @@ split=(0.8, 0.1, 0.1))
         check_count("n_samples", n_samples)
         check_count("workers", workers)
         check_count("chunk_size", chunk_size)
+        check_count("layout", layout, least=0)
         self._check_images_dir(images_dir)
-        patterns = Patterns(self.scenario, self.size)
+        patterns = Patterns(self.scenario, self.size, 0 if self.scenario == "rigid" else int(layout))
         rng = layout_rng(seed)
         cases = np.arange(n_samples) % patterns.cases
         parts = stratified_split(cases, fractions, rng)
@@ -170,6 +176,9 @@ split=(0.8, 0.1, 0.1))
             for first, last in itertools.pairwise(bounds)
         )
         parameters = {"seed": int(seed), "alpha": alpha, "n_samples": int(n_samples), "split": fractions}
+        # Published checksums are of the parameters, which lack the layout of the paper.
+        if patterns.layout:
+            parameters["layout"] = patterns.layout
         if images_dir is not None:
             parameters["images_dir"] = os.fspath(images_dir)
         if note:
@@ -185,9 +194,10 @@ split=(0.8, 0.1, 0.1))
             parameters: Parameters of the data set, as in :attr:`xaibench.data.Dataset.parameters`.
 
         Returns:
-            The accuracy; None if there is none for the network, or if ``alpha`` is not the published one.
+            The accuracy; None if there is none for the network, or if ``alpha`` or ``layout`` is not the published one.
         """
-        if parameters.get("alpha") != paper_alpha(self.scenario, self.background, self.size):
+        published = (paper_alpha(self.scenario, self.background, self.size), 0)
+        if (parameters.get("alpha"), parameters.get("layout", 0)) != published:
             return None
         return paper_accuracy(self.scenario, self.background, self.size, model)
 
