@@ -141,6 +141,22 @@ def test_an_object_that_comes_fitted_is_left_as_it_is_until_the_weights_change(s
     assert torch.equal(applied(other, split.images, split.targets), expected)
 
 
+def test_a_control_is_fitted_once_with_or_without_a_network(split):
+    calls = []
+
+    def fit(part, model, training):
+        calls.append(model)
+        return part.fit(model, training())
+
+    batches = functools.partial(training_batches, split)
+    applied = AppliedExplainer("prior", device="cpu", training=batches, fit=fit)
+    expected = split.masks.double().mean(0)
+    for model in (None, network(), network(1), None):
+        maps = applied(model, split.images.double(), split.targets)
+        assert all(one.double().equal(expected) for one in maps)
+    assert calls == [None]
+
+
 def test_without_training_samples_nothing_is_fitted(split):
     model = network()
     with pytest.raises(NotFittedError, match=r"PatternNet is not fitted\. Fit it to the network first"):

@@ -40,7 +40,8 @@ class AppliedExplainer:
     An explainer with a ``fit`` method is fitted at the first call with a network, and again at a call with another
     network or with changed weights. Patterns belong to the weights that they were estimated with, so a randomized
     network (``parameter_randomization``) is explained by an explainer that was fitted to the randomized network. An
-    object whose ``fitted`` is true is used as it is for the first network.
+    object whose ``fitted`` is true is used as it is for the first network. A control does not use the network, so it is
+    fitted once, with or without one.
 
     Args:
         explainer: An explainer as :func:`xaibench.explain` accepts it: a name, ``"package.module:name"``, a class, an
@@ -51,7 +52,8 @@ class AppliedExplainer:
         output: The explained output of the model; None uses the explainer's default.
         device: The device; ``"auto"`` is the GPU if there is one.
         training: Function that returns the batches for fitting (:mod:`.training_data`); None if there are none.
-        fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``.
+        fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``. The
+            network is None for a control.
         distribution: Function that returns the distribution of the images, for reference explainers; None if unknown.
         progress: Show a progress bar for each explanation.
 
@@ -81,7 +83,7 @@ class AppliedExplainer:
         output: Output | None = None,
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
-        fit: Callable[[Any, nn.Module, Callable[[], Iterable[Any]]], Any] | None = None,
+        fit: Callable[[Any, nn.Module | None, Callable[[], Iterable[Any]]], Any] | None = None,
         distribution: Callable[[], Any] | None = None,
         progress: bool = False,
     ) -> None:
@@ -135,17 +137,19 @@ class AppliedExplainer:
         """Return maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain`, and raise the same errors."""
         from xaibench.explainers import explain
 
-        if self._needs_fit and model is not None:
+        if self._needs_fit and (model is not None or self.control):
             self._fit(model)
         return explain(self._part, model, images, targets, output=self._output, device=self._device, **self._call_args)
 
-    def _fit(self, model: nn.Module) -> None:
-        """Fit the explainer to ``model``, unless it is fitted to it already."""
-        if self._weights is not None and has_weights(model, self._weights):
+    def _fit(self, model: nn.Module | None) -> None:
+        """Fit the explainer to ``model``, unless it is fitted to it already. The fit of a control suits every model."""
+        network = None if self.control else model
+        if self._weights is not None and (network is None or has_weights(network, self._weights)):
             return
         if self._training is not None and not (self._was_fitted and self._weights is None):
-            self._part = self._fit_function(self._part, to_device(model, self._device), self._training)
-        self._weights = copy_weights(model)
+            placed = None if network is None else to_device(network, self._device)
+            self._part = self._fit_function(self._part, placed, self._training)
+        self._weights = {} if network is None else copy_weights(network)
 
 
 class AppliedMetric:

@@ -16,6 +16,7 @@ import numpy as np
 
 from xaibench._version import __version__
 from xaibench.compute.device import resolve_device
+from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import (
     METHOD,
@@ -34,6 +35,7 @@ from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_text import official_suite, with_explainers
 from xaibench.leaderboard.verdicts import Verification, write_verdict
 from xaibench.runfolder.tables import SCORES
+from xaibench.runner.parts import find_part
 from xaibench.runner.run import RunProgress, run
 
 if TYPE_CHECKING:
@@ -122,6 +124,9 @@ def rerun_scores(
 ) -> pd.DataFrame:
     """Run the method of a result in a sandbox and return its scores.
 
+    A control of the library that is fitted to the training masks is run without a sandbox, because the sandbox hides
+    the masks.
+
     Args:
         folder: Folder of the result.
         manifest: Manifest of the result.
@@ -141,23 +146,11 @@ def rerun_scores(
         ResultError: If the method failed or violated the sandbox.
     """
     text = suite_text or _suite_of(folder, manifest)
-    output = tomllib.loads(text).get("explaining", {}).get("output", "")
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
-        code = ""
-        if (folder / METHOD).is_dir():
-            code = _readable_copy(folder / METHOD, Path(apart) / METHOD)
-        sandbox = Sandbox(
-            manifest.method.entry,
-            code,
-            _provide_packages(manifest, Path(apart) / "packages", install),
-            json.dumps(dict(manifest.method.parameters)),
-            "" if output == "default" else output,
-            device=str(resolve_device(device)),
-            **limits,
-        )
-        settings = json.dumps(asdict(sandbox))
-        name = "FittedSandboxedMethod" if _has_fit(manifest, settings) else "SandboxedMethod"
-        explainer = {"use": f"{_SANDBOXED_MODULE}:{name}", "settings": settings}
+        if _is_library_control(manifest.method.entry):
+            explainer = dict(manifest.method.parameters) | {"use": manifest.method.entry}
+        else:
+            explainer = _sandboxed_explainer(folder, manifest, text, Path(apart), limits, device, install)
         file = base / "suite-again.toml"
         file.write_text(with_explainers(text, {manifest.method.name: explainer}), encoding="utf-8")
         try:
@@ -169,6 +162,40 @@ def rerun_scores(
         raise ResultError(f"{manifest.method.name} is refused: {_failure_reason(why)} (in {job}).")
     rows = SCORES.read(base / "run")
     return rows[rows["explainer"] == manifest.method.name]
+
+
+def _is_library_control(entry: str) -> bool:
+    """Return whether a method is a control of the library that is fitted to the training masks.
+
+    The sandbox hides these masks from every method. A control of the library is not submitted code, so it is run
+    outside.
+    """
+    if entry not in EXPLAINERS:
+        return False
+    part = find_part("explainer", entry)
+    return part.is_control and part.is_fitted
+
+
+def _sandboxed_explainer(
+    folder: Path, manifest: Manifest, text: str, apart: Path, limits: Mapping[str, Any], device: str, install: bool
+) -> dict[str, Any]:
+    """Return the entry of a suite that runs the method in a sandbox; copies of its code and packages are in `apart`."""
+    output = tomllib.loads(text).get("explaining", {}).get("output", "")
+    code = ""
+    if (folder / METHOD).is_dir():
+        code = _readable_copy(folder / METHOD, apart / METHOD)
+    sandbox = Sandbox(
+        manifest.method.entry,
+        code,
+        _provide_packages(manifest, apart / "packages", install),
+        json.dumps(dict(manifest.method.parameters)),
+        "" if output == "default" else output,
+        device=str(resolve_device(device)),
+        **limits,
+    )
+    settings = json.dumps(asdict(sandbox))
+    name = "FittedSandboxedMethod" if _has_fit(manifest, settings) else "SandboxedMethod"
+    return {"use": f"{_SANDBOXED_MODULE}:{name}", "settings": settings}
 
 
 def _suite_of(folder: Path, manifest: Manifest) -> str:
