@@ -58,8 +58,8 @@ def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
 @pytest.mark.parametrize(
     ("maps", "protocol", "parameters", "reason"),
     [
-        (torch.ones(1, 2, 2), "scaled", {}, "no pixel above the threshold"),
-        (-torch.ones(1, 2, 2), "published", {}, "no pixel above the threshold"),
+        (torch.ones(1, 2, 2), "scaled", {}, "no pixel above the threshold: scored as chance"),
+        (-torch.ones(1, 2, 2), "published", {}, "no pixel above the threshold: scored as chance"),
         (MAPS, "scaled", {"threshold": 1.0}, "no pixel above the threshold"),
         (MAPS, "published", {"threshold": 2.0}, "no pixel above the threshold"),
         (MAPS, "published", {}, ""),
@@ -68,7 +68,7 @@ def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
 def test_the_reason_is_of_the_map_and_threshold_that_were_used(maps, protocol, parameters, reason):
     table = AppliedMetric("precision", parameters, protocol=protocol)(maps, BATCH)
     assert table["reason"].tolist() == [reason]
-    assert table["value"].isna().tolist() == [reason != ""]
+    assert table["value"].isna().tolist() == [reason.endswith("threshold")], "noise has no score either"
 
 
 def test_a_metric_that_is_asked_for_its_curve_gives_one_a_sample(split):
