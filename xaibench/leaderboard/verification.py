@@ -34,6 +34,7 @@ from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_text import official_suite, with_explainers
 from xaibench.leaderboard.verdicts import Verification, write_verdict
+from xaibench.report.numbers.unscored_maps import is_scored_as_chance
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.parts import find_part
 from xaibench.runner.run import RunProgress, run
@@ -242,7 +243,8 @@ def compare_scores(
         of: SHA-256 of the result's manifest.
 
     Returns:
-        The outcome; ``"differs"`` also if one side has rows that the other lacks, or a score is undefined on one side.
+        The outcome; ``"differs"`` also if one side has rows that the other lacks, a score is undefined on one side, or
+        a map was scored as chance on one side.
     """
     text = dict.fromkeys([name for name in SCORES.text if name in submitted], object)
     one, other = submitted.astype(text), rerun.astype(text)
@@ -251,6 +253,8 @@ def compare_scores(
     both = one.merge(other, on=_ROW_KEY, how="outer", suffixes=("", "_again"), indicator=True)
     left, right = both["value"].to_numpy(float), both["value_again"].to_numpy(float)
     matched = (both["_merge"] == "both").to_numpy() & (both["correct"] == both["correct_again"]).to_numpy()
+    chance = [is_scored_as_chance(both[name]).to_numpy() for name in ("reason", "reason_again")]
+    matched &= chance[0] == chance[1]
     undefined = np.isnan(left) & np.isnan(right)
     difference = np.where(undefined, 0.0, np.abs(left - right))
     difference[~matched | (np.isnan(left) != np.isnan(right))] = np.inf

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from xaibench.report.numbers.unscored_maps import is_scored_as_chance
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL, DESCRIBED, KEYS
 
@@ -81,15 +82,15 @@ def _describe_groups(run: RunResults) -> pd.DataFrame:
 
 
 def undefined(run: RunResults) -> pd.DataFrame:
-    """Count the undefined scores of correctly classified samples by reason.
+    """Count the undefined scores of correctly classified samples, and those of maps scored as chance, by reason.
 
     Returns:
-        One row per explainer, metric and reason, the largest share first: ``undefined``, ``of`` (all scores of that
-        explainer and metric on correctly classified samples), ``share``.
+        One row per explainer, metric and reason, the largest share first: ``undefined`` (number of these scores),
+        ``of`` (all scores of that explainer and metric on correctly classified samples), ``share``.
     """
     scores = run.scores[run.scores["correct"]]
     of = scores.groupby(["explainer", "metric"], observed=True).size().rename("of")
-    bad = scores[scores["value"].isna()]
+    bad = scores[scores["value"].isna() | is_scored_as_chance(scores["reason"])]
     count = bad.groupby(["explainer", "metric", "reason"], observed=True, dropna=False).size().rename("undefined")
     table = count.reset_index().merge(of.reset_index(), on=["explainer", "metric"], how="left")
     table["reason"] = table["reason"].astype(object).fillna("").replace("", "no reason given")
