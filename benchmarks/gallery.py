@@ -48,13 +48,15 @@ CAMS = (
 )
 
 #: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap
-#: values with, four are fitted on a data set, one knows no function of this network, one asks for a transformer.
+#: values with, four and a control are fitted on a data set, one knows no function of this network, and those of
+#: transformers need one.
 ON_PHOTO: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 1000, "feature_mask": "slic"} for name in ("lime", "kernel_shap")},
     "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"n_masks": 2000},
 }  # fmt: skip
 ATTENTION = tuple(name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention")
-NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "pattern_net", "pattern_attribution", "lrp", *ATTENTION)
+NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "pattern_net", "pattern_attribution", "lrp", "prior")
+NOT_ON_PHOTO += ATTENTION
 
 
 class Transformer(nn.Module):
@@ -94,7 +96,7 @@ def maps_of(name: str, models: dict[str, nn.Module], data: Any, images: Tensor, 
     model = models["pooled" if name in CAMS else "transformer" if name in ATTENTION else "cnn"]
     explainer: Any = xb.explainers.build(name)
     if hasattr(explainer, "fit"):
-        explainer = explainer.fit(model, [data.train.images])
+        explainer = explainer.fit(model, [data.train[:]])
     return xb.explain(explainer, model, images, targets, device="cpu")
 
 

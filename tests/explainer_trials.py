@@ -31,9 +31,16 @@ def pooled_network(seed):
 def maps_of(name, model, images, targets, **settings):
     parameters = CASE[name].parameters | settings
     if hasattr(EXPLAINERS.resolve(name), "fit"):
-        fitted = build(name).fit(model, [torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(2))])
+        fitted = build(name).fit(model, [training_batch()])
         return explain(fitted, model, images, targets, device="cpu", **parameters)
     return explain(name, model, images, targets, device="cpu", **parameters)
+
+
+def training_batch():
+    """Images, masks and targets that explainers are fitted to."""
+    rng = torch.Generator().manual_seed(2)
+    images = torch.randn(40, 1, 8, 8, generator=rng)
+    return images, torch.rand(40, 8, 8, generator=rng) < 0.3, torch.arange(40) % 2
 
 
 def network_of(name, seed=0):

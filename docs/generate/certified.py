@@ -46,10 +46,9 @@ PROBE_HEAD = "| explainer |" + "".join(f" {what}, {seen} |" for what in ("mass o
 PROBE_HEAD += "|---|" + "--:|" * 2 * len(SEEN) + "\n"
 
 
-def maps_of(part: Any, model: nn.Module, images: Tensor, targets: Tensor, *, fit: bool = True) -> Tensor:
-    fitted = part.fit(model, [images]) if fit and hasattr(part, "fit") else part
+def maps_of(part: Any, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
     output = None if getattr(part, "explains_only", False) else "logit"
-    return xb.explain(fitted, model, images, targets, device="cpu", output=output)
+    return xb.explain(part, model, images, targets, device="cpu", output=output)
 
 
 def scores(part: Any) -> Iterator[dict[str, float]]:
@@ -60,7 +59,9 @@ def scores(part: Any) -> Iterator[dict[str, float]]:
         images, used, targets = data.train[:SAMPLES]
         exact = data.train.shapley[:SAMPLES]
         try:
-            maps = maps_of(part, build(f"certified:{name}", (1, 8, 8), 2), images, targets)
+            model = build(f"certified:{name}", (1, 8, 8), 2)
+            fitted = part.fit(model, [(images, used, targets)]) if hasattr(part, "fit") else part
+            maps = maps_of(fitted, model, images, targets)
         except UnsupportedModelError:
             continue
         leak = xb.mass_outside(maps, used)
@@ -108,8 +109,8 @@ def probe() -> str:
         images, masks, targets = explained(model, data.test, every=seen == "none")
         for name, part in parts().items():
             with contextlib.suppress(UnsupportedModelError):
-                fitted = part.fit(model, [data.train.images]) if hasattr(part, "fit") else part
-                maps = maps_of(fitted, model, images, targets, fit=False)
+                fitted = part.fit(model, [data.train[:]]) if hasattr(part, "fit") else part
+                maps = maps_of(fitted, model, images, targets)
                 leaks.setdefault(name, []).append(xb.mass_outside(maps, visible.expand_as(masks)))
                 distances.setdefault(name, []).append(xb.emd_perf(maps, masks))
     order = sorted(leaks, key=lambda name: leaks[name][1])  # by the leak of the one that sees half

@@ -58,7 +58,10 @@ FAMILIES = {
         "features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 (Kernel "
         "SHAP)."
     ),
-    "Controls": "Maps that do not use the network. A useful explainer scores above all of them.",
+    "Controls": "Maps that do not use the network. A useful explainer scores above all of them. `prior` is "
+    "fitted to the masks of the training split, so it is not among the default controls of `xb.evaluate`; give it in "
+    "`controls=`. Where the ground truth is at the same place in every image, it is perfect: scores on such a data "
+    "set cannot distinguish an explainer from a fixed map.",
 }
 
 #: Classes whose parameters are described once, with the heading of the page (empty: parameters of most explainers).
@@ -169,7 +172,7 @@ def explains(name: str) -> str:
     """Return the explained output."""
     part: Any = EXPLAINERS.resolve(name)
     if part.info.control:
-        return "the image"
+        return "the masks" if hasattr(part, "fit") else "the image"
     if part.info.family == "Attention" and not hasattr(part, "explains"):
         return "the attention"
     return (getattr(part, "explains", None) or "probability") + (

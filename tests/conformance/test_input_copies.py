@@ -51,7 +51,7 @@ def maps_or_refusal(name, network, images, targets):
     try:
         part = explainer(**parameters)
         if hasattr(part, "fit"):
-            part = part.fit(network, [(images.clone(), None, targets)])
+            part = part.fit(network, [(images.clone(), images[:, 0] > 0.5, targets)])
         return explain(part, network, images, targets)
     except (UnsupportedModelError, TypeError) as error:
         return type(error)

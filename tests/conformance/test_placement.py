@@ -69,7 +69,8 @@ def held(found):
 @pytest.mark.parametrize("name", [name for name in EXPLAINERS if name not in OTHER_NETWORKS])
 def test_explainers_compute_on_the_device(name, network):
     part = build(name, **case(EXPLAINERS, name, ExplainerCase()).quick)
-    part = part.fit(network, [samples(6)[0]]) if hasattr(part, "fit") else part
+    training = (samples(6)[0], samples(6)[1] > 0.5, samples(6)[2])
+    part = part.fit(network, [training]) if hasattr(part, "fit") else part
     waits = []
     for count in (2, 6):
         images, _, targets = samples(count)

@@ -58,8 +58,8 @@ def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
 @pytest.mark.parametrize(
     ("maps", "protocol", "parameters", "reason"),
     [
-        (torch.ones(1, 2, 2), "scaled", {}, "no pixel above the threshold"),
-        (-torch.ones(1, 2, 2), "published", {}, "no pixel above the threshold"),
+        (torch.ones(1, 2, 2), "scaled", {}, "no pixel above the threshold: scored as chance"),
+        (-torch.ones(1, 2, 2), "published", {}, "no pixel above the threshold: scored as chance"),
         (MAPS, "scaled", {"threshold": 1.0}, "no pixel above the threshold"),
         (MAPS, "published", {"threshold": 2.0}, "no pixel above the threshold"),
         (MAPS, "published", {}, ""),
@@ -68,7 +68,7 @@ def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
 def test_the_reason_is_of_the_map_and_threshold_that_were_used(maps, protocol, parameters, reason):
     table = AppliedMetric("precision", parameters, protocol=protocol)(maps, BATCH)
     assert table["reason"].tolist() == [reason]
-    assert table["value"].isna().tolist() == [reason != ""]
+    assert table["value"].isna().tolist() == [reason.endswith("threshold")], "noise has no score either"
 
 
 def test_a_metric_that_is_asked_for_its_curve_gives_one_a_sample(split):
@@ -139,6 +139,22 @@ def test_an_object_that_comes_fitted_is_left_as_it_is_until_the_weights_change(s
     other = network(1)
     expected = xb.explain(fitted_by_hand(other, split), other, split.images, split.targets, device="cpu")
     assert torch.equal(applied(other, split.images, split.targets), expected)
+
+
+def test_a_control_is_fitted_once_with_or_without_a_network(split):
+    calls = []
+
+    def fit(part, model, training):
+        calls.append(model)
+        return part.fit(model, training())
+
+    batches = functools.partial(training_batches, split)
+    applied = AppliedExplainer("prior", device="cpu", training=batches, fit=fit)
+    expected = split.masks.double().mean(0)
+    for model in (None, network(), network(1), None):
+        maps = applied(model, split.images.double(), split.targets)
+        assert all(one.double().equal(expected) for one in maps)
+    assert calls == [None]
 
 
 def test_without_training_samples_nothing_is_fitted(split):

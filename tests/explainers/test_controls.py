@@ -5,8 +5,8 @@ from oracles.explainers import correlate3x3
 from part_cases import ExplainerCase
 from scipy import ndimage
 
-from xaibench.explainers import build, explain
-from xaibench.explainers.controls import Sobel
+from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
+from xaibench.explainers.controls import Prior, Sobel
 
 #: They use NumPy filters.
 CASES = {name: ExplainerCase(waits=1) for name in ("sobel", "laplace")}
@@ -76,7 +76,7 @@ def test_input_is_the_image_and_no_view_of_it(pictures):
 
 
 def test_controls_need_no_model_and_say_so_by_their_info(pictures):
-    for name in ("sobel", "laplace", "uniform", "input", "center_prior"):
+    for name in ("sobel", "laplace", "uniform", "input", "center_prior", "prior"):
         assert build(name).info.control
     with pytest.raises(TypeError, match=r"Saliency: got no model, expected .*; only controls"):
         controls("saliency", pictures)
@@ -98,3 +98,57 @@ def test_the_center_prior_is_a_gaussian_about_the_middle():
     assert maps[0, 2, 0] == pytest.approx(np.exp(-((4 / 9 / 0.25) ** 2) / 2))
     with pytest.raises(ValueError, match=r"CenterPrior\(width=0\): expected a number above 0"):
         explain("center_prior", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64), width=0)
+
+
+MASKS = torch.tensor([[[1, 1], [0, 0]], [[1, 0], [0, 0]], [[0, 1], [1, 0]]], dtype=torch.bool)
+NO_MASKS = torch.zeros(2, 2, 2, dtype=torch.bool)
+
+
+def training(masks, size=10):
+    return [(torch.rand(len(part), 1, 2, 2), part, targets_for(part)) for part in masks.split(size)]
+
+
+def test_the_prior_is_the_mean_mask_however_the_images_are_batched():
+    for size in (1, 2, 3):
+        fitted = Prior().fit(None, training(MASKS, size))
+        assert fitted.mask.tolist() == [[2 / 3, 2 / 3], [1 / 3, 0]]
+    maps = explain(fitted, None, torch.rand(4, 3, 2, 2, dtype=torch.float64), torch.zeros(4, dtype=torch.int64))
+    assert maps.shape == (4, 2, 2)
+    assert all(one.equal(fitted.mask) for one in maps)
+    assert {EXPLAINERS.canonical(alias) for alias in ("mask_prior", "mean_mask")} == {"prior"}
+
+
+def test_images_without_a_mask_do_not_count_in_the_prior():
+    expected = Prior().fit(None, training(MASKS)).mask
+    assert Prior().fit(None, training(torch.cat([NO_MASKS, MASKS]))).mask.equal(expected)
+    unknown = torch.cat([MASKS.double(), torch.full((1, 2, 2), torch.nan, dtype=torch.float64)])
+    assert Prior().fit(None, training(unknown)).mask.equal(expected)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [],
+        training(NO_MASKS),
+        training(torch.full((2, 2, 2), torch.nan)),
+        [(torch.rand(2, 1, 2, 2), None, torch.zeros(2))],
+        [torch.rand(2, 1, 2, 2)],
+    ],
+    ids=["no batch", "empty", "not finite", "none", "images alone"],
+)
+def test_a_prior_without_masks_is_an_error(batches):
+    with pytest.raises(NotFittedError, match=r"Prior\.fit: no training image has a mask, .* leave it out"):
+        Prior().fit(None, batches)
+
+
+def test_a_prior_that_is_not_fitted_to_such_images_is_an_error(pictures):
+    with pytest.raises(NotFittedError, match=r"Prior is not fitted\. Fit it to the training split first"):
+        controls("prior", pictures)
+    with pytest.raises(ValueError, match=r"fitted to masks \[2, 2\], got images \[5, 7\]"):
+        explain(Prior().fit(None, training(MASKS)), None, pictures, targets_for(pictures))
+    with pytest.raises(ValueError, match="values other than 0 and 1"):
+        Prior().fit(None, training(MASKS * 0.5))
+    with pytest.raises(TypeError, match=r"has masks \[2, 4\], expected"):
+        Prior().fit(None, [(torch.rand(2, 1, 2, 2), torch.zeros(2, 4), torch.zeros(2))])
+    with pytest.raises(ValueError, match=r"masks \[3, 3\] follow masks \[2, 2\]"):
+        Prior().fit(None, [*training(MASKS), *training(torch.ones(1, 3, 3))])

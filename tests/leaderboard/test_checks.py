@@ -34,6 +34,15 @@ def _value(table, number, value):
     return table.set_column(table.column_names.index("value"), "value", pa.array(values))
 
 
+def _say(reason):
+    def change(table):
+        first = table["value"].to_pylist().index(next(filter(None, table["value"].to_pylist())))
+        reasons = [reason if number == first else said for number, said in enumerate(table["reason"].to_pylist())]
+        return table.set_column(table.column_names.index("reason"), "reason", pa.array(reasons))
+
+    return change
+
+
 def _later(table):
     place = table.column_names.index("sample")
     return table.set_column(place, "sample", pc.add(table["sample"], 6))
@@ -68,6 +77,11 @@ def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
         (lambda at: _change_scores(at, lambda t: _value(t, 0, 1.5)), "such as 1.5, are outside its range [0, 1]"),
         (lambda at: _change_scores(at, lambda t: pa.concat_tables([t, t[:2]])), "has 2 duplicate rows"),
         (lambda at: _change_scores(at, lambda t: _value(t, 0, None)), "1 undefined scores without a reason"),
+        (
+            lambda at: _change_scores(at, _say("map is all zero")),
+            "1 defined scores with the reason of an undefined one",
+        ),
+        (lambda at: _change_scores(at, _say("map is all zero: scored as chance")), ""),
         (
             lambda at: _change_scores(at, lambda t: t.filter(pc.not_equal(t["model"], "mlp"))),
             "",  # a method may refuse a network, which then has no scores

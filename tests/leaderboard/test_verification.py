@@ -118,6 +118,14 @@ def test_rows_that_one_side_lacks_differ(submitted):
         json.loads(json.dumps(dataclasses.asdict(found)), parse_constant=pytest.fail)  # NaN is no JSON
 
 
+def test_a_map_that_was_scored_as_chance_on_one_side_differs(submitted):
+    scores = SCORES.read(submitted).astype({"reason": object})
+    first = scores["value"].first_valid_index()
+    hidden = scores.assign(reason=scores["reason"].where(scores.index != first, "map is all zero: scored as chance"))
+    assert compare_scores(hidden, hidden).verdict == "bit-equal"
+    assert compare_scores(scores, hidden).verdict == compare_scores(hidden, scores).verdict == "differs"
+
+
 def test_a_fitted_method_is_known_by_its_fit():
     assert callable(FittedSandboxedMethod("{}").fit)
     assert not FittedSandboxedMethod.fitted

@@ -58,7 +58,10 @@ def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
     assert (counted == 6).all()
     assert scores["higher_is_better"].all()
     assert set(scores["truth"]) == {"data"}
-    assert ((scores["reason"] == "") == scores["value"].notna()).all()
+    as_chance = scores["reason"].str.endswith(": scored as chance")
+    assert ((scores["reason"] == "") == scores["value"].notna() & ~as_chance).all()
+    assert as_chance.any()
+    assert scores["value"].notna().all(), "no mask is empty"
     assert set(scores["subset"]) == {"lin", "rigid"}
 
 

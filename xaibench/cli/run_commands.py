@@ -238,6 +238,8 @@ def _write_report(folder: str | Path, out: Path | None = None) -> None:
         for truth, table in written.ranked.items():
             typer.echo(f"\n{question_of(truth)}" if truth else "")
             print_table(table)
+        if written.notes:
+            typer.echo("\n" + "\n".join(written.notes))
         typer.echo()
         print_table(written.best)
         typer.echo(f"\nReport page: {typer.style(written.page.resolve(), bold=True)}")

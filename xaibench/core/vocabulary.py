@@ -35,3 +35,6 @@ Output: TypeAlias = Literal["probability", "logit", "margin"]
 #: with 10 bits of mantissa on GPUs since Ampere (elsewhere the same as float32). ``"bfloat16"``: stored in float32,
 #: convolutions and matrix products in bfloat16 by ``torch.autocast``.
 Precision: TypeAlias = Literal["float32", "tf32", "bfloat16", "float64"]
+
+#: End of the reason of a score that is the chance level, because the metric cannot score the map.
+SCORED_AS_CHANCE = ": scored as chance"

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from xaibench.core.part_info import MetricInfo
+from xaibench.core.vocabulary import SCORED_AS_CHANCE
 from xaibench.evaluation.checks import as_float64, check_parameters, check_scores, name_of
 from xaibench.evaluation.map_encoding import round_maps
 from xaibench.evaluation.model_placement import copy_weights, has_weights, to_device
-from xaibench.evaluation.protocol import Protocol, apply_protocol, chance_parameters
+from xaibench.evaluation.protocol import Protocol, apply_protocol, chance_parameters, scores_constant_maps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,8 @@ class AppliedExplainer:
     An explainer with a ``fit`` method is fitted at the first call with a network, and again at a call with another
     network or with changed weights. Patterns belong to the weights that they were estimated with, so a randomized
     network (``parameter_randomization``) is explained by an explainer that was fitted to the randomized network. An
-    object whose ``fitted`` is true is used as it is for the first network.
+    object whose ``fitted`` is true is used as it is for the first network. A control does not use the network, so it is
+    fitted once, with or without one.
 
     Args:
         explainer: An explainer as :func:`xaibench.explain` accepts it: a name, ``"package.module:name"``, a class, an
@@ -51,7 +53,8 @@ class AppliedExplainer:
         output: The explained output of the model; None uses the explainer's default.
         device: The device; ``"auto"`` is the GPU if there is one.
         training: Function that returns the batches for fitting (:mod:`.training_data`); None if there are none.
-        fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``.
+        fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``. The
+            network is None for a control.
         distribution: Function that returns the distribution of the images, for reference explainers; None if unknown.
         progress: Show a progress bar for each explanation.
 
@@ -81,7 +84,7 @@ class AppliedExplainer:
         output: Output | None = None,
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
-        fit: Callable[[Any, nn.Module, Callable[[], Iterable[Any]]], Any] | None = None,
+        fit: Callable[[Any, nn.Module | None, Callable[[], Iterable[Any]]], Any] | None = None,
         distribution: Callable[[], Any] | None = None,
         progress: bool = False,
     ) -> None:
@@ -135,17 +138,19 @@ class AppliedExplainer:
         """Return maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain`, and raise the same errors."""
         from xaibench.explainers import explain
 
-        if self._needs_fit and model is not None:
+        if self._needs_fit and (model is not None or self.control):
             self._fit(model)
         return explain(self._part, model, images, targets, output=self._output, device=self._device, **self._call_args)
 
-    def _fit(self, model: nn.Module) -> None:
-        """Fit the explainer to ``model``, unless it is fitted to it already."""
-        if self._weights is not None and has_weights(model, self._weights):
+    def _fit(self, model: nn.Module | None) -> None:
+        """Fit the explainer to ``model``, unless it is fitted to it already. The fit of a control suits every model."""
+        network = None if self.control else model
+        if self._weights is not None and (network is None or has_weights(network, self._weights)):
             return
         if self._training is not None and not (self._was_fitted and self._weights is None):
-            self._part = self._fit_function(self._part, to_device(model, self._device), self._training)
-        self._weights = copy_weights(model)
+            placed = None if network is None else to_device(network, self._device)
+            self._part = self._fit_function(self._part, placed, self._training)
+        self._weights = {} if network is None else copy_weights(network)
 
 
 class AppliedMetric:
@@ -231,7 +236,9 @@ class AppliedMetric:
 
         Returns:
             One row per sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, if the
-            metric returns curves) and ``reason`` (why the value is undefined, otherwise empty).
+            metric returns curves) and ``reason`` (why the value is undefined, otherwise empty). A map that cannot be
+            scored, because it is constant or no pixel is above the threshold, gets the chance level of its sample if
+            the chance level of the metric is known; ``reason`` then ends in ``": scored as chance"``.
 
         Raises:
             ValueError: If the metric needs a model or an explainer and there is none, does not return one score per
@@ -260,15 +267,17 @@ class AppliedMetric:
             masks: Masks of the same samples, ``[n, H, W]``.
 
         Returns:
-            The table with chance-corrected values; undefined, with a reason, where the chance level is perfect.
+            The table with chance-corrected values: 0 where the map was scored as chance; undefined, with a reason,
+            where the chance level is perfect.
         """
         from xaibench.metrics import skill_scores
         from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
 
         level = chance_parameters(self.info, self._parameters, self._protocol)
         values = skill_scores(self.info.skill_of, raw["value"].to_numpy(), masks.numpy(), level)
-        reasons = raw["reason"].where((raw["reason"] != "") | ~np.isnan(values), PERFECT_CHANCE)
-        return raw.assign(value=values, reason=reasons)
+        values[raw["reason"].str.endswith(SCORED_AS_CHANCE).to_numpy(bool) & ~np.isnan(values)] = 0.0
+        is_perfect = np.isnan(values) & raw["value"].notna()
+        return raw.assign(value=values, reason=raw["reason"].mask(is_perfect, PERFECT_CHANCE))
 
     def _score(
         self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any, answers: dict[str, Tensor] | None
@@ -294,6 +303,21 @@ class AppliedMetric:
         if curves is not None:
             table["curve"] = as_float64(curves.values).tolist()
         table["reason"] = self._reasons(values, scaled, batch[1].numpy(), parameters)
+        return self._score_maps_as_chance(table, batch[1].numpy())
+
+    def _score_maps_as_chance(self, table: pd.DataFrame, masks: Any) -> pd.DataFrame:
+        """Replace scores that are undefined because of the map by the chance level, if it is known."""
+        from xaibench.metrics.localization.chance_corrected import call_chance_level
+        from xaibench.metrics.shared.undefined_scores import REASONS_OF_MAP
+
+        rows = np.flatnonzero(table["reason"].isin(REASONS_OF_MAP))
+        if not len(rows) or not scores_constant_maps(self.info) or self.info.chance_level is None:
+            return table
+        parameters = chance_parameters(self.info, self._parameters, self._protocol)
+        levels = call_chance_level(self.info.chance_level, masks[rows], parameters)
+        rows, levels = rows[~np.isnan(levels)], levels[~np.isnan(levels)]
+        table.loc[rows, "value"] = levels
+        table.loc[rows, "reason"] += SCORED_AS_CHANCE
         return table
 
     def _shared_outputs(

@@ -30,6 +30,11 @@ THRESHOLD = 0.5
 REVISION = 2
 
 
+#: Increased whenever the score of constant maps changes (:func:`scores_constant_maps`), so that stored scores of the
+#: old one are not reused.
+CONSTANT_MAP_REVISION = 1
+
+
 def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
     """Rescale the magnitudes of each map ``[N, H, W]`` to [0, 1] by their range; a constant map becomes 0.
 
@@ -64,3 +69,17 @@ def chance_parameters(info: MetricInfo, parameters: Mapping[str, Any], protocol:
     if not info.thresholded or protocol == "published":
         return dict(parameters)
     return {"threshold": THRESHOLD, "scaled": True} | dict(parameters)
+
+
+def scores_constant_maps(info: MetricInfo | None) -> bool:
+    """Return whether a map that the metric cannot score is scored as chance.
+
+    This holds for metrics with a ground truth and a known chance level. Otherwise a method would gain by an empty map
+    wherever it is unsure, because an undefined score does not enter its mean.
+
+    Example:
+        >>> from xaibench.metrics import METRICS
+        >>> [scores_constant_maps(METRICS.resolve(name).info) for name in ("emd_perf", "insertion")]
+        [True, False]
+    """
+    return info is not None and info.kind == "ground-truth" and info.chance_level is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from xaibench.core.html_repr import html_table
 from xaibench.core.registry import UnknownNameError
+from xaibench.core.vocabulary import SCORED_AS_CHANCE
 from xaibench.statistics import (
     SamplingDesign,
     average_ranks,
@@ -63,14 +65,16 @@ class Evaluation:
 
     Attributes:
         scores: One row per method, metric and sample: ``method, metric, sample, value, reason``; ``value`` is nan
-            where the metric is undefined, and ``reason`` explains why.
+            where the metric is undefined, and ``reason`` explains why. Where a metric with a ground truth is undefined
+            because of the map, ``value`` is the chance level if it is known, and ``reason`` ends in
+            ``": scored as chance"``.
         metrics: The info record of each metric: label, direction, range.
         controls: The methods that do not use the model.
         groups: Group index of each sample (patient, image), ``[N]``, or None.
         samples: Number of samples that were read. Fewer are scored if only correctly classified samples count.
         accuracy: Share of these samples that the model classifies correctly, 0 to 1; None without a model.
         zero_maps: Samples whose map is zero everywhere, per method. Such a map ranks no pixel above another: metrics
-            score it like a constant map, or not at all.
+            score it like a constant map, as chance, or not at all.
         inapplicable: Methods that were left out because they do not support the model, with the reason.
     """
 
@@ -229,7 +233,7 @@ class Evaluation:
 
         Returns:
             One line each about the scored samples and the model's accuracy, the controls, maps that are zero
-            everywhere, and methods that are not applicable.
+            everywhere, maps scored as chance, undefined scores, and methods that are not applicable.
         """
         lines = [f"{self._describe_samples()}; mean and 95 % interval."]
         if self.controls:
@@ -237,8 +241,20 @@ class Evaluation:
         if self.zero_maps:
             counts = ", ".join(f"{method} {len(ids)}" for method, ids in self.zero_maps.items())
             lines.append(f"Maps that are zero everywhere: {counts} (.zero_maps has the samples).")
+        lines += self._unscored_notes()
         lines += [f"Not applicable: {method}: {why}" for method, why in self.inapplicable.items()]
         return lines
+
+    def _unscored_notes(self) -> Iterator[str]:
+        chance = self.scores["reason"].str.endswith(SCORED_AS_CHANCE).to_numpy(bool)
+        maps = self.scores[chance].drop_duplicates(["method", "sample"])
+        undefined = self.scores[self.scores["value"].isna()]
+        for start, rows in (
+            ("Maps scored as chance, because they are constant or no pixel is above the threshold", maps),
+            ("Undefined scores, which enter no mean", undefined),
+        ):
+            if counts := Counter(rows["method"]):
+                yield f"{start}: {', '.join(f'{method} {count}' for method, count in counts.items())}."
 
     def _describe_samples(self) -> str:
         scored = self.scores["sample"].nunique()

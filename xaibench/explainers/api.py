@@ -173,7 +173,7 @@ class _Explanation:
             if not getattr(getattr(part, "info", None), "control", False):
                 raise TypeError(
                     f"{explainer_name(part)}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, "
-                    "uniform, input, center_prior) work without one."
+                    "uniform, input, center_prior, prior) work without one."
                 )
             return part(cast(nn.Module, None), images, targets)
         with restore_model_state(_to_device(self._model, images.device, images.dtype)) as lent:

@@ -6,8 +6,9 @@ last pixel (``mode="reflect"``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from xaibench.compute.sample_random import sample_generators
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
+from xaibench.explainers.shared.fitted_data import NotFittedError, mean_mask
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 
@@ -112,6 +114,64 @@ class CenterPrior:
             np.exp(-((((np.arange(side) + 0.5) / side - 0.5) / self.width) ** 2) / 2) for side in images.shape[2:]
         )
         return images.new_tensor(np.outer(rows, columns)).repeat(len(images), 1, 1)
+
+
+@described(ExplainerInfo("Mask prior", family="Controls", control=True, passes=0, exact_zero=False))
+@dataclass(frozen=True)
+class Prior:
+    """The mean ground-truth mask of the training split, the same map for every image.
+
+    This is the best map that uses neither the image nor the network: it shows how much of a score follows from where
+    the ground truth usually is.
+
+    Attributes:
+        mask: ``[H, W]`` float64, the share of training images whose mask contains the pixel; ``None`` before
+            :meth:`fit`.
+    """
+
+    mask: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the mean mask is known."""
+        return self.mask is not None
+
+    def fit(self, model: nn.Module | None, loader: Iterable[Any]) -> Self:
+        """Average the masks of the training images, in one pass. The mean does not depend on how they are batched.
+
+        Args:
+            model: Not used.
+            loader: Batches of ``(images, masks, targets)`` with masks ``[N, H, W]``, usually the training data. Images
+                whose mask is empty or not finite do not count.
+
+        Returns:
+            This explainer with its mean mask.
+
+        Raises:
+            NotFittedError: If no training image has a mask.
+            TypeError: If the masks of a batch are not a tensor ``[N, H, W]``.
+            ValueError: If masks differ in size, or are not binary.
+        """
+        return replace(self, mask=mean_mask(type(self).__name__, loader))
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
+        """Return maps ``[N, H, W]``; only the number of images is used.
+
+        Raises:
+            NotFittedError: If :meth:`fit` was not called.
+            ValueError: If it was fitted to masks of another size.
+        """
+        if self.mask is None:
+            raise NotFittedError(
+                "Prior is not fitted. Fit it to the training split first, fitted = Prior().fit(None, batches) with "
+                "batches of (images, masks, targets), and use the result, explain(fitted, None, images, targets)."
+            )
+        if self.mask.shape != images.shape[2:]:
+            raise ValueError(
+                f"Prior: fitted to masks {list(self.mask.shape)}, got images {list(images.shape[2:])}. Fit it to masks "
+                "of the size that is explained."
+            )
+        return self.mask.to(images).repeat(len(images), 1, 1)
 
 
 def _pixels(images: Tensor) -> NDArray[np.float64]:

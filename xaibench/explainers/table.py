@@ -65,6 +65,7 @@ EXPLAINERS = Registry(
         "uniform": "xaibench.explainers.controls:Uniform",
         "input": "xaibench.explainers.controls:Input",
         "center_prior": "xaibench.explainers.controls:CenterPrior",
+        "prior": "xaibench.explainers.controls:Prior",
     },
     {
         "feature_permutation": "pfi",
@@ -117,6 +118,8 @@ EXPLAINERS = Registry(
         "center": "center_prior",
         "centre_prior": "center_prior",
         "centre": "center_prior",
+        "mask_prior": "prior",
+        "mean_mask": "prior",
         # Not listed, because it needs the distribution of the images.
         "reliance": "xaibench.explainers.perturbation.reliance:Reliance",
     },

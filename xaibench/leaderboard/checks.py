@@ -25,6 +25,7 @@ from xaibench.leaderboard.rounds import find_round
 from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.suite_text import official_plan, suite_version
 from xaibench.leaderboard.verdicts import VERDICTS, find_record
+from xaibench.report.numbers.unscored_maps import is_scored_as_chance
 from xaibench.runfolder.tables import SCORES, RunFolderError
 from xaibench.runner.parts import part_info
 from xaibench.runner.plan.plan import Plan
@@ -180,6 +181,9 @@ def _check_rows(scores: pd.DataFrame) -> Iterator[str]:
     unsaid = scores["value"].isna() & scores["reason"].astype(str).eq("")
     if unsaid.any():
         yield f"{SCORES.name} has {int(unsaid.sum())} undefined scores without a reason."
+    said = scores["value"].notna() & scores["reason"].astype(str).ne("") & ~is_scored_as_chance(scores["reason"])
+    if said.any():
+        yield f"{SCORES.name} has {int(said.sum())} defined scores with the reason of an undefined one."
 
 
 def _check_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from xaibench._version import __version__
 from xaibench.compute.device import resolve_device
+from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.dependence import measure_dependence
 from xaibench.leaderboard.manifest import METHOD, Manifest, ResultError, read_manifest
@@ -29,7 +30,9 @@ from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_facts import facts_folder, write_facts
 from xaibench.leaderboard.suite_text import official_suite, with_explainers
 from xaibench.leaderboard.verdicts import Verification, record_verification
+from xaibench.report.numbers.unscored_maps import is_scored_as_chance
 from xaibench.runfolder.tables import SCORES
+from xaibench.runner.parts import find_part
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import RunProgress, run
 
@@ -150,6 +153,9 @@ def rerun_method(
 ) -> Rerun:
     """Run the method of a result in a sandbox.
 
+    A control of the library that is fitted to the training masks is run without a sandbox, because the sandbox hides
+    the masks.
+
     Args:
         folder: Folder of the result.
         manifest: Manifest of the result.
@@ -169,23 +175,11 @@ def rerun_method(
         ResultError: If the method failed or violated the sandbox.
     """
     text = suite_text or _suite_of(folder, manifest)
-    output = tomllib.loads(text).get("explaining", {}).get("output", "")
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
-        code = ""
-        if (folder / METHOD).is_dir():
-            code = _readable_copy(folder / METHOD, Path(apart) / METHOD)
-        sandbox = Sandbox(
-            manifest.method.entry,
-            code,
-            _provide_packages(manifest, Path(apart) / "packages", install),
-            json.dumps(dict(manifest.method.parameters)),
-            "" if output == "default" else output,
-            device=str(resolve_device(device)),
-            **limits,
-        )
-        settings = json.dumps(asdict(sandbox))
-        name = "FittedSandboxedMethod" if _has_fit(manifest, settings) else "SandboxedMethod"
-        explainer = {"use": f"{_SANDBOXED_MODULE}:{name}", "settings": settings}
+        if _is_library_control(manifest.method.entry):
+            explainer = dict(manifest.method.parameters) | {"use": manifest.method.entry}
+        else:
+            explainer = _sandboxed_explainer(folder, manifest, text, Path(apart), limits, device, install)
         file = base / "suite-again.toml"
         file.write_text(with_explainers(text, {manifest.method.name: explainer}), encoding="utf-8")
         try:
@@ -204,6 +198,40 @@ def _measure(suite: Path, folder: Path, name: str, device: str, settings: Mappin
     same = {key: value for key, value in settings.items() if key not in ("engine", "address")}
     with RunRequest.of(suite, folder, device=device, **same).opened() as opened:
         return measure_dependence(opened.plan, opened.store, name, device)
+
+
+def _is_library_control(entry: str) -> bool:
+    """Return whether a method is a control of the library that is fitted to the training masks.
+
+    The sandbox hides these masks from every method. A control of the library is not submitted code, so it is run
+    outside.
+    """
+    if entry not in EXPLAINERS:
+        return False
+    part = find_part("explainer", entry)
+    return part.is_control and part.is_fitted
+
+
+def _sandboxed_explainer(
+    folder: Path, manifest: Manifest, text: str, apart: Path, limits: Mapping[str, Any], device: str, install: bool
+) -> dict[str, Any]:
+    """Return the entry of a suite that runs the method in a sandbox; copies of its code and packages are in `apart`."""
+    output = tomllib.loads(text).get("explaining", {}).get("output", "")
+    code = ""
+    if (folder / METHOD).is_dir():
+        code = _readable_copy(folder / METHOD, apart / METHOD)
+    sandbox = Sandbox(
+        manifest.method.entry,
+        code,
+        _provide_packages(manifest, apart / "packages", install),
+        json.dumps(dict(manifest.method.parameters)),
+        "" if output == "default" else output,
+        device=str(resolve_device(device)),
+        **limits,
+    )
+    settings = json.dumps(asdict(sandbox))
+    name = "FittedSandboxedMethod" if _has_fit(manifest, settings) else "SandboxedMethod"
+    return {"use": f"{_SANDBOXED_MODULE}:{name}", "settings": settings}
 
 
 def _suite_of(folder: Path, manifest: Manifest) -> str:
@@ -247,7 +275,8 @@ def compare_scores(submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: boo
         partial: Whether only some cells were run again.
 
     Returns:
-        The outcome; ``"differs"`` also if one side has rows that the other lacks, or a score is undefined on one side.
+        The outcome; ``"differs"`` also if one side has rows that the other lacks, a score is undefined on one side, or
+        a map was scored as chance on one side.
     """
     text = dict.fromkeys([name for name in SCORES.text if name in submitted], object)
     one, other = submitted.astype(text), rerun.astype(text)
@@ -256,6 +285,8 @@ def compare_scores(submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: boo
     both = one.merge(other, on=_ROW_KEY, how="outer", suffixes=("", "_again"), indicator=True)
     left, right = both["value"].to_numpy(float), both["value_again"].to_numpy(float)
     matched = (both["_merge"] == "both").to_numpy() & (both["correct"] == both["correct_again"]).to_numpy()
+    chance = [is_scored_as_chance(both[name]).to_numpy() for name in ("reason", "reason_again")]
+    matched &= chance[0] == chance[1]
     undefined = np.isnan(left) & np.isnan(right)
     difference = np.where(undefined, 0.0, np.abs(left - right))
     difference[~matched | (np.isnan(left) != np.isnan(right))] = np.inf

@@ -347,6 +347,33 @@ def test_the_first_page_is_of_most_methods_or_of_the_suite_that_is_named(tmp_pat
         xb.leaderboard.write_site(tmp_path / "results", tmp_path / "site", first="tinny")
 
 
+def test_maps_scored_as_chance_and_undefined_scores_are_counted_where_there_are_any(one, tmp_path):
+    def leave_out(scores):
+        scores = scores.astype({"reason": object})
+        chance = scores["sample"] == 0
+        return scores.assign(reason=scores["reason"].mask(chance, "map is all zero: scored as chance"))
+
+    def defined(scores):
+        return scores.assign(value=scores["value"].fillna(0.5), reason="")
+
+    for name in ("saliency", "lime", "sobel"):
+        change_scores(one / name / f"tiny@{VERSION}", defined)
+    xb.leaderboard.write_site(one, tmp_path / "site")
+    page = text(tmp_path / "site" / "index.html")
+    assert "scored as chance" not in page
+    assert "enter no mean" not in page
+
+    change_scores(one / "lime" / f"tiny@{VERSION}", leave_out)
+    change_scores(one / "sobel" / f"tiny@{VERSION}", lambda scores: scores.assign(value=np.nan))
+    scores = pd.read_parquet(one / "lime" / f"tiny@{VERSION}" / "scores.parquet")
+    counted = scores[scores["correct"]].drop_duplicates(["dataset", "model", "seed", "sample"])
+    xb.leaderboard.write_site(one, tmp_path / "site")
+    page = text(tmp_path / "site" / "index.html")
+    assert f"above the threshold: LIME {(counted['sample'] == 0).sum()} of {len(counted)}." in page
+    every = int(scores["correct"].sum())
+    assert f"Undefined scores, which enter no mean: Sobel {every} of {every}." in page
+
+
 def test_a_method_without_a_defined_score_has_a_page_and_no_place(one, tmp_path):
     change_scores(one / "lime" / f"tiny@{VERSION}", lambda rows: rows.assign(value=np.nan))
     built = xb.leaderboard.write_site(one, tmp_path / "site")

@@ -98,7 +98,7 @@ def test_reasons_of_the_raw_score_stay():
     result = xb.evaluate({"own": maps}, split_of(masks), metrics=list(SKILLS), controls=False, progress=False)
     reasons = {metric: rows["reason"].tolist() for metric, rows in result.scores.groupby("metric")}
     assert reasons.pop("iou_skill") == ["mask is empty", "", ""]
-    assert set(map(tuple, reasons.values())) == {("mask is empty", "map is all zero", "")}
+    assert set(map(tuple, reasons.values())) == {("mask is empty", "map is all zero: scored as chance", "")}
 
 
 @pytest.mark.parametrize("metrics", [["emd_perf", "emd_skill"], ["emd_skill", "emd_perf"]])

@@ -202,6 +202,29 @@ def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
     assert len(pd.read_csv(drawn_run / "summary.csv")) == (0 if how == "no rows" else 132)
 
 
+def test_maps_scored_as_chance_are_counted_below_the_leaderboard(drawn_run):
+    scores = pd.read_parquet(drawn_run / "scores.parquet").astype({"reason": object})
+    scores["value"], scores["reason"] = scores["value"].fillna(0.5), ""
+    scores.to_parquet(drawn_run / "scores.parquet")
+    words = Reader(write_report(drawn_run).read_text()).words
+    assert "Maps scored as chance" not in words
+    assert "Undefined scores, which enter no mean" not in words
+    chance = (scores["explainer"] == "lime") & (scores["sample"] == 0)
+    scores.loc[chance, "reason"] = "map is all zero: scored as chance"
+    scores.to_parquet(drawn_run / "scores.parquet")
+    report = page_module.make_report(drawn_run)
+    own = scores[(scores["explainer"] == "lime") & scores["correct"]]
+    maps = own.drop_duplicates(["dataset", "model", "data_seed", "seed", "sample"])
+    sentence = (
+        "Maps scored as chance, because they are constant or no pixel is above the threshold: "
+        f"LIME {(maps['sample'] == 0).sum()} of {len(maps)}."
+    )
+    assert report.unscored == [sentence]
+    assert sentence in Reader(report.page.read_text()).words
+    table = (drawn_run / "tables" / "undefined.csv").read_text()
+    assert "map is all zero: scored as chance" in table
+
+
 def test_missing_maps_leave_gaps(small_run):
     def without_lime(cell):
         if cell.cell == ("lin", "white", "llr"):

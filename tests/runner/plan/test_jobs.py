@@ -7,6 +7,7 @@ import pytest
 from xaibench.core.frozen import Frozen
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.registry import UnknownNameError
+from xaibench.runner.plan import plan as plan_module
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.files import load_suite
@@ -44,9 +45,24 @@ def test_the_8x8_suite_has_the_issued_jobs():
     jobs = make_plan(load_suite("xai-tris-8x8")[0]).jobs
     count = {stage: sum(job.stage == stage for job in jobs) for stage in STAGES}
     # 18 cells of two trainings on each of three data sets; 15 methods and a reference a training, Guided GradCAM for
-    # 8 CNNs, 4 controls a data set.
-    maps = 3 * (2 * (18 * 16 + 8) + 8 * 4)
+    # 8 CNNs, 5 controls a data set.
+    maps = 3 * (2 * (18 * 16 + 8) + 8 * 5)
     assert count == {"data": 3 * 8, "train": 3 * 18, "explain": maps, "score": 4 * maps}
+
+
+def test_scores_of_constant_maps_are_part_of_the_key(monkeypatch):
+    metrics = {"emd_perf": {}, "emd_skill": {}, "precision": {}, "insertion": {}, "complexity": {}}
+
+    def keys():
+        scores = [job for job in plan(metrics=metrics).jobs if job.stage == "score"]
+        return {name: {job.key for job in scores if job.metric.name == name} for name in metrics}
+
+    before = keys()
+    monkeypatch.setattr(plan_module, "CONSTANT_MAP_REVISION", 2)
+    after = keys()
+    changed = {name for name in metrics if not before[name] & after[name]}
+    assert changed == {"emd_perf", "emd_skill", "precision"}
+    assert all(before[name] == after[name] for name in metrics if name not in changed)
 
 
 def test_a_skill_follows_from_the_scores_and_looks_at_no_map():

@@ -59,6 +59,7 @@ def test_explainers_and_metrics_are_exchanged_beside_the_controls():
         "laplace",
         "uniform",
         "input",
+        "prior",
     ]
     assert [dict(part.parameters) for part in other.explainers[:3]] == [{}, {"n_samples": 50, "alpha": 0.01}, {}]
     assert [part.name for part in other.metrics] == ["emd_perf", "iou"]
@@ -152,7 +153,7 @@ def test_a_model_of_the_suite_is_run_as_its_cells_have_it_and_another_instead_of
 def test_explainers_of_optional_cells_can_be_chosen():
     suite = load_suite("xai-tris-8x8")[0]
     both = narrowed(suite, models=["cnn", "vit"], explainers=["legrad", "saliency", "mine:f"])
-    controls = {"sobel", "laplace", "uniform", "input"}
+    controls = {"sobel", "laplace", "uniform", "input", "prior"}
     assert parts_of(both, "cnn") == {"saliency", "mine:f"} | controls
     assert parts_of(both, "vit") == {"legrad", "saliency", "mine:f"} | controls
 

@@ -73,3 +73,53 @@ def sample_images(owner: str, loader: Iterable[Any], n: int, seed: int) -> Tenso
             elif (place := int(rng.integers(seen))) < n:
                 kept[place] = image
     return torch.stack(kept)
+
+
+def mean_mask(owner: str, loader: Iterable[Any]) -> Tensor:
+    """Return the share of images whose mask contains a pixel, exactly: a sum of integers and one division.
+
+    Args:
+        owner: The explainer, for error messages.
+        loader: Batches of ``(images, masks, targets)`` with masks ``[N, H, W]``. Images whose mask is empty or not
+            finite do not count.
+
+    Returns:
+        ``[H, W]`` float64 on the CPU.
+
+    Raises:
+        NotFittedError: If no image has a mask.
+        TypeError: If the masks of a batch are not a tensor ``[N, H, W]``.
+        ValueError: If masks differ in size, or are not binary.
+    """
+    total, count = None, 0
+    for batch in loader:
+        if (masks := _known_masks(owner, batch)) is None:
+            continue
+        if total is not None and masks.shape[1:] != total.shape:
+            raise ValueError(f"{owner}.fit: masks {list(masks.shape[1:])} follow masks {list(total.shape)}.")
+        inside = masks.sum(0)
+        total, count = inside if total is None else total + inside, count + len(masks)
+    if total is None or not count:
+        raise NotFittedError(
+            f"{owner}.fit: no training image has a mask, expected at least one. Fit it to the training split of a data "
+            "set with masks, or leave it out for this data set."
+        )
+    return total.double() / count
+
+
+def _known_masks(owner: str, batch: Any) -> Tensor | None:
+    """Return the masks ``[n, H, W]`` bool of a batch that are finite and not empty, on the CPU; None without masks."""
+    masks = batch[1] if isinstance(batch, tuple | list) and len(batch) > 2 else None
+    if masks is None:
+        return None
+    if not isinstance(masks, Tensor) or masks.ndim != 3:
+        got = list(masks.shape) if isinstance(masks, Tensor) else type(masks).__name__
+        raise TypeError(
+            f"{owner}.fit: a batch has masks {got}, expected (images, masks, targets) with masks [N, H, W]."
+        )
+    masks = masks.detach().cpu()
+    masks = masks[masks.isfinite().flatten(1).all(1)]
+    if not ((masks == 0) | (masks == 1)).all():
+        raise ValueError(f"{owner}.fit: a batch has masks with values other than 0 and 1.")
+    masks = masks.bool()
+    return masks[masks.flatten(1).any(1)]

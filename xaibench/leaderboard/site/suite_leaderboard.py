@@ -17,11 +17,12 @@ from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.unscored_maps import UnscoredMaps, count_unscored
 from xaibench.report.read.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import Environment, PartDescription
 from xaibench.runfolder.tables import ACCURACY, FAILURES, SCORES, TRAININGS, RunFolderError
 
-#: Columns of the scores that are read (all except the reason of undefined scores), and smaller types for some.
+#: Columns of the scores that are merged (all except the reason, which is counted first), and smaller types for some.
 _COLUMNS = [name for name in SCORES.columns if name != "reason"]
 _DTYPES = {"sample": "int32", "seed": "int32"}
 
@@ -38,6 +39,7 @@ class SuiteLeaderboards:
         pairs: Paired tests of every two methods in every cell.
         boards: Leaderboard by kind of truth.
         ranks: Mean ranks by metric, with tests.
+        unscored: Maps that were scored as chance, and undefined scores, of the methods that have any.
     """
 
     key: SuiteKey
@@ -47,6 +49,7 @@ class SuiteLeaderboards:
     pairs: pd.DataFrame
     boards: dict[str, Boards]
     ranks: dict[str, Ranking]
+    unscored: dict[str, UnscoredMaps]
 
 
 def build_leaderboards(
@@ -62,9 +65,12 @@ def build_leaderboards(
         The leaderboards (None if no scores can be read), and the excluded results.
     """
     tables, shown, left_out = [], [], []
+    unscored: dict[str, UnscoredMaps] = {}
     for one in results:
         try:
-            tables.append(_read_scores(one))
+            rows = _read_scores(one)
+            unscored |= count_unscored(rows)
+            tables.append(rows[_COLUMNS])
             shown.append(one)
         except RunFolderError as error:
             left_out.append(ExcludedResult(one.manifest.folder, str(error)))
@@ -73,11 +79,12 @@ def build_leaderboards(
     run = _merge_into_run(shown, _concatenate(tables))
     summary, pairs = infer(run, summarize(run))
     found = {one.manifest.method.name: one for one in shown}
-    return SuiteLeaderboards(key, found, run, summary, pairs, boards(run, summary), rankings(run, summary)), left_out
+    ranked, tested = boards(run, summary), rankings(run, summary)
+    return SuiteLeaderboards(key, found, run, summary, pairs, ranked, tested, unscored), left_out
 
 
 def _read_scores(result: Result) -> pd.DataFrame:
-    rows = read_scores(result.folder, _COLUMNS).astype(_DTYPES)
+    rows = read_scores(result.folder, list(SCORES.columns)).astype(_DTYPES)
     names = set(rows["explainer"].unique())
     name = result.manifest.method.name
     if names != {name}:

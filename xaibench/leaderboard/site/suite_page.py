@@ -15,6 +15,7 @@ from xaibench.leaderboard.site.significance import PublicPrivateGap, public_priv
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.leaderboards import Boards
+from xaibench.report.numbers.unscored_maps import unscored_notes
 from xaibench.report.page.content import board_rows, board_values, page_values
 from xaibench.runfolder.tables import CELL, SUMMARY
 
@@ -129,6 +130,7 @@ def render_suite(
         run=run,
         facts=_suite_facts(leaderboards),
         promises=promises(run),
+        unscored=unscored_notes(leaderboards.unscored, {name: part.label for name, part in run.explainers.items()}),
         boards={truth: rows for truth, found in leaderboards.boards.items() if (rows := board_rows(found))},
         extras=extras,
         pairs_page=pairs_page,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,8 +91,23 @@ def _chance_scores(metric: str, masks: NDArray[np.bool_], parameters: Mapping[st
     if getattr(info, "kind", "ground-truth") != "ground-truth":
         known = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
         raise ValueError(f"{metric!r} does not use a ground truth; expected one of {', '.join(known)}.")
-    level = getattr(info, "chance_level", None) or functools.partial(_mean_over_noise, function)
-    taken = inspect.signature(getattr(info, "chance_level", None) or function).parameters
+    if (level := getattr(info, "chance_level", None)) is not None:
+        return call_chance_level(level, masks, parameters)
+    taken = inspect.signature(function).parameters
+    return _mean_over_noise(function, masks, **{name: parameters[name] for name in parameters if name in taken})
+
+
+def call_chance_level(
+    level: Callable[..., Any], masks: NDArray[np.bool_], parameters: Mapping[str, Any]
+) -> NDArray[np.float64]:
+    """Return the chance levels ``[N]`` of masks ``[N, H, W]`` by a formula (``MetricInfo.chance_level``).
+
+    Args:
+        level: The formula.
+        masks: The masks.
+        parameters: Parameters of the metric; those that the formula does not accept are ignored.
+    """
+    taken = inspect.signature(level).parameters
     found: NDArray[np.float64] = level(masks, **{name: value for name, value in parameters.items() if name in taken})
     return found
 

@@ -134,7 +134,8 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         - ``sample_rank``: mean rank over the ``n_ranked`` rows in which every explainer with any score in the cell has
           one. 1 is best; ties share their ranks.
         - ``p_controls``: largest Holm-corrected p-value of the paired tests against the controls of the cell; 1 if some
-          control has a mean at least as good. Missing for controls, and in cells without one.
+          control has a mean at least as good. Missing for controls, and in cells without one. Controls that are the
+          answer by construction of the data are left out.
         - ``beats_controls``: whether ``p_controls`` is below 5 % (:func:`xaibench.statistics.compare_with_controls`).
         - ``better_than``, ``worse_than``: number of the ``compared_with`` other explainers that differ from this one at
           5 %.
@@ -157,9 +158,12 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
             control = [run.explainers[name].control for name in cell.methods]
             tests = pair_tests(cell.methods, control, values, cell.drawn, len(np.unique(cell.groups)))
             pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
-            ranks, n = _sample_ranks(values, higher_is_better=higher)
+            answers = [run.is_answer(cell.cell, name) for name in cell.methods]
+            ranks, n = _sample_ranks(np.where(answers, np.nan, values), higher_is_better=higher)
             judged = tests[tests["of_controls"].astype(bool)]
-            standings = _standings(run, cell.methods, judged, higher_is_better=higher)
+            controls = {name for m, name in enumerate(cell.methods) if control[m]}
+            to_beat = {name for m, name in enumerate(cell.methods) if control[m] and not answers[m]}
+            standings = _standings(to_beat, controls, cell.methods, judged, higher_is_better=higher)
             for m, name in enumerate(cell.methods):
                 key = dict(zip(KEYS, (*cell.cell, name, metric), strict=True))
                 numbers = {"low": intervals[m, 0], "high": intervals[m, 1], "sample_rank": ranks[m]}
@@ -236,13 +240,17 @@ def _sample_ranks(values: Floats, *, higher_is_better: bool) -> tuple[Floats, in
 
 
 def _standings(
-    run: RunResults, methods: tuple[str, ...], tests: pd.DataFrame, *, higher_is_better: bool
+    to_beat: set[str],
+    controls: set[str],
+    methods: tuple[str, ...],
+    tests: pd.DataFrame,
+    *,
+    higher_is_better: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Return the last five columns of ``INFERRED`` for each explainer."""
+    """Return the last five columns of ``INFERRED`` for each explainer; ``controls`` need not beat any control."""
     counts = {name: {"better_than": 0, "worse_than": 0, "compared_with": 0} for name in methods}
     pairs = list(tests[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None))
-    controls = {name for name in methods if run.explainers[name].control}
-    against = compare_with_controls(pairs, controls, higher_is_better=higher_is_better)
+    against = compare_with_controls(pairs, to_beat, higher_is_better=higher_is_better)
     sign = 1 if higher_is_better else -1
     for first, second, difference, p in pairs:
         if np.isnan(p):
@@ -253,7 +261,7 @@ def _standings(
             counts[name]["worse_than"] += p < ALPHA and ahead < 0
     standings: dict[str, dict[str, Any]] = {}
     for name in methods:
-        p, beats = against.get(name, (np.nan, None))
+        p, beats = (np.nan, None) if name in controls else against.get(name, (np.nan, None))
         standings[name] = {"p_controls": p, "beats_controls": beats, **counts[name]}
     return standings
 

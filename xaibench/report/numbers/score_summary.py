@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from xaibench.report.numbers.unscored_maps import is_scored_as_chance
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL, DESCRIBED, KEYS
 
@@ -34,7 +35,8 @@ def summarize(run: RunResults) -> pd.DataFrame:
         for the figures.
 
         - ``rank``: rank within cell and metric. 1 is the best median; equal medians are ordered by the mean; remaining
-          ties share the average rank. NaN without a defined score.
+          ties share the average rank. NaN without a defined score, and for a control that is the answer by construction
+          of the data.
         - ``above_controls``: whether the rank is better than that of every control of the cell, significant or not (for
           significance see ``beats_controls`` of :func:`.inference.infer`). Missing for controls, and in a cell without
           a ranked control.
@@ -48,6 +50,7 @@ def summarize(run: RunResults) -> pd.DataFrame:
     rows["control"] = [run.explainers[name].control for name in rows["explainer"]]
     sign = np.where(rows["higher_is_better"], 1.0, -1.0)
     first, second = sign * rows["median"].to_numpy(float), sign * rows["mean"].to_numpy(float)
+    first[_are_answers(run, rows)] = np.nan
     rows["rank"] = np.nan
     for index in rows.groupby([*CELL, "metric"], observed=True).indices.values():
         rows.loc[rows.index[index], "rank"] = lexicographic_rank(first[index], second[index])
@@ -56,6 +59,12 @@ def summarize(run: RunResults) -> pd.DataFrame:
     above = (rows["rank"] < bar).astype("boolean")
     rows["above_controls"] = above.mask(rows["control"] | bar.isna() | rows["rank"].isna())
     return rows[[*DESCRIBED, *_FOR_FIGURES]]
+
+
+def _are_answers(run: RunResults, rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return which rows are of a control that is the answer by construction of the data."""
+    cells = rows[[*CELL, "explainer"]].astype(str).itertuples(index=False, name=None)
+    return np.array([run.is_answer(row[:3], row[3]) for row in cells], dtype=bool)
 
 
 def _describe_groups(run: RunResults) -> pd.DataFrame:
@@ -81,15 +90,15 @@ def _describe_groups(run: RunResults) -> pd.DataFrame:
 
 
 def undefined(run: RunResults) -> pd.DataFrame:
-    """Count the undefined scores of correctly classified samples by reason.
+    """Count the undefined scores of correctly classified samples, and those of maps scored as chance, by reason.
 
     Returns:
-        One row per explainer, metric and reason, the largest share first: ``undefined``, ``of`` (all scores of that
-        explainer and metric on correctly classified samples), ``share``.
+        One row per explainer, metric and reason, the largest share first: ``undefined`` (number of these scores),
+        ``of`` (all scores of that explainer and metric on correctly classified samples), ``share``.
     """
     scores = run.scores[run.scores["correct"]]
     of = scores.groupby(["explainer", "metric"], observed=True).size().rename("of")
-    bad = scores[scores["value"].isna()]
+    bad = scores[scores["value"].isna() | is_scored_as_chance(scores["reason"])]
     count = bad.groupby(["explainer", "metric", "reason"], observed=True, dropna=False).size().rename("undefined")
     table = count.reset_index().merge(of.reset_index(), on=["explainer", "metric"], how="left")
     table["reason"] = table["reason"].astype(object).fillna("").replace("", "no reason given")

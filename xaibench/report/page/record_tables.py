@@ -55,15 +55,16 @@ def parameters_table(run: RunResults, parameters: Mapping[str, Sequence[tuple[st
 
 
 def undefined_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the number of undefined scores by method, metric and reason."""
+    """Return the number of undefined scores, and of scores of maps scored as chance, by method, metric and reason."""
     columns = [head_column("Method", kind="method"), Column("Metric"), Column("Reason")]
-    columns += [number_column(label, format="{:,}".format, is_exact=True) for label in ("Undefined", "Of")]
+    columns += [number_column(label, format="{:,}".format, is_exact=True) for label in ("Scores", "Of")]
     columns.append(number_column("Share", format=_percent, is_exact=True))
     lines = []
     for row in rows:
         cells: list[Any] = [method_cell(run, row["explainer"]), run.metrics[row["metric"]].label, row["reason"]]
         lines.append(Row([*cells, row["undefined"], row["of"], row["share"]]))
-    caption, label = "Undefined scores by method, metric and reason", "Table of undefined scores"
+    caption = "Undefined scores and maps scored as chance, by method, metric and reason"
+    label = "Table of undefined scores"
     return Table("undefined", caption, columns, lines, label=label, attributes={"data-sortable": "sort.undefined"})
 
 

@@ -37,6 +37,7 @@ from xaibench.report.numbers.ranks_and_agreement import (
 from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.score_summary import summarize, undefined
+from xaibench.report.numbers.unscored_maps import count_unscored, unscored_notes
 from xaibench.report.page.comparison_tables import (
     agreement_table,
     claims_table,
@@ -118,11 +119,13 @@ class Report:
         page: Path of the page.
         ranked: As :func:`ranked_methods`.
         best: As :func:`best_methods`.
+        notes: Sentences about controls that are not ranked, maps that were scored as chance, and undefined scores.
     """
 
     page: Path
     ranked: dict[str, pd.DataFrame]
     best: pd.DataFrame
+    notes: list[str]
 
 
 def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Report:
@@ -138,7 +141,12 @@ def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | N
     _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
     page = _render(run, found, _write_figures(run, found, target), target)
     _write(target / "report.html", page.encode())
-    return Report(target / "report.html", _ranked_methods(run, found.summary), best_by_cell(run, found.summary))
+    ranked, best = _ranked_methods(run, found.summary), best_by_cell(run, found.summary)
+    return Report(target / "report.html", ranked, best, [*filter(None, [run.answers_text]), *_unscored(run)])
+
+
+def _unscored(run: RunResults) -> list[str]:
+    return unscored_notes(count_unscored(run.scores), {name: part.label for name, part in run.explainers.items()})
 
 
 def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str, Markup]:
@@ -315,6 +323,7 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
         "maps": {"example": map_table(run, "example"), "global": map_table(run, "global")},
         "summary": summary_rows(run, found.summary),
         "undefined": records(undefined(run)),
+        "unscored": _unscored(run),
         "costs": costs(run),
         "failures": records(run.failures),
         "citations": citations(run),

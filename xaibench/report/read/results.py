@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ import pandas as pd
 
 from xaibench.benchmarks.facets import facet_label, subset_order, variant_order
 from xaibench.core.truth_kinds import TRUTHS
+from xaibench.data.table import DATASETS
 from xaibench.report.read.metric_verdicts import known_verdicts
 from xaibench.runfolder import tables
 from xaibench.runfolder.descriptions import (
@@ -147,6 +148,35 @@ class RunResults:
     def unsettled(self) -> dict[str, RobustRanking]:
         """Metrics whose ranking depends on their own parameters; no method is ranked first by them."""
         return {name: found for name, found in self.robustness.items() if not found.has_single_order}
+
+    @cached_property
+    def answers(self) -> dict[tuple[str, str], frozenset[str]]:
+        """Controls that are the answer by construction of the data, by subset and variant."""
+        found: dict[tuple[str, str], frozenset[str]] = {}
+        sets = self.scores[["dataset", "subset", "variant"]].drop_duplicates().astype(str)
+        for name, subset, variant in sets.itertuples(index=False, name=None):
+            answered = frozenset(DATASETS.resolve(name).info.answered_by if name in DATASETS else ())
+            answered &= {name for name, part in self.explainers.items() if part.control}
+            found[subset, variant] = found.get((subset, variant), answered) & answered
+        return {place: names for place, names in found.items() if names}
+
+    def is_answer(self, cell: Sequence[str], explainer: str) -> bool:
+        """Return whether a control is the answer by construction in a cell, given by subset, variant and model."""
+        return explainer in self.answers.get((cell[0], cell[1]), ())
+
+    @property
+    def answers_text(self) -> str:
+        """One sentence on the controls that are not ranked because they are the answer by construction; or empty."""
+        where: dict[str, list[str]] = {}
+        for (subset, variant), names in self.answers.items():
+            for name in sorted(names):
+                where.setdefault(name, []).append(" ".join(filter(None, (place(subset), place(variant)))))
+        said = "; ".join(f"{self.explainers[name].label} in {', '.join(cells)}" for name, cells in where.items())
+        return (
+            f"Controls that are the answer by construction of the data and are not ranked there: {said}."
+            if said
+            else ""
+        )
 
     @property
     def has_variants(self) -> bool:

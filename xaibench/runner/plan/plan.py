@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xaibench.core.frozen import Frozen
+from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.parts import DatasetPart, ModelPart, find_part
 from xaibench.runner.plan.checks import check_parts
@@ -207,6 +208,8 @@ def _score_job(
         same = [other for other in suite.metrics if (other.use, other.parameters) == (use, parameters)]
         raw = _score_job(suite, explain, None, next(iter(same), NamedPart(use, use, parameters)))
     revised = f"{part.revision}.{PROTOCOL_REVISION}"
+    if scores_constant_maps(part.info):
+        revised += f".{CONSTANT_MAP_REVISION}"
     return ScoreJob(explain, network, metric, suite.explaining.protocol, revised, raw, blind)
 
 

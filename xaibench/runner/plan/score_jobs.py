@@ -26,7 +26,7 @@ class ScoreJob(Job):
         network: The network, for a metric that evaluates the model.
         metric: The metric.
         protocol: Protocol of the metric (:mod:`xaibench.evaluation.protocol`).
-        revision: Revision of the metric and of the protocols.
+        revision: Revision of the metric, of the protocols and of the scores of constant maps.
         raw: For a metric that relates another one to chance: the job of the other scores.
         blind: Model and parameters of a network that reads only some pixels, for a metric of the pixels that a network
             uses. The pixels that it reads replace the masks of the data set.

@@ -96,7 +96,9 @@ def _precision_context(job: ExplainJob, device: str) -> contextlib.AbstractConte
     )
 
 
-def _fit_explainer(job: ExplainJob, store: Store, part: Any, network: nn.Module, training: Callable[[], Any]) -> Any:
+def _fit_explainer(
+    job: ExplainJob, store: Store, part: Any, network: nn.Module | None, training: Callable[[], Any]
+) -> Any:
     """Return the explainer fitted to ``network``: with the shared fit of another job if it is stored, otherwise fitted.
 
     A shared fit is removed from the store after the last job of the plan that uses it.
