@@ -64,8 +64,8 @@ independently: a score does not depend on the other samples or on the batch size
 scaling, threshold or resize; if a metric uses the magnitude of a map or normalizes it, this page says so. Undefined
 scores are `nan`; `xb.metrics.undefined_reasons(maps, masks, name)` returns the reasons. `xb.evaluate` and suites score
 a map that a metric with a ground truth cannot score (a constant map, or no pixel above the threshold) as chance, so
-that a method does not gain by an empty map, and count such maps. Invalid maps (`nan` in a map, shapes that do not match)
-raise an error.
+that a method does not gain by an empty map, and count such maps. Invalid maps (`nan` in a map, shapes that do not
+match) raise an error.
 
 Each metric belongs to one of [four kinds of truth](truths.md), by which the table is sorted. For a metric with masks it
 is the truth of the masks (*data*, *use* or *human*). A metric that changes the image or the model measures an

@@ -44,7 +44,9 @@ def test_a_round_runs_what_was_received_on_time(named, result, verdict, tmp_path
     assert (manifest.method, manifest.code) == (read_manifest(result).method, read_manifest(result).code)
     assert set(SCORES.read(fresh)["data_seed"]) == {*shown.seeds(1)}
     data = load("xai-tris/lin-white-8x8", seed=shown.seeds(1)[0], n_samples=200, alpha=0.9, layout=shown.layout)
-    assert IMAGES.read(fresh)["image"].tolist() == hash_images(data.test.images[:6]).tolist()
+    assert (
+        IMAGES.read(repository / "suites" / fresh.name)["image"].tolist() == hash_images(data.test.images[:6]).tolist()
+    )
     assert len(find_results(repository)) == 2
     assert verify(fresh, engine="serial").verdict == "bit-equal", "on the seeds of the round"
     # Scores of other seeds than the round's are refused.

@@ -13,8 +13,11 @@ def quantile(ordered: list[float], q: float) -> float:
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def summarize(rows: list[dict], controls: set[str]) -> dict[tuple, dict]:
-    """``{(subset, variant, model, explainer, metric): numbers}`` from rows of scores."""
+def summarize(rows: list[dict], controls: set[str], answers: set[tuple[str, str, str]]) -> dict[tuple, dict]:
+    """``{(subset, variant, model, explainer, metric): numbers}`` from rows of scores.
+
+    ``answers``: subset, variant and name of controls that are the answer by construction, and are not ranked.
+    """
     keys = ("subset", "variant", "model", "explainer", "metric")
     table: dict[tuple, dict] = {}
     for row in rows:
@@ -34,7 +37,9 @@ def summarize(rows: list[dict], controls: set[str]) -> dict[tuple, dict]:
             squares = math.fsum((value - entry["mean"]) ** 2 for value in values)
             entry["std"] = math.sqrt(squares / (len(values) - 1))
     for key, entry in table.items():
-        _compare(key, entry, table, controls)
+        ranked = {key: one for key, one in table.items() if (key[0], key[1], key[3]) not in answers}
+        if key in ranked:
+            _compare(key, entry, ranked, controls)
     return table
 
 

@@ -35,7 +35,8 @@ def test_methods_that_promise_zero_say_zero_where_nothing_is_read(name, visible)
     for network in ("llr", "mlp", "cnn"):
         model = blind(build(network, (1, 8, 8), 2, seed=0), visible)
         try:
-            fitted = part.fit(model, [images(32)]) if hasattr(part, "fit") else part
+            training = [(images(32), torch.ones(32, 8, 8, dtype=torch.bool), torch.zeros(32, dtype=torch.int64))]
+            fitted = part.fit(model, training) if hasattr(part, "fit") else part
             maps = xb.explain(fitted, model, images(4), torch.tensor([0, 1, 0, 1]), device="cpu")
         except UnsupportedModelError:
             continue

@@ -22,6 +22,8 @@ from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import DESCRIBED, KEYS
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}
+#: Where the pattern is the brightest part of the image.
+ANSWERS = {("rigid", "white", "input"), ("rigid", "white", "laplace")}
 
 
 def rewrite(folder, change):
@@ -34,7 +36,7 @@ def rewrite(folder, change):
 def assert_equal_to_oracle(run):
     summary = summarize(run)
     raw = pd.read_parquet(run.path / "scores.parquet")
-    expected = literal_summary(raw.to_dict("records"), CONTROLS)
+    expected = literal_summary(raw.to_dict("records"), CONTROLS, ANSWERS)
     assert len(summary) == len(expected) > 0
     for row in summary.to_dict("records"):
         want = expected[tuple(row[key] for key in KEYS)]
@@ -55,6 +57,25 @@ def test_summary_with_a_lower_is_better_metric_and_ties(fresh_run):
         scores.loc[precision, "value"] = scores.loc[precision, "value"].round(0)
 
     assert_equal_to_oracle(rewrite(fresh_run, change))
+
+
+def test_controls_that_are_the_answer_need_not_be_beaten(fresh_run):
+    def change(scores):
+        scores.loc[scores["explainer"] == "input", "value"] = 1.0
+
+    run = rewrite(fresh_run, change)
+    summary = summarize(run)
+    cells = summary.set_index(["subset", "variant", "explainer"])
+    assert cells.loc[("rigid", "white", "input"), "rank"].isna().all()
+    assert cells.loc[("rigid", "white", "lime"), "above_controls"].notna().all()
+    assert cells.loc[("rigid", "white"), "above_controls"].any(), "the input does not bar the way"
+    assert cells.loc[("rigid", "corr", "input"), "rank"].eq(1).all()
+    assert not cells.loc[("rigid", "corr"), "above_controls"].any()
+    assert run.answers == {("rigid", "white"): frozenset({"input", "laplace"})}
+    assert run.answers_text == (
+        "Controls that are the answer by construction of the data and are not ranked there: "
+        "Input in RIGID WHITE; Laplace in RIGID WHITE."
+    )
 
 
 def test_only_correct_samples_count(fresh_run):
