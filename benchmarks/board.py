@@ -23,9 +23,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, SuiteVersion
-from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
-from xaibench.runfolder.tables import IMAGES, JOBS, SCORES
+from xaibench.leaderboard.manifest import Manifest, MethodInfo, RunInfo, SuiteVersion
+from xaibench.leaderboard.pictures import sheet_layout, write_map_sheet, write_sample_sheet
+from xaibench.leaderboard.suite_facts import facts_folder
+from xaibench.runfolder.sample_file import SampleCell
+from xaibench.runfolder.tables import IMAGES, SCORES
 
 SCENARIOS, BACKGROUNDS, MODELS = ("lin", "mult", "rigid"), ("white", "corr", "imagenet"), ("llr", "mlp", "cnn")
 CELLS = list(itertools.product(SCENARIOS, BACKGROUNDS, MODELS))
@@ -47,21 +49,16 @@ def simulate(repository: Path, methods: int, samples: int, *, cells: list[tuple[
             name, name.replace("-", " ").title(), "saliency", "A simulated method.", f"{name} (2026).", "mit",
             passes=int(rng.integers(1, 2000)), control=name.startswith("control"),
         )  # fmt: skip
-        manifest = Manifest(
-            method,
-            SuiteVersion("simulated", "Simulated suite", "0" * 32),
-            "2026-01-01",
-            {},
-            CodeInfo(),
-        )
+        run = RunInfo({"xaibench": "0.1.0"}, "", 0.5 * len(cells), len(cells) * samples)
+        manifest = Manifest(method, SuiteVersion("simulated", "0" * 32), "2026-01-01", run=run)
+        if not number:
+            _write_facts(facts_folder(repository, manifest), cells, samples, pictures)
         folder = repository / manifest.folder
         folder.mkdir(parents=True)
         (folder / "result.json").write_bytes(manifest.to_json())
         _scores(name, skill[number], hard, rng).to_parquet(folder / SCORES.name, compression="zstd")
-        _words(folder, method, cells, samples)
         maps = rng.random((1, 8, 8)).astype(np.float16)
-        cells_of = [_of_method(cell, name, maps) for cell in pictures]
-        (folder / SAMPLES_FILE).write_bytes(to_safetensors(cells_of))
+        write_map_sheet(folder, [_of_method(cell, name, maps) for cell in pictures], name, sheet_layout(pictures))
 
 
 def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd.DataFrame:
@@ -77,23 +74,15 @@ def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd
     return table.astype(dict.fromkeys(SCORES.text, "category"))
 
 
-def _words(folder: Path, method: MethodInfo, cells: list, samples: int) -> None:
+def _write_facts(folder: Path, cells: list, samples: int, pictures: list[SampleCell]) -> None:
+    folder.mkdir(parents=True)
     metrics = {name: {"label": label, "range": [0, 1], "truth": truth} for name, (label, truth) in METRICS.items()}
     models = {name: {"label": name.upper()} for name in MODELS}
     words = {"suite": "simulated", "title": "Simulated suite", "explainers": {}, "models": models, "metrics": metrics}
-    words["explainers"] = {method.name: {"label": method.label, "passes": method.passes, "control": method.control}}
     (folder / "parts.json").write_text(json.dumps(words))
-    (folder / "environment.json").write_text(json.dumps({"xaibench": "0.1.0", "finished": "2026-01-01T00:00:00+00:00"}))
-    (folder / "suite.toml").write_text('name = "simulated"\n')
     images = [("-".join(place), 0, i, i) for place in sorted({cell[:2] for cell in cells}) for i in range(samples)]
     pd.DataFrame(images, columns=list(IMAGES.columns)).to_parquet(folder / IMAGES.name)
-    jobs = [
-        {"stage": "explain", "key": f"{i:x}", "dataset": "-".join(cell[:2]), "data_seed": 0, "model": cell[2],
-         "explainer": method.name, "metric": "", "seconds": 0.5, "cpu_seconds": 0.5, "peak_mb": 300, "worker": "",
-         "failed": 0}
-        for i, cell in enumerate(cells)
-    ]  # fmt: skip
-    (folder / JOBS.name).write_bytes(JOBS.to_csv(jobs))
+    write_sample_sheet(folder, pictures, sheet_layout(pictures))
 
 
 def _pictures(cells: list, rng: np.random.Generator, count: int = 4) -> list[SampleCell]:

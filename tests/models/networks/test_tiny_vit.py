@@ -99,7 +99,8 @@ def test_where_a_patch_lies_counts():
 def maps_of(name, model, images, targets):
     part = build_explainer(name, **case(EXPLAINERS, name, ExplainerCase()).parameters)
     if hasattr(part, "fit"):
-        part = part.fit(model, [pictures(20)])
+        training = pictures(20)
+        part = part.fit(model, [(training, training[:, 0] > 0, torch.zeros(20))])
     return explain(part, model, images, targets, device="cpu")
 
 

@@ -20,7 +20,7 @@ title = "Visual"
 data = {{ parameters = {{ root = "$XAIBENCH_DATA", size = 32 }} }}
 training = {{ method = "{method}", epochs = 3, lr = 0.05, batch_size = 8 }}
 explaining = {{ samples = "all", scored = "all", protocol = "scaled" }}
-explainers = {{ gradcam = {{}}, saliency = {{}}, uniform = {{}}, center_prior = {{}} }}
+explainers = {{ gradcam = {{}}, saliency = {{}}, uniform = {{}}, center_prior = {{}}, prior = {{}} }}
 
 [[cells]]
 label = "animals"
@@ -114,7 +114,7 @@ def test_the_sheet_has_every_map_of_some_samples(finished, pets):
     assert cell.photographs
     assert cell.example is None
     assert cell.images.shape[1:] == (32, 32, 3)
-    assert {"gradcam", "saliency", "uniform", "center_prior"} == set(cell.explainers)
+    assert {"gradcam", "saliency", "uniform", "center_prior", "prior"} == set(cell.explainers)
     test = xb.load("pet", root=pets, size=32).test
     on_sheet = [cell.samples[number] for number in cell.sheet]
     assert {int(test.targets[sample]) for sample in on_sheet} == {0, 1}

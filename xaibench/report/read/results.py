@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.benchmarks.facets import facet_label, subset_order, variant_order
+from xaibench.core.registry import UnknownNameError
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.data.table import DATASETS
 from xaibench.report.read.metric_verdicts import known_verdicts
@@ -155,8 +156,7 @@ class RunResults:
         found: dict[tuple[str, str], frozenset[str]] = {}
         sets = self.scores[["dataset", "subset", "variant"]].drop_duplicates().astype(str)
         for name, subset, variant in sets.itertuples(index=False, name=None):
-            answered = frozenset(DATASETS.resolve(name).info.answered_by if name in DATASETS else ())
-            answered &= {name for name, part in self.explainers.items() if part.control}
+            answered = _answered_by(name) & {one for one, part in self.explainers.items() if part.control}
             found[subset, variant] = found.get((subset, variant), answered) & answered
         return {place: names for place, names in found.items() if names}
 
@@ -214,6 +214,16 @@ class RunResults:
         found = {cell.cell: cell for cell in read_samples(self.path)}
         order = itertools.product(self.subsets, self.variants, self.models)
         return {cell: found[cell] for cell in order if cell in found}
+
+
+def _answered_by(dataset: str) -> frozenset[str]:
+    """Return the controls that are the answer by construction; none for data sets that need files."""
+    if dataset not in DATASETS and not dataset.startswith("certified:"):
+        return frozenset()
+    try:
+        return frozenset(DATASETS.resolve(dataset).info.answered_by)
+    except UnknownNameError:
+        return frozenset()
 
 
 def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
