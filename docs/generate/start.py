@@ -37,7 +37,8 @@ def table(run: RunResults) -> str:
     """The leaderboard in Markdown, as the report page has it."""
     summary, _ = infer(run, summarize(run))
     board = leaderboard(run, summary)
-    board = board[board["cells"] == board["of"]]
+    # A control that is the answer by construction in some cells is ranked in the others.
+    board = board[(board["cells"] == board["of"]) | board["control"].astype(bool)]
     cells = int(board["of"].iloc[0])
     lines = [
         f"| | method | mean rank | EMD performance | precision | better than all controls, of {cells} cells |",
@@ -45,12 +46,13 @@ def table(run: RunResults) -> str:
     ]
     for row in board.to_dict("records"):
         label = run.explainers[row["explainer"]].label
-        name = f"*{label}* (control)" if row["control"] else label
+        in_cells = f", {row['cells']} of {row['of']} cells" if row["cells"] < row["of"] else ""
+        name = f"*{label}* (control{in_cells})" if row["control"] else label
         medians = [f"{row[f'median:{metric}']:.3f}" for metric in METRICS]
         beaten = "" if row["control"] else " · ".join(str(row[f"beats:{metric}"]) for metric in METRICS)
         number = "" if pd.isna(row["place"]) else str(row["place"])
         lines.append("| " + " | ".join((number, name, f"{row['mean_rank']:.1f}", *medians, beaten)) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", run.answers_text])
 
 
 def made_of(suite: str) -> str:

@@ -101,12 +101,19 @@ class PaperClaims:
         statements: Statements about the mean scores of one run.
         size_statements: Statements about two runs of the benchmark with small and large images.
         correlations: Statements about pairs of metrics.
+        explainers: The paper's methods and controls. Others of a run are left out, as no statement is about them. Empty
+            = all.
     """
 
     applies: Callable[[Cell], bool]
     statements: tuple[Statement, ...]
     size_statements: tuple[Statement, ...] = ()
     correlations: tuple[CorrelationStatement, ...] = ()
+    explainers: frozenset[str] = frozenset()
+
+    def is_about(self, explainer: str) -> bool:
+        """Return whether the statements are about an explainer."""
+        return not self.explainers or explainer in self.explainers
 
 
 def all_claims() -> tuple[PaperClaims, ...]:

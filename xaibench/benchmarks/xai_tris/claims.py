@@ -16,6 +16,15 @@ from xaibench.benchmarks.xai_tris.size_claims import SIZE_STATEMENTS
 SCENARIOS = ("lin", "mult", "rigid", "xor")
 #: The paper's networks.
 NETWORKS = ("llr", "mlp", "cnn")
+#: The paper's sixteen methods and four controls.
+EXPLAINERS = frozenset(
+    {
+        *("pfi", "integrated_gradients", "saliency", "guided_backprop", "guided_gradcam", "deconvolution", "deeplift"),
+        *("shapley_sampling", "gradient_shap", "kernel_shap", "deep_shap", "lime", "lrp", "deep_taylor"),
+        *("pattern_net", "pattern_attribution"),
+        *("sobel", "laplace", "uniform", "input"),
+    }
+)
 SHAP = ("shapley_sampling", "gradient_shap", "deep_shap")
 PATTERNS = ("pattern_net", "pattern_attribution")
 _Compare = Callable[[Cells], Iterator[Floats]]
@@ -297,4 +306,4 @@ STATEMENTS = (
     ),
 )
 
-CLAIMS = PaperClaims(_applies, STATEMENTS, size_statements=SIZE_STATEMENTS)
+CLAIMS = PaperClaims(_applies, STATEMENTS, size_statements=SIZE_STATEMENTS, explainers=EXPLAINERS)

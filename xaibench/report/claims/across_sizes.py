@@ -31,7 +31,11 @@ def _check_paper(paper: PaperClaims, runs: tuple[RunResults, RunResults], resamp
     small, large = runs
     matrices = [[each for each in cell_matrices(run) if paper.applies(each.cell)] for run in runs]
     resampled = [resampled_means(cells, resamples, seed + k) for k, cells in enumerate(matrices)]
-    methods = tuple(name for name, part in small.explainers.items() if not part.control and name in large.explainers)
+    methods = tuple(
+        name
+        for name, part in small.explainers.items()
+        if not part.control and name in large.explainers and paper.is_about(name)
+    )
     found = []
     for metric, part in small.metrics.items():
         if part.skill_of and metric in large.metrics:

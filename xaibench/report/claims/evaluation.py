@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from xaibench.benchmarks.claims import Cell, Cells, Means, Statement
+from xaibench.benchmarks.claims import Cell, Cells, Means, PaperClaims, Statement
 from xaibench.report.numbers.inference import Floats, Matrices, resampled_means
 from xaibench.report.read.results import RunResults
 
@@ -74,14 +74,14 @@ def _end_of_year(source: str) -> int:
 
 
 def check_statements(
-    run: RunResults, matrices: Sequence[Matrices], statements: Sequence[Statement], resamples: int, seed: int
+    run: RunResults, matrices: Sequence[Matrices], paper: PaperClaims, resamples: int, seed: int
 ) -> list[Claim]:
     """Test the statements for which the run has the cells, metric by metric.
 
     Args:
         run: The run.
         matrices: The scores of its cells.
-        statements: The statements to test.
+        paper: The paper of the statements.
         resamples: Number of resamples of the intervals.
         seed: Seed of the resamples.
 
@@ -90,7 +90,8 @@ def check_statements(
     """
     resampled = resampled_means(matrices, resamples, seed)
     methods, controls = (
-        tuple(name for name, part in run.explainers.items() if part.control is which) for which in (False, True)
+        tuple(name for name, part in run.explainers.items() if part.control is which and paper.is_about(name))
+        for which in (False, True)
     )
     # The statements are about scores; skills would repeat them.
     scores = {name: part for name, part in run.metrics.items() if not part.skill_of}
@@ -100,7 +101,7 @@ def check_statements(
         cells = Cells(mine, methods, controls, means)
         found += [
             claim
-            for each in statements
+            for each in paper.statements
             if metric in (each.metrics or (metric,)) and (claim := evaluate_statement(each, metric, cells)) is not None
         ]
     return found

@@ -27,6 +27,6 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
     found: list[Claim] = []
     for paper in all_claims():
         cells = [each for each in matrices if paper.applies(each.cell)]
-        found += check_statements(run, cells, paper.statements, resamples, seed)
+        found += check_statements(run, cells, paper, resamples, seed)
         found += check_correlations(run, cells, paper.correlations, resamples, seed)
     return found
