@@ -18,7 +18,6 @@ import numpy as np
 
 from xaibench.leaderboard.manifest import Manifest, ResultError
 from xaibench.leaderboard.pictures import SAMPLE_SHEET, SheetLayout, read_layout, sheet_layout, write_sample_sheet
-from xaibench.leaderboard.suite_text import is_generated
 from xaibench.runfolder.descriptions import PARTS, RunParts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, TRAININGS
@@ -111,8 +110,14 @@ def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts
 
 
 def shown_samples(run: Path) -> list[SampleCell]:
-    """Return the samples of a run that may be published: of generated data without photographs."""
-    return [cell for cell in read_samples(run) if is_generated(cell.dataset) and "imagenet" not in cell.dataset]
+    """Return the samples of a run that the leaderboard shows: those of XAI-TRIS, without photographs.
+
+    Other generated images are random signs, in which there is nothing to see, and annotated images must not be copied.
+    """
+    cells = read_samples(run)
+    if not all(cell.dataset.startswith("xai-tris/") for cell in cells):
+        return []
+    return [cell for cell in cells if "imagenet" not in cell.dataset]
 
 
 def image_checksums(folder: Path) -> dict[str, str]:

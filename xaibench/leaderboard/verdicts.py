@@ -45,7 +45,7 @@ class Verification:
     """Outcome of running a method again.
 
     Attributes:
-        verdict: ``"bit-equal"``, ``"equal"`` (no score differs by more than
+        verdict: ``"bit-equal"`` (every stored score is the same), ``"equal"`` (no score differs by more than
             :data:`xaibench.leaderboard.verification.SCORE_TOLERANCE`), or ``"differs"``.
         rows: Number of compared scores.
         equal_rows: Number of bit-identical scores.

@@ -25,7 +25,7 @@ from xaibench.leaderboard.sandbox import method as sandboxed_method
 from xaibench.leaderboard.sandbox.packages import provide_packages
 from xaibench.leaderboard.sandbox.protocol import SandboxError
 from xaibench.leaderboard.sandbox.sandbox import Sandbox, require_sandbox
-from xaibench.leaderboard.score_files import read_scores
+from xaibench.leaderboard.score_files import read_scores, round_scores
 from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_facts import facts_folder, write_facts
 from xaibench.leaderboard.suite_text import official_suite, with_explainers
@@ -275,15 +275,15 @@ def compare_scores(submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: boo
         partial: Whether only some cells were run again.
 
     Returns:
-        The outcome; ``"differs"`` also if one side has rows that the other lacks, a score is undefined on one side, or
-        a map was scored as chance on one side.
+        The outcome. Both sides are rounded as stored scores are. ``"differs"`` also if one side has rows that the other
+        lacks, a score is undefined on one side, or a map was scored as chance on one side.
     """
     text = dict.fromkeys([name for name in SCORES.text if name in submitted], object)
     one, other = submitted.astype(text), rerun.astype(text)
     if partial:
         one = one[one["dataset"].isin(set(other["dataset"]))]
     both = one.merge(other, on=_ROW_KEY, how="outer", suffixes=("", "_again"), indicator=True)
-    left, right = both["value"].to_numpy(float), both["value_again"].to_numpy(float)
+    left, right = (round_scores(both[name].to_numpy(float)) for name in ("value", "value_again"))
     matched = (both["_merge"] == "both").to_numpy() & (both["correct"] == both["correct_again"]).to_numpy()
     chance = [is_scored_as_chance(both[name]).to_numpy() for name in ("reason", "reason_again")]
     matched &= chance[0] == chance[1]
