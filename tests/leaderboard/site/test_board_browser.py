@@ -117,7 +117,7 @@ def test_columns_are_sorted_from_the_keyboard(visit):
 
 def test_another_suite_is_a_page_of_its_own(visit):
     tab = visit()
-    tab.select_option("#suite-form select", label=f"Tiny suite · {OTHER}")
+    tab.select_option("#suite-form select", label=f"Tiny suite · {OTHER[:8]}")
     tab.click("#suite-form button")
     tab.wait_for_url(f"**/suites/tiny.{OTHER}.html")
     assert set(board(tab)) == set(METHODS[:3])
