@@ -21,8 +21,10 @@ from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import SampleCell
 
 SAMPLE_SHEET, _LAYOUT = "samples.png", "samples.json"
-#: Largest number of samples per cell.
-MAX_SAMPLES = 4
+#: Largest number of samples per cell, and that of larger images, whose pictures take most of a result's bytes.
+MAX_SAMPLES, MAX_LARGE_SAMPLES = 4, 2
+#: Longest side in pixels of images that are not large.
+_SMALL_SIDE = 16
 #: Largest side of a tile in pixels; larger images and maps are scaled down.
 MAX_SIDE = 64
 #: Largest size of a picture in bytes, and largest side of a sheet in pixels.
@@ -64,8 +66,9 @@ def sheet_layout(cells: Sequence[SampleCell]) -> SheetLayout:
     Args:
         cells: The samples of a run of the suite; at least one.
     """
-    samples = tuple(tuple(sorted(cell.samples)[:MAX_SAMPLES]) for cell in cells)
     side = min(max(max(cell.images.shape[1:3]) for cell in cells), MAX_SIDE)
+    most = MAX_SAMPLES if side <= _SMALL_SIDE else MAX_LARGE_SAMPLES
+    samples = tuple(tuple(sorted(cell.samples)[:most]) for cell in cells)
     return SheetLayout(tuple(cell.cell for cell in cells), samples, side)
 
 
