@@ -1,11 +1,24 @@
 """Display of subsets and variants."""
 
+import itertools
 import subprocess
 import sys
 
-from xaibench.benchmarks.facets import facet_headings, facet_label, is_moving, subset_order, variant_order
+from xaibench.benchmarks.certified.facets import SUBSETS
+from xaibench.benchmarks.certified.functions import FUNCTIONS
+from xaibench.benchmarks.facets import (
+    answering_controls,
+    facet_headings,
+    facet_label,
+    is_moving,
+    subset_order,
+    variant_order,
+)
 from xaibench.benchmarks.xai_tris.noise import BACKGROUNDS
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
+from xaibench.data import load
+from xaibench.explainers.controls import Prior
+from xaibench.metrics import precision_skill
 
 
 def test_facets_of_xai_tris_are_those_of_its_data_sets():
@@ -15,6 +28,19 @@ def test_facets_of_xai_tris_are_those_of_its_data_sets():
     assert facet_headings(["my-set"]) == ("Subset", "Variant")
     assert [name for name in SCENARIOS if is_moving(name)] == ["rigid"]
     assert (facet_label("corr"), facet_label("my-set")) == ("CORR", "my-set")
+
+
+def test_controls_that_are_the_answer_score_best_where_the_facets_say_so():
+    for scenario, background in itertools.product(SCENARIOS, ("white", "corr")):
+        data = load(f"xai-tris/{scenario}-{background}-8x8", n_samples=400)
+        prior = Prior().fit(None, [data.train[:]])(None, *data.test[:][::2])
+        skill = precision_skill(prior.numpy(), data.test.masks.numpy())
+        assert ("prior" in answering_controls(scenario, background)) == (skill == 1)
+    assert set(SUBSETS) == set(FUNCTIONS)
+    for name in SUBSETS:
+        masks = load(f"certified:{name}", n_samples=50).test.masks
+        assert bool((masks == masks[:1]).all())
+        assert answering_controls(name, "-") == {"prior"}
 
 
 def test_facets_need_no_torch():

@@ -24,6 +24,8 @@ class Facets:
         subsets: Label of each subset by name, in display order.
         variants: Label of each variant by name, in display order.
         moving: Subsets whose pattern is at another position in each image, so that maps are not averaged.
+        answers: Controls that are the answer by construction of the data, by subset and variant. They are not ranked
+            there, and need not be beaten.
     """
 
     subset_heading: str
@@ -31,6 +33,7 @@ class Facets:
     subsets: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, str] = field(default_factory=dict)
     moving: frozenset[str] = frozenset()
+    answers: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
 
 def all_facets() -> tuple[Facets, ...]:
@@ -62,6 +65,16 @@ def variant_order() -> tuple[str, ...]:
 def is_moving(subset: str) -> bool:
     """Return whether the pattern of a subset is at another position in each image."""
     return any(subset in each.moving for each in all_facets())
+
+
+def answering_controls(subset: str, variant: str) -> frozenset[str]:
+    """Return the controls that are the answer by construction of the data.
+
+    Example:
+        >>> sorted(answering_controls("rigid", "white")), sorted(answering_controls("rigid", "corr"))
+        (['input', 'laplace'], [])
+    """
+    return frozenset().union(*(each.answers.get((subset, variant), ()) for each in all_facets()))
 
 
 def facet_headings(subsets: Iterable[str]) -> tuple[str, str]:

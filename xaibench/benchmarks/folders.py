@@ -14,7 +14,7 @@ def benchmark_modules(name: str) -> tuple[ModuleType, ...]:
 
     Example:
         >>> [module.__name__ for module in benchmark_modules("facets")]
-        ['xaibench.benchmarks.xai_tris.facets']
+        ['xaibench.benchmarks.certified.facets', 'xaibench.benchmarks.xai_tris.facets']
     """
     folders = [file.parent.name for file in benchmark_files(f"{name}.py")]
     return tuple(importlib.import_module(f"{__package__}.{folder}.{name}") for folder in folders)

@@ -39,8 +39,6 @@ class DatasetInfo:
         benchmark_size: Number of images in the table of Saliency-Bench (April 2025); 0 if it is not listed there.
         truth: Kind of truth of its masks (:data:`xaibench.types.Truth`): ``"human"`` annotations by default, or
             ``"data"`` or ``"use"``.
-        answered_by: Controls that are the answer by construction of the data, such as ``("input",)`` where the patterns
-            are the brightest pixels. They are not ranked on this data set, and need not be beaten.
         revision: Increased whenever the same parameters give other samples.
 
     Raises:
@@ -62,7 +60,6 @@ class DatasetInfo:
     published: tuple[tuple[str, int], ...] = ()
     benchmark_size: int = 0
     truth: Truth = "human"
-    answered_by: tuple[str, ...] = ()
     revision: int = 1
 
     def __post_init__(self) -> None:

@@ -89,7 +89,6 @@ split=(0.8, 0.1, 0.1))
             variant=self.background,
             truth="data",
             known_distribution=self._is_known,
-            answered_by=self._answered_by,
             revision=3 if images else 2,
         )
 
@@ -201,13 +200,6 @@ split=(0.8, 0.1, 0.1))
         if (parameters.get("alpha"), parameters.get("layout", 0)) != published:
             return None
         return paper_accuracy(self.scenario, self.background, self.size, model)
-
-    @property
-    def _answered_by(self) -> tuple[str, ...]:
-        """Fixed patterns are where the mean mask is; on uncorrelated noise, a pattern is where the image is bright."""
-        if self.scenario != "rigid":
-            return ("prior",)
-        return ("input", "laplace") if self.background == "white" else ()
 
     @property
     def _is_known(self) -> bool:

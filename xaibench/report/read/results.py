@@ -13,10 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.benchmarks.facets import facet_label, subset_order, variant_order
-from xaibench.core.registry import UnknownNameError
+from xaibench.benchmarks.facets import answering_controls, facet_label, subset_order, variant_order
 from xaibench.core.truth_kinds import TRUTHS
-from xaibench.data.table import DATASETS
 from xaibench.report.read.metric_verdicts import known_verdicts
 from xaibench.runfolder import tables
 from xaibench.runfolder.descriptions import (
@@ -153,12 +151,10 @@ class RunResults:
     @cached_property
     def answers(self) -> dict[tuple[str, str], frozenset[str]]:
         """Controls that are the answer by construction of the data, by subset and variant."""
-        found: dict[tuple[str, str], frozenset[str]] = {}
-        sets = self.scores[["dataset", "subset", "variant"]].drop_duplicates().astype(str)
-        for name, subset, variant in sets.itertuples(index=False, name=None):
-            answered = _answered_by(name) & {one for one, part in self.explainers.items() if part.control}
-            found[subset, variant] = found.get((subset, variant), answered) & answered
-        return {place: names for place, names in found.items() if names}
+        controls = {name for name, part in self.explainers.items() if part.control}
+        places = self.scores[["subset", "variant"]].drop_duplicates().astype(str).itertuples(index=False, name=None)
+        found = {(subset, variant): answering_controls(subset, variant) & controls for subset, variant in places}
+        return {cell: names for cell, names in found.items() if names}
 
     def is_answer(self, cell: Sequence[str], explainer: str) -> bool:
         """Return whether a control is the answer by construction in a cell, given by subset, variant and model."""
@@ -214,16 +210,6 @@ class RunResults:
         found = {cell.cell: cell for cell in read_samples(self.path)}
         order = itertools.product(self.subsets, self.variants, self.models)
         return {cell: found[cell] for cell in order if cell in found}
-
-
-def _answered_by(dataset: str) -> frozenset[str]:
-    """Return the controls that are the answer by construction; none for data sets that need files."""
-    if dataset not in DATASETS and not dataset.startswith("certified:"):
-        return frozenset()
-    try:
-        return frozenset(DATASETS.resolve(dataset).info.answered_by)
-    except UnknownNameError:
-        return frozenset()
 
 
 def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
