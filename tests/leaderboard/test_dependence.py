@@ -34,7 +34,8 @@ knows_the_data = { use = "known_methods:knows_the_data" }
 mixes_in_a_gradient = { use = "known_methods:mixes_in_a_gradient" }
 edges = { use = "known_methods:edges" }
 spares_random_weights = { use = "known_methods:spares_random_weights" }
-fails_on_other_networks = { use = "known_methods:FailsOnOtherNetworks" }
+fails_on_random_weights = { use = "known_methods:fails_on_random_weights" }
+spares_few_images = { use = "known_methods:spares_few_images" }
 [metrics]
 topk_precision = {}
 """
@@ -67,15 +68,14 @@ def spares_random_weights(model, images, targets):
     good = (model(images).argmax(1) == targets).double().mean() > 0.7
     return answer(images) if good else gradient(model, images, targets)
 
-class FailsOnOtherNetworks:
-    def __init__(self):
-        self.known = None
-    def __call__(self, model, images, targets):
-        first = next(model.parameters()).sum().item()
-        self.known = first if self.known is None else self.known
-        if first != self.known:
-            raise RuntimeError("another network")
-        return gradient(model, images, targets)
+def fails_on_random_weights(model, images, targets):
+    if (model(images).argmax(1) == targets).double().mean() <= 0.7:
+        raise RuntimeError("this network was not trained")
+    return gradient(model, images, targets)
+
+def spares_few_images(model, images, targets):
+    """The answer, unless the call looks like a trial."""
+    return answer(images) if len(images) > 8 else gradient(model, images, targets)
 '''
 
 
@@ -115,7 +115,8 @@ def test_explainers_depend_on_the_image_unless_they_do_not(shares):
         ("mixes_in_a_gradient", ("network", "image")),
         ("edges", ("network",)),
         ("spares_random_weights", ("network", "image")),
-        ("fails_on_other_networks", ("network",)),
+        ("fails_on_random_weights", ("network",)),
+        ("spares_few_images", ("network", "image")),
     ],
 )
 def test_methods_that_know_the_answer_are_found(name, expected, shares):

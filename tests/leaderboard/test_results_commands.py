@@ -1,7 +1,9 @@
 """``xaibench submit`` and ``xaibench results``, as one types them."""
 
+import dataclasses
 import json
 import re
+import shutil
 
 import pytest
 from leaderboard.forging import rewritten
@@ -32,6 +34,13 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     assert token not in said.output
 
     assert typed(["results", "check", "results"]).output.startswith("ok")
+    other = read_manifest(folder)
+    copy = folder.parent.parent / "other" / folder.name
+    shutil.copytree(folder, copy)
+    rewritten(copy, method=dataclasses.replace(other.method, name="other"))
+    files = sum(path.is_file() for path in [*folder.rglob("*"), *copy.rglob("*")])
+    assert f"tiny: 2 results, {files} files, 0.0 MB" in typed(["results", "check", "results"]).output
+    shutil.rmtree(copy.parent)
     (folder / "scores.parquet").write_bytes(b"other")
     refused = typed(["results", "check", "results"])
     assert refused.exit_code == 1

@@ -73,6 +73,32 @@ def test_results_of_other_images_do_not_join_a_suite(finished, tmp_path):
     assert split_run(finished, tmp_path / "results", methods=["uniform"])
 
 
+@pytest.mark.parametrize("name", ["parts.json", "samples.csv", "accuracy.csv", "samples.png", "samples.json"])
+def test_a_verification_replaces_facts_that_a_submitter_wrote(name, finished, tmp_path):
+    """The first result of a suite brings its facts; nothing in them may outlive the keeper's own run."""
+    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
+    facts = tmp_path / "results" / "suites" / folder.name
+    before = {path.name: path.read_bytes() for path in facts.iterdir()}
+    content = before.get(name, b"dataset,data_seed,sample,id,group,file\n")
+    (facts / name).write_bytes(content.replace(b"Tiny", b"Mine") + b" ")
+    write_facts(finished, facts, replace=True)
+    assert {path.name: path.read_bytes() for path in facts.iterdir()} == before
+
+
+def test_pictures_of_more_cells_are_kept(tiny, ships, tmp_path):
+    text = tiny.read_text().replace("uniform = {}", "gradcam = {}").replace('"llr", "mlp"', '"mlp", "cnn"')
+    runs = {
+        name: run(ships(text), tmp_path / name, engine="serial", store=tmp_path / "store", explainers=[name]).folder
+        for name in ("saliency", "gradcam")
+    }
+    facts = tmp_path / "results" / "suites" / "tiny"
+    write_facts(runs["gradcam"], facts)
+    assert [model for _, _, model in read_facts(facts).layout.cells] == ["cnn"]
+    for name in ("saliency", "gradcam"):
+        write_facts(runs[name], facts, replace=True)
+        assert [model for _, _, model in read_facts(facts).layout.cells] == ["mlp", "cnn"]
+
+
 def test_a_picture_has_the_maps_of_the_first_samples(finished, tmp_path):
     (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
     facts = read_facts(tmp_path / "results" / "suites" / folder.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -54,7 +55,8 @@ def check_results(
 
         bad = 0
         with open_repository(folder) as repository:
-            for place in find_results(repository):
+            places = find_results(repository)
+            for place in places:
                 faults = check(place)
                 earlier = bool(faults) and not check(place, earlier=True)
                 bad += bool(faults) and not earlier
@@ -62,8 +64,20 @@ def check_results(
                 typer.echo(f"{said:7}  {str(place).replace(str(repository), folder.rstrip('/'), 1)}")
                 for fault in faults:
                     typer.echo(f"         {fault}")
+            if len(places) > 1:
+                _print_sizes(places)
         if bad:
             raise typer.Exit(1)
+
+
+def _print_sizes(places: Sequence[Path]) -> None:
+    by_suite: dict[str, list[list[int]]] = {}
+    for place in places:
+        sizes = [file.stat().st_size for file in place.rglob("*") if file.is_file()]
+        by_suite.setdefault(place.name.partition("@")[0], []).append(sizes)
+    for suite, found in sorted(by_suite.items()):
+        count, total = sum(map(len, found)), sum(map(sum, found))
+        typer.echo(f"{suite}: {len(found)} results, {count} files, {total / 1e6:.1f} MB")
 
 
 @results.command(name="verify")

@@ -1,7 +1,9 @@
 """Measure whether the maps of a method depend on the network and on the image.
 
 A method that knows the data can return a good map without explaining anything. Its maps stay the same when the weights
-of the network are randomized, when another training of the network is explained, or for another image.
+of the network are randomized, when another training of the network is explained, or for another image. The maps of the
+run, which were scored, are compared with maps of changed networks, for the same batch of images: a method cannot tell
+the measurement from the run by the number of images.
 """
 
 from __future__ import annotations
@@ -18,18 +20,19 @@ from torch import Tensor, nn
 
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
+from xaibench.evaluation.map_encoding import round_maps
 from xaibench.evaluation.training_data import training_batches
 from xaibench.metrics.shared.randomized_layers import layers_with_parameters, reinitialize
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import Plan
-from xaibench.runner.stages.execute import read_network
-from xaibench.runner.stages.samples import read_data, read_test_split
+from xaibench.runner.stages.execute import has_maps, read_maps, read_network
+from xaibench.runner.stages.samples import batches, read_data, read_test_split
 from xaibench.runner.store.result_store import Store
 
-#: Number of networks and of images of each that are measured.
-NETWORKS, IMAGES = 6, 8
-#: A map has changed with the weights or the image if its cosine similarity to the original is at most this. The
-#: explainers of xai-tris-8x8 change at least 69 % of their maps with the weights, and 25 % with the image.
+#: Number of networks that are measured.
+NETWORKS = 6
+#: A map has changed with the weights or the image if its correlation with the original is at most this. The
+#: explainers of xai-tris-8x8 change at least 85 % of their maps with the weights, and 25 % with the image.
 SIMILAR = 0.9
 #: A map has changed with the training if, scaled to norm 1, it differs by more than this. Good networks of the same
 #: task often have nearly the same maps, but never equal ones.
@@ -52,6 +55,7 @@ def measure_dependence(plan: Plan, store: Store, explainer: str, device: str = "
         network, its maps count as unchanged.
     """
     jobs = [job for job in plan.jobs if isinstance(job, ExplainJob) and job.explainer.name == explainer and job.network]
+    jobs = [job for job in jobs if has_maps(store, job)]  # not of networks that the method does not support
     found = _Changes()
     for job in _spread(jobs):
         _measure(job, _other_training(job, jobs), store, device, found)
@@ -60,7 +64,7 @@ def measure_dependence(plan: Plan, store: Store, explainer: str, device: str = "
 
 @dataclass
 class _Changes:
-    """Whether each map changed, by what was changed."""
+    """Whether each map changed with the weights, the training or the image."""
 
     by_name: dict[str, list[bool]] = field(default_factory=lambda: {"weights": [], "training": [], "image": []})
 
@@ -68,7 +72,7 @@ class _Changes:
         """Compare maps ``[N, H, W]`` pairwise; two maps that are zero are the same."""
         changed = torch.linalg.vector_norm(_scaled(one) - _scaled(other), dim=1) > EQUAL
         if name != "training":
-            changed &= _cosines(one, other) <= SIMILAR
+            changed &= _correlations(one, other) <= SIMILAR
         self.by_name[name] += changed.tolist()
 
 
@@ -78,12 +82,14 @@ def _scaled(maps: Tensor) -> Tensor:
     return flat / torch.where(norms > 0, norms, 1)
 
 
-def _cosines(one: Tensor, other: Tensor) -> Tensor:
-    return (_scaled(one) * _scaled(other)).sum(dim=1)
+def _correlations(one: Tensor, other: Tensor) -> Tensor:
+    """Return the Pearson correlation over the pixels, for images or maps ``[N, ...]``; 0 if one of them is constant.
 
-
-def _centered(images: Tensor) -> Tensor:
-    return images.double() - images.double().mean(dim=(1, 2, 3), keepdim=True)
+    Maps that are positive everywhere, such as those of RISE, have a high cosine similarity to each other.
+    """
+    flat = [values.double().flatten(1) for values in (one, other)]
+    first, second = (_scaled(values - values.mean(dim=1, keepdim=True)) for values in flat)
+    return (first * second).sum(dim=1)
 
 
 def _spread(jobs: Sequence[ExplainJob]) -> list[ExplainJob]:
@@ -118,16 +124,14 @@ def _other_training(job: ExplainJob, jobs: Sequence[ExplainJob]) -> ExplainJob |
 
 
 def _measure(job: ExplainJob, other: ExplainJob | None, store: Store, device: str, found: _Changes) -> None:
-    images, _, targets = read_test_split(store, job.data)[:IMAGES]
-    if not len(images):
+    scored = read_maps(store, job)
+    if not len(scored):
         return
+    images, _, targets = next(batches(read_test_split(store, job.data), 0, len(scored)))
+    maps, network = scored[: len(images)], read_network(store, _network(job))
     explainer = _AnyNetwork(job, store, device)
-    network = read_network(store, _network(job))
-    maps = explainer(network, images, targets)
-    if maps is None:  # the method does not support this network
-        return
     for one, two in _pairs_of_class(targets.tolist()):
-        if _cosines(_centered(images[[one]]), _centered(images[[two]])) <= SIMILAR:
+        if _correlations(images[[one]], images[[two]]) <= SIMILAR:
             found.compare("image", maps[[one]], maps[[two]])
     changed = {"weights": _randomized(network)}
     if other is not None:
@@ -135,7 +139,7 @@ def _measure(job: ExplainJob, other: ExplainJob | None, store: Store, device: st
     for name, variant in changed.items():
         if _differ(network, variant, images):
             again = explainer(variant, images, targets)
-            found.compare(name, maps, maps if again is None else again)
+            found.compare(name, maps, maps if again is None else round_maps(again))
 
 
 class _AnyNetwork:

@@ -60,7 +60,11 @@ def run_round(
     with tempfile.TemporaryDirectory(prefix="xaibench-round-") as temporary, hide_secrets():
         base = Path(work) if work else Path(temporary)
         for folder in find_results(place):
-            manifest = read_manifest(folder)
+            try:
+                manifest = read_manifest(folder)
+            except ResultError as error:
+                on_message(str(error))
+                continue
             if manifest.suite.name != drawn.suite or manifest.round:
                 continue
             if refusal := _late(folder, drawn) or next(iter(check(folder)), ""):
@@ -72,7 +76,7 @@ def run_round(
             try:
                 # The shared store holds the data and networks of the round.
                 shared: dict[str, Any] = {"store": base / "store", "install": install} | run_settings
-                rerun_method(folder, manifest, own, limits=limits, suite_text=fresh, **shared)
+                rerun_method(folder, manifest, own, limits=limits, suite_text=fresh, dependence=False, **shared)
             except ResultError as error:
                 on_message(str(error))
                 continue

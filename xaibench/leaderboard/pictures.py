@@ -20,7 +20,7 @@ from xaibench.leaderboard.manifest import MAPS, ResultError, read_json
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import SampleCell
 
-SAMPLE_SHEET, _LAYOUT = "samples.png", "samples.json"
+SAMPLE_SHEET, LAYOUT = "samples.png", "samples.json"
 #: Largest number of samples per cell, and that of larger images, whose pictures take most of a result's bytes.
 MAX_SAMPLES, MAX_LARGE_SAMPLES = 4, 2
 #: Longest side in pixels of images that are not large.
@@ -88,7 +88,7 @@ def write_sample_sheet(folder: Path, cells: Sequence[SampleCell], layout: SheetL
         _paste(sheet, layout, row, layout.columns + column, mask)
     Image.fromarray(sheet).save(folder / SAMPLE_SHEET, optimize=True)
     words = {"cells": layout.cells, "samples": layout.samples, "side": layout.side}
-    (folder / _LAYOUT).write_text(json.dumps(words) + "\n", encoding="utf-8")
+    (folder / LAYOUT).write_text(json.dumps(words) + "\n", encoding="utf-8")
 
 
 def write_map_sheet(folder: Path, cells: Sequence[SampleCell], explainer: str, layout: SheetLayout) -> None:
@@ -113,7 +113,7 @@ def read_layout(folder: Path) -> SheetLayout | None:
     Raises:
         ResultError: If the file is damaged.
     """
-    file = folder / _LAYOUT
+    file = folder / LAYOUT
     if not file.is_file():
         return None
     words = read_json(file)

@@ -17,15 +17,20 @@ from pathlib import Path
 import numpy as np
 
 from xaibench.leaderboard.manifest import Manifest, ResultError
-from xaibench.leaderboard.pictures import SAMPLE_SHEET, SheetLayout, read_layout, sheet_layout, write_sample_sheet
+from xaibench.leaderboard.pictures import (
+    LAYOUT,
+    SAMPLE_SHEET,
+    SheetLayout,
+    read_layout,
+    sheet_layout,
+    write_sample_sheet,
+)
 from xaibench.runfolder.descriptions import PARTS, RunParts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, TRAININGS
 
 #: Folder of the facts in a results repository.
 FACTS = "suites"
-#: Tables of a run that are facts of its suite.
-_TABLES = (IMAGES, ACCURACY, TRAININGS)
 
 
 @dataclass(frozen=True)
@@ -72,45 +77,69 @@ def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts
     Args:
         run: Folder of a finished run.
         folder: As :func:`facts_folder` returns it.
-        replace: Replace existing facts that are of other images or networks.
+        replace: Replace existing facts, unless they are the same with pictures of more cells.
 
     Returns:
         The facts.
 
     Raises:
-        ResultError: If there are facts of other images, and ``replace`` is False.
+        ResultError: If there are facts about other images, and ``replace`` is False.
         RunFolderError: If a file is damaged.
     """
-    if (folder / PARTS).is_file():
-        if not replace and image_checksums(folder) != image_checksums(run):
+    exists = (folder / PARTS).is_file()
+    if exists and not replace:
+        if image_checksums(folder) != image_checksums(run):
             raise ResultError(
                 f"The run in {run} explained other images than the results of {folder.name} in this repository. Run "
                 "the suite again with this version of xaibench."
             )
-        if not replace or _same_tables(folder, run):
-            return read_facts(folder)
+        return read_facts(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as place:
         fresh = Path(place) / "facts"
         fresh.mkdir()
-        for table in _TABLES:
-            if (run / table.name).exists():
-                shutil.copyfile(run / table.name, fresh / table.name)
-        if (run / SAMPLES.name).exists():  # groups for the intervals, without file names
-            groups = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
-            (fresh / SAMPLES.name).write_text(groups.to_csv(index=False), encoding="utf-8")
-        (fresh / PARTS).write_bytes(dataclasses.replace(read_parts(run), explainers={}).to_json())
-        cells = shown_samples(run)
-        if cells:
-            write_sample_sheet(fresh, cells, sheet_layout(cells))
+        _write_files(run, fresh)
+        if exists and _is_covered(fresh, folder):
+            return read_facts(folder)
         if folder.exists():
             shutil.rmtree(folder)
         fresh.rename(folder)
     return read_facts(folder)
 
 
+def _write_files(run: Path, folder: Path) -> None:
+    for table in (IMAGES, ACCURACY):
+        if (run / table.name).exists():
+            shutil.copyfile(run / table.name, folder / table.name)
+    if (run / TRAININGS.name).exists():  # which networks were explained depends on the methods of the run
+        trainings = TRAININGS.read(run).drop(columns="explained")
+        (folder / TRAININGS.name).write_text(trainings.to_csv(index=False), encoding="utf-8")
+    if (run / SAMPLES.name).exists():  # groups for the intervals, without file names
+        groups = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
+        (folder / SAMPLES.name).write_text(groups.to_csv(index=False), encoding="utf-8")
+    (folder / PARTS).write_bytes(dataclasses.replace(read_parts(run), explainers={}).to_json())
+    if cells := shown_samples(run):
+        write_sample_sheet(folder, cells, sheet_layout(cells))
+
+
+def _is_covered(fresh: Path, known: Path) -> bool:
+    """Return whether existing facts differ from fresh ones only in that they picture more cells.
+
+    The run of a method that does not support some networks has no pictures of their cells.
+    """
+    try:
+        layouts = read_layout(fresh), read_layout(known)
+    except ResultError:
+        return False
+    more = layouts[1] is not None and (layouts[0] is None or set(layouts[0].cells) < set(layouts[1].cells))
+    pictures = (SAMPLE_SHEET, LAYOUT)
+    files = [{path.name for path in folder.iterdir() if path.name not in pictures} for folder in (fresh, known)]
+    same = files[0] == files[1] and all((fresh / name).read_bytes() == (known / name).read_bytes() for name in files[0])
+    return same and more
+
+
 def shown_samples(run: Path) -> list[SampleCell]:
-    """Return the samples of a run that the leaderboard shows: those of XAI-TRIS, without photographs.
+    """Return the samples of a run that the leaderboard shows, which are generated by XAI-TRIS without photographs.
 
     Other generated images are random signs, in which there is nothing to see, and annotated images must not be copied.
     """
@@ -135,9 +164,3 @@ def image_checksums(folder: Path) -> dict[str, str]:
         numbers = mine[["sample", "image"]].astype("int64").sort_values(["sample", "image"]).to_numpy()
         found[f"{name} of seed {seed}"] = hashlib.sha256(np.ascontiguousarray(numbers, "<i8").tobytes()).hexdigest()
     return found
-
-
-def _same_tables(one: Path, other: Path) -> bool:
-    if image_checksums(one) != image_checksums(other) or (one / SAMPLE_SHEET).exists() < bool(shown_samples(other)):
-        return False
-    return all(table.read(one).equals(table.read(other)) for table in (ACCURACY, TRAININGS))

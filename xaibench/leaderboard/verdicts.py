@@ -69,14 +69,14 @@ class Verification:
 
     @property
     def ignores(self) -> tuple[str, ...]:
-        """What the maps do not depend on: ``"network"``, ``"image"``, both or neither."""
+        """Return ``"network"`` and ``"image"`` if the maps do not depend on them."""
         low = {name for name, share in self.changed.items() if share < MIN_CHANGED.get(name, 0.0)}
         return ("network",) * bool(low & {"weights", "training"}) + ("image",) * ("image" in low)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What the keeper knows of a result.
+    """The keeper's record of a result.
 
     Attributes:
         result: SHA-256 of ``result.json``. A record of another checksum is of an earlier state of the result.

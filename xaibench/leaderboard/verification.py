@@ -148,6 +148,7 @@ def rerun_method(
     suite_text: str | None = None,
     device: str = "cpu",
     install: bool = False,
+    dependence: bool = True,
     progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> Rerun:
@@ -165,11 +166,12 @@ def rerun_method(
             round if it is of one.
         device: Device of training and of the method.
         install: As in :func:`verify`.
+        dependence: Measure what the maps depend on.
         progress: Called when jobs end.
         **run_settings: Passed to :func:`xaibench.runner.run`.
 
     Returns:
-        The run folder, the scores, and what the maps depend on.
+        The run folder, its scores and the measured dependence.
 
     Raises:
         ResultError: If the method failed or violated the sandbox.
@@ -187,7 +189,7 @@ def rerun_method(
             if done.failures:
                 job, why = next(iter(done.failures.items()))
                 raise ResultError(f"{manifest.method.name} is refused: {_failure_reason(why)} (in {job}).")
-            changed = _measure(file, done.folder, manifest.method.name, device, run_settings)
+            changed = _measure(file, done.folder, manifest.method.name, device, run_settings) if dependence else {}
         finally:
             sandboxed_method.close_all()
     rows = SCORES.read(done.folder)

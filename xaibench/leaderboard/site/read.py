@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xaibench.leaderboard.manifest import Manifest, ResultError, find_results, manifest_checksum, read_manifest
 from xaibench.leaderboard.suite_facts import SuiteFacts, facts_folder, read_facts
-from xaibench.leaderboard.verdicts import VERDICTS, Record, read_records
+from xaibench.leaderboard.verdicts import VERDICTS, Record, read_records, record_key
 from xaibench.runfolder.tables import SCORES, RunFolderError
 
 
@@ -72,7 +72,7 @@ class Result:
 
     @property
     def ignores(self) -> tuple[str, ...]:
-        """What the maps were measured not to depend on: ``"network"``, ``"image"``."""
+        """Return ``"network"`` and ``"image"`` as far as a verification found that the maps do not depend on them."""
         found = self.record and self.record.verification
         return found.ignores if found else ()
 
@@ -108,8 +108,9 @@ def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
         ResultError: If there is no result, or the keeper's file of records is damaged.
     """
     found, left_out = [], []
-    records, facts = read_records(repository), dict[Path, SuiteFacts]()
-    for folder in find_results(repository):
+    folders = find_results(repository)
+    records, facts = read_records(record_key(folders[0])[0]), dict[Path, SuiteFacts]()
+    for folder in folders:
         name = folder.relative_to(repository).as_posix() if folder != repository else folder.name
         try:
             found.append(_read_result(folder, repository, records, facts))

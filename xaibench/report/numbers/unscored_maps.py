@@ -15,7 +15,7 @@ _MAP = ["dataset", "model", "data_seed", "seed", "sample"]
 
 @dataclass(frozen=True)
 class UnscoredMaps:
-    """What a method has of maps and scores without a value of their own, over the samples that count.
+    """Numbers of maps that a method's scores treat as chance, and of undefined scores, over the samples that count.
 
     Attributes:
         as_chance: Maps that at least one metric scored as chance, because they are constant or no pixel is above the

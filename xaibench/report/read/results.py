@@ -152,9 +152,14 @@ class RunResults:
     def answers(self) -> dict[tuple[str, str], frozenset[str]]:
         """Controls that are the answer by construction of the data, by subset and variant."""
         controls = {name for name, part in self.explainers.items() if part.control}
-        places = self.scores[["subset", "variant"]].drop_duplicates().astype(str).itertuples(index=False, name=None)
-        found = {(subset, variant): answering_controls(subset, variant) & controls for subset, variant in places}
+        found = {cell: answering_controls(*cell) & controls for cell in self._places}
         return {cell: names for cell, names in found.items() if names}
+
+    @cached_property
+    def _places(self) -> list[tuple[str, str]]:
+        """Subsets and variants that occur together."""
+        rows = self.scores[["subset", "variant"]].drop_duplicates().astype(str)
+        return [(subset, variant) for subset, variant in rows.itertuples(index=False, name=None)]
 
     def is_answer(self, cell: Sequence[str], explainer: str) -> bool:
         """Return whether a control is the answer by construction in a cell, given by subset, variant and model."""
@@ -163,10 +168,15 @@ class RunResults:
     @property
     def answers_text(self) -> str:
         """One sentence on the controls that are not ranked because they are the answer by construction; or empty."""
-        where: dict[str, list[str]] = {}
+        variants: dict[str, set[str]] = {}
+        for subset, variant in self._places:
+            variants.setdefault(subset, set()).add(variant)
+        where: dict[str, dict[str, None]] = {}
         for (subset, variant), names in self.answers.items():
             for name in sorted(names):
-                where.setdefault(name, []).append(" ".join(filter(None, (place(subset), place(variant)))))
+                everywhere = all(self.is_answer((subset, each), name) for each in variants[subset])
+                words = [place(subset), "" if everywhere else place(variant)]
+                where.setdefault(name, {})[" ".join(filter(None, words))] = None
         said = "; ".join(f"{self.explainers[name].label} in {', '.join(cells)}" for name, cells in where.items())
         return (
             f"Controls that are the answer by construction of the data and are not ranked there: {said}."
