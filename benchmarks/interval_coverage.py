@@ -1,197 +1,363 @@
-"""Coverage of 95 % confidence intervals and false-positive rate of the tests, in simulated runs.
+"""Coverage of 95 % confidence intervals and false-positive rates of the tests, in simulated runs.
 
-    python benchmarks/interval_coverage.py [--runs 400] [--out FILE.md]
+    python benchmarks/interval_coverage.py [--runs 400] [--quick] [--out FILE.md]
 
-Scores of sixteen methods are simulated as in an XAI-TRIS cell (data sets, trainings nested in them, samples crossed
-with trainings), with standard deviations per method as measured in a run of ``xai-tris-8x8`` over three data sets with
-three trainings each. Each simulated run is analyzed by :func:`xaibench.statistics.nested_means` and, for comparison, by
-the percentile bootstrap over samples, which treats the trainings as the whole population, as most benchmarks do.
-Further rows simulate groups of samples (patients) in one data set and training, with skewed and with binary scores. A
-second table covers whole
-suites: the share of suites in which any two of sixteen equal methods differ significantly over all cells
-(:func:`xaibench.report.numbers.suite_tests`).
+Scores of sixteen methods are simulated for designs of one to six data sets with one to three trainings each (samples
+are crossed with trainings), from distributions that differ in what makes intervals fail: heavy tails, skewed effects of
+data sets, hits and misses, scores with few values, methods that vary ten times more than others, missing trainings,
+scores near the end of their range. No two methods differ in their true mean. Each run is analyzed by
+:func:`xaibench.statistics.nested_means`, suites of twelve cells by
+:func:`xaibench.report.numbers.suite_tests.pairs_over_cells`. For comparison: the percentile bootstrap over samples, which
+treats the data sets and trainings as the whole population, as most benchmarks do.
+
+Ends with an error if an interval covers the mean in fewer than 93 % of the runs, if a test rejects in more than 7 %, or
+if any of the 120 pairs of a run is significant after Holm's correction in more than 7 % of the runs (with ``--quick``, by
+more than chance).
 """
 
 import argparse
+import math
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
+from scipy.stats import binom
 
 from xaibench.report.numbers.pair_testing import pair_tests
 from xaibench.report.numbers.suite_tests import pairs_over_cells
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics import SamplingDesign, nested_means
+from xaibench.statistics import SamplingDesign, holm, nested_means, paired_differences
 
 METHODS = 16
-#: Scenarios and backgrounds of a suite.
-PLACES = 8
-#: Standard deviations of EMD performance between data sets, trainings, samples, and of the rest: the median over the
-#: methods of the cells named (rounded), and by how much the logarithm of a method's own varies about it.
-MEASURED = {
-    "MLP on LIN-WHITE": (0.001, 0.006, 0.017, 0.014),
-    "CNN on MULT-CORR": (0.001, 0.039, 0.016, 0.029),
-    "CNN on XOR-WHITE": (0.025, 0.015, 0.005, 0.041),
-}
-UNLIKE = 0.6
-SHAPES = ((1, 1, 200), (1, 2, 200), (1, 3, 200), (2, 2, 200), (3, 1, 200), (3, 2, 200), (5, 5, 100))
-GROUPS = (8, 10, 20, 30, 100)
-#: Shares of hits of the methods.
-RATES = np.linspace(0.1, 0.9, METHODS)
+FIRST, SECOND = np.triu_indices(METHODS, 1)
+#: Numbers of data sets, trainings of each, and samples.
+SHAPES = (
+    *((1, 1, 20), (1, 1, 200), (1, 2, 50), (1, 3, 50), (2, 1, 50), (2, 2, 100)),
+    *((3, 1, 50), (3, 2, 100), (5, 1, 50), (5, 3, 20), (6, 1, 100)),
+)
+#: Standard deviations of EMD performance between data sets, trainings, samples, and of the residual: rounded medians
+#: over the methods of a cell of ``xai-tris-8x8``.
+MLP_LIN = (0.001, 0.006, 0.017, 0.014)
+CNN_MULT = (0.001, 0.039, 0.016, 0.029)
+CNN_XOR = (0.025, 0.015, 0.005, 0.041)
+#: Standard deviation of the logarithm of a method's own standard deviations about these.
+SPREAD = 0.6
+#: Bounds of the shares: coverage, rejected tests, runs with any significant pair.
+LOWEST_COVERAGE, HIGHEST_REJECTION, HIGHEST_ANY = 0.93, 0.07, 0.07
+#: Samples per patient in the lines with groups.
+SLICES = 5
 
 
-def drawn(shape):
-    """Data set, training and sample of each row of an experiment; samples vary fastest."""
+class Case(NamedTuple):
+    """Simulated distribution of scores.
+
+    Attributes:
+        name: Name in the table.
+        draw: Function of the shape and a random generator that returns scores ``[D, T, S, METHODS]``.
+        mean: True mean of every method.
+        within: Range of the scores.
+        special: Methods whose coverage is stated separately, for they vary more than the others.
+        shapes: Designs of the case.
+        lowest: Smallest coverage that is accepted.
+    """
+
+    name: str
+    draw: Callable
+    mean: float = 0.0
+    within: tuple[float, float] = (-np.inf, np.inf)
+    special: slice = slice(0, 0)
+    shapes: tuple = SHAPES
+    lowest: float = LOWEST_COVERAGE
+
+
+def normal(rng, size):
+    return rng.normal(size=size)
+
+
+def heavy(rng, size):
+    return rng.standard_t(3, size) / math.sqrt(3)
+
+
+def skewed(rng, size):
+    """Log-normal with mean 0 and standard deviation 1; its skewness is 1.75."""
+    sigma = 0.5
+    deviation = math.sqrt(math.expm1(sigma**2)) * math.exp(sigma**2 / 2)
+    return (rng.lognormal(0, sigma, size) - math.exp(sigma**2 / 2)) / deviation
+
+
+def left(rng, size):
+    """Skewed toward small values, as EMD performance is."""
+    return (rng.beta(8, 2, size) - 0.8) / 0.1206
+
+
+def nested(deviations, *, sets=normal, samples=left, rest=normal, factor=None):
+    """Return a function that draws scores with effects of data sets, trainings and samples."""
+
+    def draw(shape, rng):
+        d, t, s = shape
+        sizes, shapes = ((d, 1, 1), (d, t, 1), (d, 1, s), shape), (sets, normal, samples, rest)
+        varied = d > 1, d * t > 1, True, True  # a level with a single unit has no effect
+        total = np.zeros((*shape, METHODS))
+        for level, (size, deviation, of, counts) in enumerate(zip(sizes, deviations, shapes, varied, strict=True)):
+            own = deviation * np.exp(rng.normal(0, SPREAD, METHODS))
+            if factor is not None and level < 2:
+                own = deviation * factor
+            total += counts * own * of(rng, (*size, METHODS))
+        return total
+
+    return draw
+
+
+def hits(rate, deviation=0.0):
+    """Hits and misses with effects of data sets and trainings on the log-odds, and their true mean."""
+    logit = math.log(rate / (1 - rate))
+
+    def draw(shape, rng):
+        d, t, s = shape
+        odds = logit + deviation * (
+            (d > 1) * rng.normal(size=(d, 1, 1, METHODS)) + (d * t > 1) * rng.normal(size=(d, t, 1, METHODS))
+        )
+        return (rng.random((*shape, METHODS)) < expit(odds)).astype(float)
+
+    return draw
+
+
+def hit_rate(rate, deviation, shape):
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    spread = deviation * math.sqrt((shape[0] > 1) + (shape[0] * shape[1] > 1))
+    return float((weights * expit(math.log(rate / (1 - rate)) + spread * points)).sum() / weights.sum())
+
+
+def eighths(shape, rng):
+    """Precision in eighths: the methods agree except for 3 % of the scores."""
+    d, _, s = shape
+    base = np.broadcast_to(rng.integers(2, 7, (d, 1, s, 1)) / 8, (*shape, METHODS)).copy()
+    return base + (rng.random(base.shape) < 0.03) * rng.choice([-0.125, 0.125], base.shape)
+
+
+def without_a_training(shape, rng):
+    scores = nested(CNN_MULT)(shape, rng)
+    scores[:, 0, :, ::4] = np.nan
+    return scores
+
+
+def pareto_gaps(shape, rng):
+    """Scores near 1 with gaps that follow a Pareto distribution of index 1.5, cut at 1."""
+    return 1 - np.minimum(0.01 * rng.pareto(1.5, (*shape, METHODS)), 1.0)
+
+
+def mostly_one(shape, rng):
+    """Scores of 1, except for one in ten, which is uniform in [0, 1]."""
+    size = (*shape, METHODS)
+    return np.where(rng.random(size) < 0.9, 1.0, rng.random(size))
+
+
+def patients(shape, rng):
+    """One data set of patients with five slices each, which share their patient's effect."""
+    own = left(rng, (1, 1, shape[2] // SLICES, METHODS))
+    return np.repeat(own, SLICES, axis=2) + rng.normal(size=(1, 1, shape[2] // SLICES * SLICES, METHODS))
+
+
+ONE_OUT, HALF = np.ones(METHODS), np.ones(METHODS)
+ONE_OUT[:2], HALF[:8] = 10, 10
+REPEATED = tuple(shape for shape in SHAPES if shape[0] * shape[1] > 1)
+PARETO_MEAN = 1 - 0.01 * (1 - 101**-0.5) / 0.5  # the integral of the survival function (1 + x / 0.01)^-1.5 up to 1
+CASES = (
+    Case("MLP on LIN WHITE, as measured", nested(MLP_LIN)),
+    Case("CNN on MULT CORR, as measured", nested(CNN_MULT)),
+    Case("CNN on XOR WHITE, as measured", nested(CNN_XOR)),
+    Case("no effect of data sets or trainings", nested((0, 0, 0.017, 0.014))),
+    Case("t with 3 degrees of freedom", nested(CNN_XOR, sets=heavy, samples=heavy, rest=heavy)),
+    Case("log-normal effect of data sets", nested(CNN_XOR, sets=skewed), shapes=REPEATED),
+    Case("hardly any other effect", nested((0.05, 0.0, 0.02, 0.02), sets=skewed), shapes=REPEATED, lowest=0.91),
+    Case("one method in eight varies 10 times more", nested(CNN_MULT, factor=ONE_OUT), special=slice(0, 2), shapes=REPEATED),
+    Case("half of the methods vary 10 times more", nested(CNN_MULT, factor=HALF), special=slice(0, 8), shapes=REPEATED),
+    Case("every fourth method lacks a training", without_a_training, shapes=((1, 2, 50), (1, 3, 50), (3, 2, 100))),
+    Case("hits, 50 %", hits(0.5), 0.5, (0, 1)),
+    Case("hits, 3 %", hits(0.03), 0.03, (0, 1)),
+    Case("hits, 70 %, trainings differ", hits(0.7, 0.5), np.nan, (0, 1)),
+    Case("precision in eighths, 97 % ties", eighths, np.nan, (0, 1)),
+    Case("near 1, Pareto gaps", pareto_gaps, PARETO_MEAN, (0, 1)),
+    Case("90 % are exactly 1", mostly_one, 0.95, (0, 1)),
+)
+PATIENTS = (40, 100, 500)
+
+
+def design(shape):
     names = dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(shape)), strict=True))
     return SamplingDesign.of(int(np.prod(shape)), **names)
 
 
-def experiment(shape, deviations, rng):
-    """Return scores ``[D T S, METHODS]`` with mean 0; a level with a single draw has no variance."""
-    d, t, s = shape
-    sizes = (d, 1, 1), (d, t, 1), (d, 1, s), shape
-    once = (d > 1, d * t > 1, True, True)
-    total = np.zeros((*shape, METHODS))
-    for level, (size, deviation, counts) in enumerate(zip(sizes, deviations, once, strict=True)):
-        own = deviation * np.exp(rng.normal(0, UNLIKE, METHODS))
-        # Scores of samples are skewed towards their upper end, as those of EMD performance are.
-        part = (rng.beta(8, 2, (*size, METHODS)) - 0.8) / 0.1206 if level == 2 else rng.normal(size=(*size, METHODS))
-        total += counts * own * part
-    return total.reshape(-1, METHODS)
+class Rates(NamedTuple):
+    """Shares over the simulated runs.
+
+    Attributes:
+        coverage: Intervals that contain the true mean, of the methods with an interval.
+        special: The same, of the methods that vary more.
+        rejected: Tests of two methods that reject at 5 %.
+        any_pair: Runs in which any two methods differ significantly after Holm's correction.
+        bootstrap: Percentile intervals over samples that contain the true mean.
+    """
+
+    coverage: float
+    special: float
+    rejected: float
+    any_pair: float
+    bootstrap: float
 
 
-def bootstrap(scores, groups, rng, resamples=300):
-    """``[M, 2]`` percentile intervals over groups."""
-    numbers = np.unique(groups, return_inverse=True)[1]
-    sums = np.zeros((numbers.max() + 1, scores.shape[1]))
-    np.add.at(sums, numbers, scores)
-    counts = np.bincount(numbers)
-    picked = rng.integers(0, len(sums), (resamples, len(sums)))
-    means = sums[picked].sum(axis=1) / counts[picked].sum(axis=1)[:, None]
-    return np.quantile(means, [0.025, 0.975], axis=0).T
-
-
-def holds(intervals, truth=0):
-    return ((intervals[:, 0] <= truth) & (intervals[:, 1] >= truth)).tolist()
-
-
-def rates(shape, deviations, runs, seed=0):
-    """Return shares: intervals that cover the mean, tests that reject, bootstrap intervals that cover the mean."""
-    rng, of = np.random.default_rng([seed, *shape]), drawn(shape)
-    ours, rejected, theirs = [], [], []
+def simulate(case, shape, runs, drawn=None, seed=0):
+    """Return the rates of one case and shape."""
+    rng, drawn = np.random.default_rng([seed, *shape, *case.name.encode()]), drawn or design(shape)
+    truth = hit_rate(0.7, 0.5, shape) if "trainings differ" in case.name else case.mean
+    found = {"coverage": [], "special": [], "rejected": [], "any_pair": [], "bootstrap": []}
+    others = np.setdiff1d(np.arange(METHODS), np.arange(METHODS)[case.special])
     for run in range(runs):
-        scores = experiment(shape, deviations, rng)
-        ours += holds(nested_means(scores, of, pool_variances=True).intervals())
-        pairs = scores[:, ::2] - scores[:, 1::2]
-        rejected += (nested_means(pairs, of, pool_variances=True).p_values() < 0.05).tolist()
-        if run < max(runs // 4, 1):
-            samples = of.data_sets * shape[2] + of.groups
-            theirs += holds(bootstrap(scores, samples, rng))
-    return np.mean(ours), np.mean(rejected), np.mean(theirs)
+        scores = case.draw(shape, rng).reshape(-1, METHODS)
+        if not math.isnan(truth):
+            low, high = nested_means(scores, drawn).intervals(within=case.within).T
+            held = np.where(np.isnan(low), np.nan, (low <= truth) & (high >= truth))
+            found["coverage"] += [held[others]]
+            found["special"] += [held[case.special]]
+            if run < runs / 4:
+                found["bootstrap"] += [bootstrap(scores, drawn, truth, rng)]
+        p = nested_means(paired_differences(scores[:, FIRST], scores[:, SECOND]), drawn).p_values()
+        found["rejected"] += [np.where(np.isnan(p), np.nan, p < 0.05)]
+        found["any_pair"] += [np.array([(holm(p) < 0.05).any()])]
+    joined = {name: np.concatenate(parts).astype(float) if parts else np.empty(0) for name, parts in found.items()}
+    shares = {name: float(np.nanmean(all_)) if (~np.isnan(all_)).any() else math.nan for name, all_ in joined.items()}
+    return Rates(**shares)
 
 
-def skewed(groups, rng):
-    """``[N, METHODS]`` scores of slices of patients about 0."""
-    own = (rng.beta(8, 2, (groups.max() + 1, METHODS)) - 0.8) / 0.1206
-    return own[groups] + rng.normal(size=(len(groups), METHODS))
+def bootstrap(scores, drawn, truth, rng, resamples=300):
+    """Return which percentile intervals over samples contain the true mean, ``[METHODS]``."""
+    numbers = np.unique(drawn.data_sets * 10_000 + drawn.groups, return_inverse=True)[1]
+    sums = np.zeros((numbers.max() + 1, METHODS))
+    np.add.at(sums, numbers, np.nan_to_num(scores))
+    counts = np.zeros_like(sums)
+    np.add.at(counts, numbers, ~np.isnan(scores))
+    weights = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), resamples)
+    with np.errstate(invalid="ignore"):
+        low, high = np.nanquantile((weights @ sums) / (weights @ counts), [0.025, 0.975], axis=0)
+    return (low <= truth) & (high >= truth)
 
 
-def hits(groups, rng):
-    """``[N, METHODS]`` hits and misses; each patient has a share of hits of its own about the method's."""
-    own = rng.beta(RATES, 1 - RATES, (groups.max() + 1, METHODS))
-    return (rng.random((len(groups), METHODS)) < own[groups]).astype(float)
+def suite(kind, shape, rng, cells=12):
+    """Return the pairs of a suite of cells: six subsets and variants with two networks each."""
+    names, drawn, tables = [f"method {number:02}" for number in range(METHODS)], design(shape), []
+    for number in range(cells):
+        place, network = divmod(number, 2)
+        factor = {"equal": None, "half": HALF, "one method": ONE_OUT}.get(kind)
+        if kind == "one cell" and number == 0:
+            factor = np.full(METHODS, 30.0)
+        if kind == "one method in one cell" and number == 0:
+            factor = ONE_OUT
+        draw = eighths if kind == "ties" else nested(CNN_XOR if number % 3 else MLP_LIN, factor=factor)
+        scores = draw(shape, rng).reshape(-1, METHODS)
+        tests = pair_tests(names, [False] * METHODS, scores, drawn, shape[0] * shape[2])
+        tables.append(
+            tests.assign(**dict(zip(CELL, (f"place {place}", "", f"network {network}"), strict=True)), metric="score")
+        )
+    return pd.concat(tables, ignore_index=True)
 
 
-def grouped(count, slices, draw, truth, runs, seed=0, **bounds):
-    """Return the same shares for ``count`` patients, each with a random number of slices."""
-    rng = np.random.default_rng([seed, count])
-    ours, rejected, theirs = [], [], []
-    for run in range(runs):
-        groups = np.repeat(np.arange(count), rng.integers(1, slices + 1, count))
-        scores, others = draw(groups, rng), draw(groups, rng)
-        of = SamplingDesign.of(len(groups), groups=groups)
-        ours += holds(nested_means(scores, of).intervals(**bounds), truth)
-        rejected += (nested_means(scores - others, of).p_values() < 0.05).tolist()
-        if run < max(runs // 4, 1):
-            theirs += holds(bootstrap(scores, groups, rng), truth)
-    return np.mean(ours), np.mean(rejected), np.mean(theirs)
+SUITES = {
+    "equal": "methods with similar variances",
+    "half": "half of the methods vary 10 times more",
+    "one method": "one method in eight varies 10 times more",
+    "one method in one cell": "the same, in one cell",
+    "one cell": "data sets of one cell differ 30 times more",
+    "ties": "precision in eighths, 97 % ties",
+}
+SUITE_SHAPES = ((1, 1, 100), (1, 3, 50), (2, 2, 40), (3, 2, 30), (6, 1, 50))
 
 
-def table(runs):
-    lines = [
-        "| what varies | sets x trainings x samples | interval holds | test rejects | bootstrap of samples holds |",
-        "|---|---|---|---|---|",
-    ]
-
-    def add(name, size, found):
-        lines.append(f"| {name} | {size} | {' | '.join(f'{share:.3f}' for share in found)} |")
-
-    for name, deviations in MEASURED.items():
-        for shape in SHAPES:
-            add(name, " x ".join(map(str, shape)), rates(shape, deviations, runs))
-    for count in GROUPS:
-        add("patients of 1 to 5 slices", f"{count} patients", grouped(count, 5, skewed, 0, runs))
-    for count in GROUPS:
-        add("their hits and misses", f"{count} patients", grouped(count, 5, hits, RATES, runs, within=(0, 1)))
-    for count in GROUPS:
-        add("hits and misses", f"{count} samples", grouped(count, 1, hits, RATES, runs, within=(0, 1)))
-    return "\n".join(lines) + "\n"
-
-
-def places(shape, shared, rng):
-    """Scores of eight scenarios and backgrounds, two networks each, which share so much of what their images do."""
-    d, t, s = shape
-    levels = ((d, 1, 1), d > 1, 0), ((d, t, 1), d * t > 1, 1), ((d, 1, s), True, 2), ((d, t, s), True, 3)
-    found = {}
-    for place in range(PLACES):
-        common = [rng.normal(size=(*size, METHODS)) for size, _, _ in levels]
-        for network in range(2):
-            deviations = list(MEASURED.values())[rng.integers(len(MEASURED))]
-            total = np.zeros((*shape, METHODS))
-            for (size, counts, level), same in zip(levels, common, strict=True):
-                # Trainings, and what is left, are each network's own.
-                alike = shared if level in (0, 2) else 0.0
-                draws = np.sqrt(alike) * same + np.sqrt(1 - alike) * rng.normal(size=(*size, METHODS))
-                total += counts * deviations[level] * np.exp(rng.normal(0, UNLIKE, METHODS)) * draws
-            found[f"place {place}", "", f"network {network}"] = total.reshape(-1, METHODS)
-    return found
-
-
-def alarms(shape, shared, runs, seed=0):
-    """Return the false-positive rates per suite, and per pair without Holm's correction; no methods differ."""
-    rng, of = np.random.default_rng([seed, *shape]), drawn(shape)
-    names, any_pair, single = [f"method {number:02}" for number in range(METHODS)], [], []
+def simulate_suites(kind, shape, runs, seed=0):
+    """Return the share of suites with any significant pair, and of pairs with p < 5 % before the correction."""
+    rng, any_pair, single = np.random.default_rng([seed, *shape, *kind.encode()]), [], []
     for _ in range(runs):
-        cells = [
-            pair_tests(names, [False] * METHODS, scores, of, shape[0] * shape[2]).assign(
-                **dict(zip(CELL, cell, strict=True)), metric="score"
-            )
-            for cell, scores in places(shape, shared, rng).items()
-        ]
-        found = pairs_over_cells(pd.concat(cells, ignore_index=True), "score")
-        any_pair.append((found["p_holm"] < 0.05).any())
-        single.append((found["p"] < 0.05).mean())
-    return np.mean(any_pair), np.mean(single)
+        found = pairs_over_cells(suite(kind, shape, rng), "score")
+        any_pair.append(bool((found["p_holm"] < 0.05).any()))
+        single.append(float((found["p"] < 0.05).mean()))
+    return float(np.mean(any_pair)), float(np.mean(single))
 
 
-def suites(runs):
-    lines = [
-        "| sets x trainings x samples | networks share | any two told apart | a pair, without Holm's correction |",
-        "|---|---|---|---|",
-    ]
-    for shape in ((3, 2, 100), (2, 2, 100), (1, 3, 100), (1, 1, 100)):
-        for shared in (0.0, 0.5, 1.0):
-            found = " | ".join(f"{share:.3f}" for share in alarms(shape, shared, runs))
-            lines.append(f"| {' x '.join(map(str, shape))} | {shared:.0%} | {found} |")
+def label(shape):
+    return " × ".join(map(str, shape))
+
+
+def table(title, rows, columns):
+    """Return a Markdown table of ``{row: {column: text}}``."""
+    lines = [f"| {title} | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    for name, cells in rows.items():
+        lines.append(f"| {name} | {' | '.join(cells.get(column, '') for column in columns)} |")
     return "\n".join(lines) + "\n"
+
+
+class Checks:
+    """Collection of the shares that are out of bounds."""
+
+    def __init__(self, *, chance):
+        self.chance, self.failed = chance, []
+
+    def add(self, name, value, bound, runs, *, lowest=False):
+        """Note a share beyond its bound; with ``chance``, only if few runs do not explain it."""
+        if math.isnan(value):
+            return
+        if self.chance:
+            # The tests of one run are correlated, so a run counts once.
+            bound = binom.ppf(0.001 if lowest else 0.999, runs, bound) / runs
+        if value < bound if lowest else value > bound:
+            self.failed.append(f"{name}: {value:.3f}, expected {'at least' if lowest else 'at most'} {bound:.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=400, help="simulated runs per line; a fourth of it for suites")
+    parser.add_argument("--quick", action="store_true", help="20 runs, in half a minute; bounds allow for chance")
+    parser.add_argument("--out", type=Path, help="file for the tables")
+    given = parser.parse_args()
+    runs, checks = 20 if given.quick else given.runs, Checks(chance=given.quick)
+    blocks, tables = {name: {} for name in ("coverage", "rejected", "any_pair", "bootstrap")}, []
+    lines = [(case, shape, None) for case in CASES for shape in case.shapes]
+    for count in PATIENTS:
+        grouped = np.repeat(np.arange(count // SLICES), SLICES)
+        one = Case(f"patients of {SLICES} slices", patients)
+        lines.append((one, (1, 1, count), SamplingDesign.of(count, groups=grouped)))
+    columns = list(dict.fromkeys(label(shape) for _, shape, _ in lines))
+    for case, shape, drawn in lines:
+        found, where = simulate(case, shape, runs, drawn), f"{case.name}, {label(shape)}"
+        checks.add(f"coverage, {where}", found.coverage, case.lowest, runs, lowest=True)
+        checks.add(f"coverage of the special methods, {where}", found.special, LOWEST_COVERAGE, runs, lowest=True)
+        checks.add(f"rejected tests, {where}", found.rejected, HIGHEST_REJECTION, runs)
+        checks.add(f"any pair, {where}", found.any_pair, HIGHEST_ANY, runs)
+        for name, rows in blocks.items():
+            text = "" if math.isnan(value := getattr(found, name)) else f"{value:.3f}"
+            if name == "coverage" and not math.isnan(found.special):
+                text += f" ({found.special:.3f})"
+            rows.setdefault(case.name, {})[label(shape)] = text
+        print(where, " ".join(f"{value:.3f}" for value in found), file=sys.stderr, flush=True)
+    titles = ("interval contains the mean", "test rejects", "any pair after Holm", "bootstrap contains the mean")
+    tables += [table(title, rows, columns) for title, rows in zip(titles, blocks.values(), strict=True)]
+    suites: dict[str, dict[str, str]] = {}
+    for kind, name in SUITES.items():
+        for shape in SUITE_SHAPES:
+            any_pair, single = simulate_suites(kind, shape, max(runs // 4, 5))
+            checks.add(f"any pair of a suite, {name}, {label(shape)}", any_pair, HIGHEST_ANY, max(runs // 4, 5))
+            suites.setdefault(name, {})[label(shape)] = f"{any_pair:.3f} ({single:.3f})"
+            print(name, label(shape), any_pair, single, file=sys.stderr, flush=True)
+    tables.append(table("any pair of a suite after Holm (one pair before)", suites, [label(s) for s in SUITE_SHAPES]))
+    text = "\n".join(tables)
+    print(text)
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
+    if checks.failed:
+        raise SystemExit("Out of bounds:\n" + "\n".join(checks.failed))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=400, help="simulated runs per line, with sixteen methods each")
-    parser.add_argument("--out", type=Path, help="a file for the table")
-    given = parser.parse_args()
-    found = table(given.runs) + "\n" + suites(max(given.runs // 4, 1))
-    print(found)
-    if given.out:
-        given.out.write_text(found, encoding="utf-8")
+    main()

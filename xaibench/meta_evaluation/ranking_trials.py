@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.statistics.bounded_means import wilson
+from xaibench.statistics.bounded_means import bounded_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ class MetaEvaluation:
         table.insert(0, "draws", grouped.size())
         right, count = table["right"].to_numpy(), table["draws"].to_numpy(float)
         variance = np.divide(right * (1 - right), count - 1, out=np.zeros(len(count)), where=count > 1)
-        ends = wilson(right, variance, count - 1, count)
+        ends = bounded_intervals(right, variance, count - 1, count)
         table.insert(2, "low", ends[:, 0])
         table.insert(3, "high", ends[:, 1])
         table["verdict"] = [_verdict(*shares) for shares in zip(table["right"], table["wrong"], strict=True)]

@@ -1,12 +1,18 @@
-"""Confidence intervals for means of bounded scores, such as hits and misses.
+r"""Confidence intervals for means of scores with a smallest and a largest value, such as hits or precision.
 
-With few hits, the sample variance is a poor guide: eight hits out of eight have variance 0, and an interval by
-Student's t would have width 0. Wilson's interval (JASA 1927) instead contains all means under which the observed hits
-are likely. Scores that vary less than hits, or more because they are clustered, are accounted for by the effective
-sample size, with a t quantile because that size is estimated. Korn and Graubard: Confidence intervals for proportions
-with small expected number of positive counts estimated from survey data, Survey Methodology 1998 (sample size, degrees
-of freedom). Dean and Pagano: Evaluating confidence interval methods for binomial proportions in clustered surveys,
-Journal of Survey Statistics and Methodology 2015 (Wilson's interval in few groups).
+Near the end of the range, the sample variance is a poor guide: eight hits out of eight have variance 0, and an interval
+by Student's t would have width 0. Scores that lie near the end except for a few far ones have a variance that depends
+on how many of the few were drawn. Wilson's interval (Probable inference, the law of succession, and statistical
+inference, JASA 1927) contains the means :math:`\mu` under which the observed mean m of n hits is likely,
+:math:`(m - \mu)^2 \le z^2 \sigma^2(\mu) / n`, with the variance that hits have under :math:`\mu`. For scores in
+general, the variance under a smaller mean is not known. Here it is the largest one that the range permits if the
+distribution is the observed one except for a share :math:`\varepsilon` of scores at the lower end of the range, which
+reduce the mean to :math:`\mu = (1 - \varepsilon) m`:
+
+.. math:: \sigma^2(\mu) = (1 - \varepsilon)\,(s^2 + \varepsilon m^2)
+
+(the part of :math:`s^2` that is due to data sets or trainings does not decrease with :math:`\varepsilon`) and likewise for larger means. For hits and misses this is Wilson's interval exactly. The interval is continuous in the
+scores: one score of 0.9999 among scores of 1 changes nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +25,8 @@ from xaibench.statistics.grouped_scores import Floats
 UNBOUNDED = (-np.inf, np.inf)
 
 
-def wilson(mean: Floats, variance: Floats, df: Floats, groups: Floats, level: float = 0.95) -> Floats:
-    """Compute Wilson confidence intervals for means of scores in [0, 1], with an effective sample size.
+def bounded_intervals(mean: Floats, variance: Floats, df: Floats, groups: Floats, level: float = 0.95) -> Floats:
+    """Compute confidence intervals for means of scores in [0, 1].
 
     Args:
         mean: Means, ``[M]``.
@@ -34,20 +40,30 @@ def wilson(mean: Floats, variance: Floats, df: Floats, groups: Floats, level: fl
 
     Example:
         >>> arguments = [np.array([value]) for value in (1.0, 0.0, 7.0, 8.0)]  # eight hits out of eight
-        >>> wilson(*arguments).round(2).tolist()
+        >>> bounded_intervals(*arguments).round(2).tolist()
         [[0.68, 1.0]]
     """
     from scipy.stats import norm, t
 
-    binomial = np.clip(mean * (1 - mean), 0, None)
-    # If every group consists of hits only or misses only, each group counts as one binomial sample. Then the sample
-    # size is known, and the quantile is normal.
-    is_binomial = np.isclose(variance * (groups - 1), binomial, rtol=1e-9, atol=0)
-    estimated = np.divide(binomial, variance, out=np.full(len(mean), np.inf), where=variance > 0)
-    n_effective = np.where(is_binomial, groups, estimated)
-    squared_quantile = np.where(is_binomial, norm.ppf((1 + level) / 2), t.ppf((1 + level) / 2, df)) ** 2
+    # If every group consists of hits only or misses only, each group counts as one binomial sample, whose variance
+    # follows from the mean. Then the quantile is normal, unless there are several data sets or trainings.
+    is_binomial = (df == groups - 1) & np.isclose(variance * (groups - 1), mean * (1 - mean), rtol=1e-9, atol=0)
+    normal = norm.ppf((1 + level) / 2) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(n_effective > 0, squared_quantile / n_effective, np.inf)
-        center, half = (mean + ratio / 2) / (1 + ratio), np.sqrt(ratio * (binomial + ratio / 4)) / (1 + ratio)
-    ends = np.stack([center - half, center + half], axis=-1)
+        observed = np.where(is_binomial, normal * mean * (1 - mean) / groups, variance * t.ppf((1 + level) / 2, df) ** 2)
+        unseen = normal / groups
+        of_samples = np.minimum(observed, unseen * mean * (1 - mean))
+        below, above = (_distance(size, observed, of_samples, unseen) for size in (mean, 1 - mean))
+    ends = np.stack([mean - below, mean + above], axis=-1)
     return np.where(np.isnan(variance)[:, None], np.nan, np.clip(ends, 0, 1))
+
+
+def _distance(size: Floats, observed: Floats, of_samples: Floats, unseen: Floats) -> Floats:
+    """Return the distance d from the mean to an end of the interval.
+
+    It solves ``d² = observed - share of_samples + (1 - share) unseen size d`` with ``share = d / size``, the share of
+    scores that are moved to the end of the range, at a distance of ``size`` from the mean.
+    """
+    linear = unseen * size - np.divide(of_samples, size, out=np.zeros_like(size), where=size > 0)
+    root = (linear + np.sqrt(linear**2 + 4 * (1 + unseen) * observed)) / (2 * (1 + unseen))
+    return np.where(size > 0, root, 0.0)

@@ -5,19 +5,27 @@ set, and both are nested in it::
 
     score = mean + data set + training (of the data set) + sample (of the data set) + residual
 
-With several data sets, the variance of the mean follows from the means of the data sets alone, because these include
-all variation below; its degrees of freedom are the number of data sets minus one. With one data set (generated once, or
-a fixed set of photographs), the variance is over its trainings and samples, and with one training over the samples
-alone. Then the interval does not account for the levels that were not varied, and :attr:`NestedMeans.level` shows which
-level it accounts for.
+With several data sets, the variance of the mean follows from the means of the data sets, because these include all
+variation below. With one data set (generated once, or a fixed set of photographs), the variance is over its trainings
+and samples, and with one training over the samples alone. Then the interval does not account for the levels that were
+not varied, and :attr:`NestedMeans.level` shows which level it accounts for. A mean with scores in a single unit of that
+level, such as one of two trainings, has no variance.
+
+Means of few data sets or trainings can be equal by chance, above all means of hits and of other scores with few values.
+Therefore the variance is at least the one over the samples alone. The degrees of freedom are always the number of data
+sets (or trainings) minus one. Larger ones, as Satterthwaite's, would be right for 95 % intervals but not for the small
+p-values that remain significant after a correction for many tests.
+
+The variance of a method depends on its own scores only. Shrinking the variances of all methods toward a common value
+would narrow the intervals of few data sets, but a method that varies more than the others would then have intervals
+that are too narrow.
 
 The variances are cluster-robust variances of a ratio (a mean over rows, some of which are undefined), estimated by the
 jackknife over clusters (Bell and McCaffrey: Bias reduction in standard errors for linear regression with multi-stage
 samples, Survey Methodology 2002). The variances of two crossed levels are added, minus their interaction, which both
 contain: Cameron, Gelbach and Miller: Robust inference with multiway clustering, JBES 2011. The interaction is estimated
 from the doubly centered table as in Cornfield and Tukey: Average values of mean squares in factorials, Annals of
-Mathematical Statistics 1956, and the degrees of freedom as in Graybill and Wang: Confidence intervals on nonnegative
-linear combinations of variances, JASA 1980.
+Mathematical Statistics 1956.
 """
 
 from __future__ import annotations
@@ -28,9 +36,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xaibench.statistics.bounded_means import UNBOUNDED, wilson
+from xaibench.statistics.bounded_means import UNBOUNDED, bounded_intervals
 from xaibench.statistics.grouped_scores import Floats, as_columns
-from xaibench.statistics.moderated_variances import moderate_variances
 
 Ints = NDArray[np.int64]
 #: The highest level with more than one unit, which the variance is computed over.
@@ -131,8 +138,9 @@ class NestedMeans:
 
         Args:
             level: Confidence level.
-            within: Smallest and largest possible score. If both are finite, the interval is Wilson's
-                (:func:`~xaibench.statistics.bounded_means.wilson`); otherwise Student's t, clipped to the range.
+            within: Smallest and largest possible score. If both are finite, the interval is a generalization of
+                Wilson's (:func:`~xaibench.statistics.bounded_means.bounded_intervals`); otherwise Student's t, clipped
+                to the range.
 
         Returns:
             Lower and upper bounds, ``[M, 2]``; ``nan`` where the variance is undefined.
@@ -145,7 +153,7 @@ class NestedMeans:
         if not np.isfinite(high - low):
             return np.clip(ends, low, high)
         mean, variance = (self.mean - low) / (high - low), self.variance / (high - low) ** 2
-        bounded = low + (high - low) * wilson(mean, variance, self.df, self.groups, level)
+        bounded = low + (high - low) * bounded_intervals(mean, variance, self.df, self.groups, level)
         in_range = (mean >= 0) & (mean <= 1)  # a metric may return scores outside its stated range
         return np.where(in_range[:, None], bounded, ends)
 
@@ -153,10 +161,11 @@ class NestedMeans:
         """Compute two-sided p-values of the test that the mean is 0.
 
         Returns:
-            ``[M]`` in [0, 1]: 1 where the mean is 0; 0 where it is not but the variance is 0; ``nan`` where the
-            variance is undefined.
+            ``[M]`` in [0, 1]: 1 where the mean is 0; ``nan`` where the variance is undefined. Where the variance is 0
+            but the mean is not, the p-value of the sign test, ``2 ** (1 - groups)``.
         """
-        return two_sided_p_values(self.mean, self.variance, self.df)
+        p = two_sided_p_values(self.mean, self.variance, self.df)
+        return np.where((self.variance == 0) & (self.mean != 0), 2.0 ** (1 - self.groups), p)
 
 
 def two_sided_p_values(mean: Floats, variance: Floats, df: Floats) -> Floats:
@@ -205,14 +214,12 @@ def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
     return NestedMeans(second.mean - first.mean, variance, df, first.level, first.groups + second.groups)
 
 
-def nested_means(scores: ArrayLike, drawn: SamplingDesign, *, pool_variances: bool = False) -> NestedMeans:
+def nested_means(scores: ArrayLike, drawn: SamplingDesign) -> NestedMeans:
     """Compute the mean of each column and its variance under the nested design.
 
     Args:
         scores: ``[N, M]`` or ``[N]``, one row per sample and training; ``nan`` where undefined.
         drawn: The data set, training and group of each row.
-        pool_variances: Whether the columns have similar variances between data sets (or trainings), so that these are
-            moderated across columns (:func:`~xaibench.statistics.moderated_variances.moderate_variances`).
 
     Returns:
         The mean and its variance per column.
@@ -233,7 +240,7 @@ def nested_means(scores: ArrayLike, drawn: SamplingDesign, *, pool_variances: bo
             f"Expected a design with {len(columns)} rows, as many as the scores have; got {len(drawn.groups)}."
         )
     mean, influence, counts = compute_influences(columns, drawn)
-    variance, df = variance_of_mean(influence, counts, drawn.level, pool_variances=pool_variances)
+    variance, df = variance_of_mean(influence, counts, drawn.level)
     groups = (counts.sum(axis=1) > 0).sum(axis=(0, 1)).astype(np.float64)
     return NestedMeans(mean, variance, df, drawn.level, groups)
 
@@ -265,30 +272,29 @@ def compute_influences(columns: Floats, drawn: SamplingDesign) -> tuple[Floats, 
     return mean, influence, counts
 
 
-def variance_of_mean(
-    influence: Floats, counts: Floats, level: Level, *, pool_variances: bool = False
-) -> tuple[Floats, Floats]:
+def variance_of_mean(influence: Floats, counts: Floats, level: Level) -> tuple[Floats, Floats]:
     """Compute the variance of each mean and its degrees of freedom.
 
     Args:
         influence: Influence of each cell, ``[D, T, G, M]``, from :func:`compute_influences`.
         counts: Number of scores of each cell, ``[D, T, G, M]``, from :func:`compute_influences`.
         level: The highest level with more than one unit.
-        pool_variances: As in :func:`nested_means`.
 
     Returns:
         Variances and degrees of freedom, ``[M]`` each.
     """
     if level == "data sets":
-        return _jackknife(influence.sum(axis=(1, 2)), counts.sum(axis=(1, 2)), pool_variances=pool_variances)
+        variance, df = _jackknife(influence.sum(axis=(1, 2)), counts.sum(axis=(1, 2)))
+        samples = (table.sum(axis=1).reshape(-1, table.shape[-1]) for table in (influence, counts))
+        return np.maximum(variance, _jackknife(*samples)[0]), df
     groups = _jackknife(influence.sum(axis=(0, 1)), counts.sum(axis=(0, 1)))
     if level == "samples":
         return groups
-    trainings = _jackknife(influence[0].sum(axis=1), counts[0].sum(axis=1), pool_variances=pool_variances)
-    return _combine_crossed(trainings, groups, _interaction(influence[0]))
+    trainings, df = _jackknife(influence[0].sum(axis=1), counts[0].sum(axis=1))
+    return _crossed(influence[0], trainings, groups[0]), df
 
 
-def _jackknife(influence: Floats, counts: Floats, *, pool_variances: bool = False) -> tuple[Floats, Floats]:
+def _jackknife(influence: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Return the jackknife variance over independent clusters, and its degrees of freedom.
 
     Leaving out a cluster changes the mean by its influence ``[C, M]``, divided by the share of the remaining scores.
@@ -298,47 +304,15 @@ def _jackknife(influence: Floats, counts: Floats, *, pool_variances: bool = Fals
     changes = np.divide(influence, remaining, out=np.zeros_like(influence), where=remaining > 0)
     is_defined = clusters > 1
     factor = np.divide(clusters - 1, clusters, out=np.full(len(clusters), np.nan), where=is_defined)
-    variance, df = (changes**2).sum(axis=0) * factor, np.where(is_defined, clusters - 1, np.nan)
-    return moderate_variances(variance, df) if pool_variances else (variance, df)
+    return (changes**2).sum(axis=0) * factor, np.where(is_defined, clusters - 1, np.nan)
 
 
-def _interaction(influence: Floats) -> tuple[Floats, Floats]:
-    """Return the variance of the interaction of two crossed levels, from ``[T, G, M]``, and its degrees of freedom."""
-    t, g, columns = influence.shape
-    df = max((t - 1) * (g - 1), 1)
-    rest = influence - influence.mean(axis=0) - influence.mean(axis=1, keepdims=True) + influence.mean(axis=(0, 1))
-    return (rest**2).sum(axis=(0, 1)) * (t * g / df), np.full(columns, float(df))
-
-
-def _combine_crossed(
-    first: tuple[Floats, Floats], second: tuple[Floats, Floats], interaction: tuple[Floats, Floats]
-) -> tuple[Floats, Floats]:
+def _crossed(influence: Floats, trainings: Floats, samples: Floats) -> Floats:
     """Add the variances of two crossed levels, minus their interaction, which both contain.
 
-    The degrees of freedom follow the modified large-sample method: each variance keeps its own at the bounds of the 95
-    % interval. Satterthwaite's approximation would nearly ignore the level with few units if its variance came out
-    small by chance.
+    The interaction may be overestimated, so the variance is at least that over the samples alone.
     """
-    second_alone = np.maximum(second[0] - interaction[0], 0.0)
-    # The interaction may be overestimated, so the variance is at least that of the second level alone.
-    variance = np.maximum(first[0] + second_alone, second[0])
-    bounds = np.maximum(
-        first[0] * _squared_quantile(first[1]) + second_alone * _squared_quantile(second[1]),
-        second[0] * _squared_quantile(second[1]),
-    )
-    df = _df_of_squared_quantile(np.divide(bounds, variance, out=np.ones_like(variance), where=variance > 0))
-    is_undefined = np.isnan(first[0])  # all scores belong to one training
-    return np.where(is_undefined, second[0], variance), np.where(is_undefined, second[1], df)
-
-
-def _squared_quantile(df: Floats) -> Floats:
-    """Return the squared 97.5 % quantile of Student's t."""
-    from scipy.stats import t
-
-    return np.asarray(t.ppf(0.975, df) ** 2, dtype=np.float64)
-
-
-def _df_of_squared_quantile(squared: Floats) -> Floats:
-    """Invert :func:`_squared_quantile`, to a relative accuracy of 0.001."""
-    grid = np.geomspace(1.0, 1e6, 20_000)
-    return np.asarray(np.interp(-squared, -_squared_quantile(grid), grid), dtype=np.float64)
+    t, g, _ = influence.shape
+    rest = influence - influence.mean(axis=0) - influence.mean(axis=1, keepdims=True) + influence.mean(axis=(0, 1))
+    interaction = (rest**2).sum(axis=(0, 1)) * (t * g / max((t - 1) * (g - 1), 1))
+    return np.maximum(trainings + np.maximum(samples - interaction, 0.0), samples)

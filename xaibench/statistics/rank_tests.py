@@ -117,7 +117,7 @@ def mean_ranks(scores: ArrayLike, drawn: SamplingDesign, *, higher_is_better: bo
     if is_independent or n < 2:
         return MeanRanks(ranks, n, float(n) if n else math.nan, math.inf)
     rows = _rank_rows(columns[complete], higher_is_better=higher_is_better)
-    nested, independent = nested_means(rows, design, pool_variances=True), nested_means(rows, SamplingDesign.of(n))
+    nested, independent = nested_means(rows, design), nested_means(rows, SamplingDesign.of(n))
     independent_variance, nested_variance = float(independent.variance.sum()), float(nested.variance.sum())
     if nested_variance > 0:
         n_effective = n * independent_variance / nested_variance

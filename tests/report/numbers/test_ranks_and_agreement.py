@@ -69,7 +69,7 @@ def test_each_data_set_and_training_has_a_ranking_of_its_own(shared_run, tmp_pat
     pd.concat([scores, scores.assign(data_seed=1)]).to_parquet(folder / "scores.parquet")
     again = rankings(read_run(folder), summarize(read_run(folder)))["emd_perf"]
     assert again.ranks == pytest.approx(once.ranks)
-    assert once.difference < again.difference < 1.25 * once.difference  # a draw that changes nothing; t for Gauss
+    assert again.difference > once.difference  # two data sets have a single degree of freedom
 
 
 def test_over_samples_a_group_counts_once_with_its_mean_over_models(fresh_annotated_run):

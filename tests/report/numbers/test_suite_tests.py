@@ -45,30 +45,43 @@ def suite(rng, shared=1.0, methods=8, places=4, models=2, favors=0.0):
 
 
 def literal(pairs, first, second):
-    """Mean, standard deviation and degrees of freedom of a pair, a cell and a place at a time."""
+    """Return the mean difference of a pair, and the variance and degrees of freedom of each subset and variant."""
     mine = pairs[(pairs["first"] == first) & (pairs["second"] == second)]
-    count, variance, spread = len(mine), 0.0, 0.0
+    variances, freedoms = [], []
     for _, place in mine.groupby(["subset", "variant"]):
-        own = [(row.high - row.low) / 2 / t.ppf(0.975, row.df) / count for row in place.itertuples()]
-        together = sum(own) ** 2
-        variance += together
-        spread += together * sum(one**2 / row.df for one, row in zip(own, place.itertuples(), strict=True))
-    return mine["difference"].mean(), np.sqrt(variance), variance**2 / spread
+        own = [(row.high - row.low) / 2 / t.ppf(0.975, row.df) / len(mine) for row in place.itertuples()]
+        variances.append(sum(own) ** 2)
+        freedoms.append(place["df"].min())
+    return mine["difference"].mean(), np.array(variances), np.array(freedoms)
+
+
+def satterthwaite(variances, freedoms):
+    return variances.sum() ** 2 / (variances**2 / freedoms).sum()
 
 
 def test_every_pair_is_the_literal_one():
-    pairs = comparisons(suite(np.random.default_rng(0), favors=2.0))
+    pairs = comparisons(suite(np.random.default_rng(0), favors=3.0))
     found = pairs_over_cells(pairs.sample(frac=1, random_state=0), "iou").set_index(["first", "second"])
     assert sorted(found.index) == list(itertools.combinations(NAMES, 2))
-    p = {}
-    for first, second in found.index:
-        mean, deviation, freedom = literal(pairs, first, second)
-        row = found.loc[(first, second)]
+    parts = {pair: literal(pairs, *pair) for pair in found.index}
+    pooled = satterthwaite(np.mean([variances for _, variances, _ in parts.values()], axis=0), np.full(4, 2.0))
+    p = []
+    for pair, (mean, variances, freedoms) in parts.items():
+        row, freedom = found.loc[pair], min(satterthwaite(variances, freedoms), pooled)
         assert (row["difference"], row["df"]) == pytest.approx((mean, freedom))
-        p[first, second] = 2 * t.sf(abs(mean) / deviation, freedom)
-        assert row["p"] == pytest.approx(p[first, second])
-    assert found["p_holm"].tolist() == pytest.approx(holm([p[key] for key in found.index]))
+        p.append(2 * t.sf(abs(mean) / np.sqrt(variances.sum()), freedom))
+        assert row["p"] == pytest.approx(p[-1])
+    assert found["p_holm"].tolist() == pytest.approx(holm(p))
     assert found["p"].min() < 0.05 < found["p"].max()
+
+
+def test_a_cell_that_dominates_has_the_degrees_of_freedom_of_its_data_sets():
+    """Its variance is small by chance in some pairs, whose degrees of freedom would be those of all cells."""
+    rng = np.random.default_rng(5)
+    cells = suite(rng, models=1)
+    cells["s0", "white", "m0"] = 30 * cells["s0", "white", "m0"]
+    found = pairs_over_cells(comparisons(cells), "iou")
+    assert found["df"].max() == pytest.approx(2, abs=0.1)
 
 
 def test_a_pair_that_a_cell_does_not_have_is_left_out_and_so_is_one_without_a_spread():
@@ -110,7 +123,7 @@ def test_that_test_can_fail():
 def test_a_difference_of_all_cells_is_found_that_no_cell_shows():
     rng, found, alone = np.random.default_rng(4), [], []
     for _ in range(5):
-        pairs = comparisons(suite(rng, shared=0.3, favors=1.2))
+        pairs = comparisons(suite(rng, shared=0.3, favors=3.0))
         tests = pairs_over_cells(pairs, "iou")
         found += (tests["p_holm"] < 0.05)[tests["first"] == "a"].tolist()
         alone += (pairs["p_holm"] < 0.05)[pairs["first"] == "a"].tolist()

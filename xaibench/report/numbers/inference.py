@@ -152,7 +152,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     for cell in cell_matrices(run):
         for k, metric in enumerate(cell.metrics):
             values, higher = cell.values[:, k], bool(directions[metric])
-            intervals = nested_means(values, cell.drawn, pool_variances=True).intervals(
+            intervals = nested_means(values, cell.drawn).intervals(
                 within=run.metrics[metric].range
             )
             control = [run.explainers[name].control for name in cell.methods]
@@ -337,7 +337,7 @@ def _scale_deviations(cell: Matrices, deviation: Floats, tail: Floats) -> Floats
 
     found = np.zeros_like(deviation)
     for k in range(len(cell.metrics)):
-        estimate = nested_means(cell.values[:, k], cell.drawn, pool_variances=True)
+        estimate = nested_means(cell.values[:, k], cell.drawn)
         spread = deviation[:, k].std(axis=0)
         known = (spread > 0) & ~np.isnan(estimate.variance)
         df, which = np.unique(np.round(np.minimum(estimate.df[known], 1e6), 2), return_inverse=True)

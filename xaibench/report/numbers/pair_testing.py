@@ -42,7 +42,7 @@ def pair_tests(
     if not len(i):
         return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
     difference = paired_differences(values[:, i], values[:, j])
-    found = nested_means(difference, drawn, pool_variances=True)
+    found = nested_means(difference, drawn)
     p, intervals = found.p_values(), found.intervals()
     of_controls = every | (controls[i] != controls[j])
     corrected = np.full(len(p), np.nan)

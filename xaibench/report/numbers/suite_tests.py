@@ -4,7 +4,9 @@ The tested quantity is the mean over the cells, which are taken as fixed. The me
 and degrees of freedom come from the paired tests of the cell (:mod:`xaibench.report.numbers.pair_testing`). Subsets
 and variants have independent data, so their variances add. The networks of one subset and variant see the same
 images; the correlation of their differences is unknown and assumed to be one, which makes the tests conservative.
-Degrees of freedom of the sum: Satterthwaite, Biometrics Bulletin 1946.
+Degrees of freedom of the sum: Satterthwaite, Biometrics Bulletin 1946. They are too large if one cell dominates the sum
+and its variance is small by chance. Therefore they are at most those of the mean variances over all pairs, which show a
+dominating cell reliably.
 """
 
 from __future__ import annotations
@@ -60,10 +62,16 @@ def _over_cells(
     with np.errstate(invalid="ignore"):
         own = half / t.ppf(0.975, df) / len(difference)
     count = int(place_of.max()) + 1
-    deviations, weights = np.zeros((2, count, difference.shape[1]))
+    deviations, least = np.zeros((count, own.shape[1])), np.full((count, own.shape[1]), np.inf)
     np.add.at(deviations, place_of, own)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        np.add.at(weights, place_of, np.where(own > 0, own**2 / df, 0.0))
-        variance, spread = (deviations**2).sum(axis=0), (deviations**2 * weights).sum(axis=0)
-        total_df = np.where(spread > 0, variance**2 / spread, np.inf)
-    return difference.mean(axis=0), variance, total_df
+    np.minimum.at(least, place_of, df)
+    variances = deviations**2
+    pooled = variances.mean(axis=1, keepdims=True)
+    total_df = np.minimum(_satterthwaite(variances, least), _satterthwaite(pooled, least.min(axis=1, keepdims=True)))
+    return difference.mean(axis=0), variances.sum(axis=0), total_df
+
+
+def _satterthwaite(variances: Floats, df: Floats) -> Floats:
+    """Return the degrees of freedom of sums of independent variances ``[places, pairs]``; infinite for sums of 0."""
+    total, spread = variances.sum(axis=0), (variances**2 / df).sum(axis=0)
+    return np.divide(total**2, spread, out=np.full(len(total), np.inf), where=spread > 0)

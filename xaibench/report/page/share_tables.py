@@ -85,7 +85,7 @@ def _mean_shares(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Itera
     for cell in cell_matrices(dataclasses.replace(run, scores=_shares_as_scores(run, rows, shown))):
         found = {}
         for k in range(len(SHARE_PARTS)):
-            means = nested_means(cell.values[:, k], cell.drawn, pool_variances=True)
+            means = nested_means(cell.values[:, k], cell.drawn)
             found[k] = means.mean, means.intervals(within=(0.0, 1.0))
         for m, name in enumerate(cell.methods):
             yield ShareMeans(
