@@ -11,8 +11,9 @@ reduce the mean to :math:`\mu = (1 - \varepsilon) m`:
 
 .. math:: \sigma^2(\mu) = (1 - \varepsilon)\,(s^2 + \varepsilon m^2)
 
-(the part of :math:`s^2` that is due to data sets or trainings does not decrease with :math:`\varepsilon`) and likewise for larger means. For hits and misses this is Wilson's interval exactly. The interval is continuous in the
-scores: one score of 0.9999 among scores of 1 changes nothing.
+and likewise for larger means; the part of :math:`s^2` that is due to data sets or trainings does not decrease with
+:math:`\varepsilon`. For hits and misses this is Wilson's interval exactly. The interval is continuous in the scores:
+one score of 0.9999 among scores of 1 changes nothing.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ def bounded_intervals(mean: Floats, variance: Floats, df: Floats, groups: Floats
     is_binomial = (df == groups - 1) & np.isclose(variance * (groups - 1), mean * (1 - mean), rtol=1e-9, atol=0)
     normal = norm.ppf((1 + level) / 2) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        observed = np.where(is_binomial, normal * mean * (1 - mean) / groups, variance * t.ppf((1 + level) / 2, df) ** 2)
         unseen = normal / groups
-        of_samples = np.minimum(observed, unseen * mean * (1 - mean))
+        of_hits = unseen * mean * (1 - mean)
+        observed = np.where(is_binomial, of_hits, variance * t.ppf((1 + level) / 2, df) ** 2)
+        of_samples = np.minimum(observed, of_hits)
         below, above = (_distance(size, observed, of_samples, unseen) for size in (mean, 1 - mean))
     ends = np.stack([mean - below, mean + above], axis=-1)
     return np.where(np.isnan(variance)[:, None], np.nan, np.clip(ends, 0, 1))

@@ -74,4 +74,5 @@ def _over_cells(
 def _satterthwaite(variances: Floats, df: Floats) -> Floats:
     """Return the degrees of freedom of sums of independent variances ``[places, pairs]``; infinite for sums of 0."""
     total, spread = variances.sum(axis=0), (variances**2 / df).sum(axis=0)
-    return np.divide(total**2, spread, out=np.full(len(total), np.inf), where=spread > 0)
+    df: Floats = np.divide(total**2, spread, out=np.full(len(total), np.inf), where=spread > 0)
+    return df
