@@ -303,7 +303,7 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
         "firsts": {name: shares for board in found.boards.values() for name, shares in first_places(board).items()},
         "reproducibility": reproducibility(run),
         "all_scored": run.settings.get("explaining", {}).get("scored") == "all",
-        "promises": promises(run),
+        "promises": [*promises(run), *(f"{name}: {said}" for name, said in run.environment.get("notes", {}).items())],
         "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},
         "published": {
             "scores": published.scores(run, found.summary),
