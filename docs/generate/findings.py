@@ -19,6 +19,7 @@ from xaibench.report.claims.evaluation import Claim
 from xaibench.report.claims.paper_claims import claims
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.page.content import CLASSIFIERS, scored_rule
 from xaibench.report.page.share_tables import ShareMeans, cell_shares, share_means
 from xaibench.report.read.results import RunResults, place, read_run
 
@@ -44,11 +45,11 @@ does not hold is reported as well. The same table stands on the report page of e
 def section(run: RunResults) -> str:
     found = claims(run)
     scored = run.scores[run.scores["correct"]]
-    samples = scored.groupby(["subset", "variant", "data_seed"], observed=True)["sample"].nunique()
+    samples = scored.groupby(["subset", "variant", "model", "data_seed", "seed"], observed=True)["sample"].nunique()
     counts = f"{samples.min()} to {samples.max()}" if samples.min() < samples.max() else f"{samples.min()}"
     names = [name for name, part in run.metrics.items() if not part.skill_of]  # the papers speak of scores
     parts = [f"\n## {run.title}\n\n    xaibench run {run.suite}\n"]
-    parts.append(f"\nScored: {counts} samples a data set, those that all its networks classify correctly. ")
+    parts.append(f"\nScored: {counts} samples per network, those that {CLASSIFIERS[scored_rule(run)]}. ")
     parts.append(" ".join(promises(run)) + "\n")
     parts += [f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(found, name))}\n" for name in names]
     parts.append(f"\n### Test accuracy\n\n{accuracies(run)}\n")

@@ -17,6 +17,7 @@ from findings import BEGIN, CARDS, END, WIDE, sections
 from papers import table
 
 from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.page.content import CLASSIFIERS, scored_rule
 from xaibench.report.read.results import RunResults, place, read_run
 from xaibench.runfolder.tables import KEYS, SCORES
 from xaibench.runner.suites.schema import Explaining
@@ -69,10 +70,7 @@ def section(run: RunResults) -> str:
         parts.append(f"\nTrained, and not scored: {trained}.\n")
     if "imagenet" in run.variants:
         parts.append("\nOn photographs the precision alone was worked out, as the exact EMD takes longest there.\n")
-    parts.append(
-        f"\nScored are {scored(run)} samples a data set, those that every explained network of it classifies "
-        "correctly.\n"
-    )
+    parts.append(f"\nScored are {scored(run)} samples a data set, those that {CLASSIFIERS[scored_rule(run)]}.\n")
     for name, part in run.metrics.items():
         if not part.skill_of:
             parts.append(f"\n### {part.label} on the transformer\n\n{WIDE.format(means(run, name))}\n")
@@ -144,7 +142,7 @@ def joined(runs: list[RunResults]) -> dict[str, RunResults]:
 def scored(run: RunResults) -> str:
     """How many samples of a data set are scored: from the fewest to the most of any cell."""
     rows = run.scores[run.scores["correct"] & (run.scores["model"] == MODEL)]
-    counts = rows.groupby(["subset", "variant", "data_seed"], observed=True)["sample"].nunique()
+    counts = rows.groupby(["subset", "variant", "data_seed", "seed"], observed=True)["sample"].nunique()
     return f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
 
 

@@ -130,6 +130,31 @@ def test_a_network_of_the_same_weights_is_not_fitted_to_again(split):
     assert Counting.times == 2
 
 
+class Brightness:
+    """An explainer of a user: the image times what it was fitted to."""
+
+    factor = 0.0
+
+    def fit(self, model, loader):
+        fitted = Brightness()
+        fitted.factor = 2.0
+        return fitted
+
+    def __call__(self, model, images, targets):
+        return self.factor * images[:, 0]
+
+
+@pytest.mark.parametrize("give", [Brightness, Brightness()])
+def test_an_object_of_a_user_is_fitted_like_its_class(give, split):
+    assert torch.equal(fits(give, split)(network(), split.images, split.targets), 2 * split.images[:, 0])
+
+
+def test_an_object_of_a_user_that_says_it_is_fitted_is_not_fitted_again(split):
+    own = Brightness()
+    own.factor, own.fitted = 3.0, True
+    assert torch.equal(fits(own, split)(network(), split.images, split.targets), 3 * split.images[:, 0])
+
+
 def test_an_object_that_comes_fitted_is_left_as_it_is_until_the_weights_change(split):
     model, few = network(), [split[:5]]
     own = xb.explainers.PatternNet().fit(model, few)
@@ -161,6 +186,9 @@ def test_without_training_samples_nothing_is_fitted(split):
     model = network()
     with pytest.raises(NotFittedError, match=r"PatternNet is not fitted\. Fit it to the network first"):
         AppliedExplainer("pattern_net", device="cpu")(model, split.images, split.targets)
+    for explainer in (Brightness, Brightness()):
+        with pytest.raises(NotFittedError, match=r"Brightness is not fitted\..*give a data set"):
+            AppliedExplainer(explainer, device="cpu")(model, split.images, split.targets)
     fitted = AppliedExplainer(fitted_by_hand(model, split), device="cpu")
     fitted(model, split.images, split.targets)
     with pytest.raises(NotFittedForModelError, match="weights have changed"):

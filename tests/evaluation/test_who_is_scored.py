@@ -30,7 +30,7 @@ def split():
     images[:, 0, 0, 0] = SEEN.float()
     masks = torch.zeros(N, SIZE, SIZE, dtype=torch.bool)
     masks[:, 2:4, 2:4] = True
-    return Split(images, masks, TARGETS, groups=np.arange(N) // 2)
+    return Split(images, masks, TARGETS, groups=np.arange(N) // 2, groups_by="patients")
 
 
 def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
@@ -45,7 +45,8 @@ def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
     assert sum(seen) == 8
     assert (result.samples, result.accuracy) == (N, 0.8)
     assert result.groups.tolist() == [0, 0, 1, 2, 2, 3, 4, 4]
-    said = "8 of 10 samples, classified correctly by the model (accuracy 80.0 %; scored='all' takes all)"
+    said = "8 of 10 samples in 5 groups (patients), classified correctly by the model (accuracy 80.0 %; "
+    said += "scored='all' takes all)"
     assert said in str(result)
     assert said.replace("'", "&#x27;") in result._repr_html_()
 
@@ -53,7 +54,7 @@ def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
 def test_all_can_be_scored(split):
     result = xb.evaluate("input", split, Corner(), ["roc_auc"], controls=False, scored="all")
     assert result.scores["sample"].nunique() == N
-    assert "10 samples, including wrongly classified ones (accuracy 80.0 %)" in str(result)
+    assert "10 samples in 5 groups (patients), including wrongly classified ones (accuracy 80.0 %)" in str(result)
     with pytest.raises(ValueError, match="scored='right': expected one of 'correct', 'all'"):
         xb.evaluate("input", split, Corner(), ["roc_auc"], scored="right")
 
@@ -70,7 +71,7 @@ def peak(maps, masks, *, reduction="mean"):
 
 def test_without_a_model_all_are_scored(split):
     result = xb.evaluate("input", split, metrics=["roc_auc"], controls=False)
-    assert "10 samples; mean and 95 % interval." in str(result)
+    assert "10 samples in 5 groups (patients); mean and 95 % interval." in str(result)
     assert result.accuracy is None
 
 

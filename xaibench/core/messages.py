@@ -83,6 +83,23 @@ def listed(names: Iterable[object], most: int | None = None) -> str:
     return shown if most is None or len(texts) <= most else f"{shown}, ... ({len(texts)} in all)"
 
 
+def count_samples(samples: int, groups: int, groups_by: str = "") -> str:
+    """Return the number of samples, with the number of their groups if it differs.
+
+    Args:
+        samples: Number of samples.
+        groups: Number of groups that they belong to.
+        groups_by: What the groups are, such as ``"patients"``.
+
+    Example:
+        >>> count_samples(24, 12, "patients"), count_samples(24, 24)
+        ('24 samples in 12 groups (patients)', '24 samples')
+    """
+    if groups == samples:
+        return f"{samples} samples"
+    return f"{samples} samples in {groups} groups{f' ({groups_by})' if groups_by else ''}"
+
+
 def folded(name: str) -> str:
     """Remove the differences in spelling from a name: capitals, spaces, ``-`` and ``_``.
 

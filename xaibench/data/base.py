@@ -33,6 +33,7 @@ class Split(torch_data.Dataset[Sample]):
         ids: ``[N]`` unique sample names. None = ``"0"``, ``"1"``, and so on.
         groups: ``[N]`` integers: samples with the same number (of a patient, of a photograph) are not independent,
             which intervals and tests account for. None = every sample is its own group.
+        groups_by: What the groups are, such as ``"patients"``; stated with the number of groups.
 
     Raises:
         TypeError: If a tensor has another dtype, or the groups are not integers.
@@ -54,6 +55,7 @@ class Split(torch_data.Dataset[Sample]):
         *,
         ids: Sequence[str] | None = None,
         groups: ArrayLike | None = None,
+        groups_by: str = "",
     ) -> None:
         for name, tensor, dtype in (
             ("images", images, torch.float32),
@@ -73,6 +75,7 @@ class Split(torch_data.Dataset[Sample]):
         self._targets = targets
         self._ids = None if ids is None else _check_ids(ids, count)
         self._groups = None if groups is None else _check_groups(groups, count)
+        self._groups_by = groups_by
 
     @property
     def images(self) -> Tensor:
@@ -98,6 +101,11 @@ class Split(torch_data.Dataset[Sample]):
     def groups(self) -> NDArray[np.int64] | None:
         """``[N]`` group number of each sample; None if every sample is its own group."""
         return self._groups
+
+    @property
+    def groups_by(self) -> str:
+        """What the groups are, such as ``"patients"``; empty if not known."""
+        return self._groups_by
 
     @property
     def meta(self) -> Sequence[Mapping[str, object]]:

@@ -109,7 +109,7 @@ class AppliedExplainer:
         self._output, self._device, self._training = output, device, training
         self._fit_function = fit or (lambda part, network, training: part.fit(network, training()))
         is_object = not isinstance(explainer, str) and not inspect.isclass(explainer)
-        self._was_fitted = is_object and bool(getattr(part, "fitted", True))
+        self._was_fitted = is_object and bool(getattr(part, "fitted", False))
         self._weights: dict[str, Tensor] | None = None
         self.name: str = EXPLAINERS.name_of(part) or (explainer if isinstance(explainer, str) else name_of(part))
         self.info = getattr(part, "info", None)
@@ -147,6 +147,14 @@ class AppliedExplainer:
         network = None if self.control else model
         if self._weights is not None and (network is None or has_weights(network, self._weights)):
             return
+        if self._training is None and self._weights is None and not self._was_fitted:
+            from xaibench.explainers import NotFittedError
+
+            kind = name_of(self._part)
+            raise NotFittedError(
+                f"{kind} is not fitted. Fit it to the network first, fitted = {kind}().fit(model, loader), and use the "
+                "result, whose attribute `fitted` must be true; or give a data set with training samples, not a split."
+            )
         if self._training is not None and not (self._was_fitted and self._weights is None):
             placed = None if network is None else to_device(network, self._device)
             self._part = self._fit_function(self._part, placed, self._training)

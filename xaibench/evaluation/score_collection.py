@@ -84,6 +84,7 @@ class ScoreCollector:
             metrics,
             controls,
             None if split.groups is None else split.groups[numbers],
+            split.groups_by,
             samples=self._count,
             accuracy=None if self._n_correct is None else self._n_correct / self._count,
             zero_maps={method: tuple(ids[number] for number in zero) for method, zero in self._zero.items()},

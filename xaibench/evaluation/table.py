@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from xaibench.core.html_repr import html_table
+from xaibench.core.messages import count_samples
 from xaibench.core.registry import UnknownNameError
 from xaibench.core.vocabulary import SCORED_AS_CHANCE
 from xaibench.statistics import (
@@ -71,6 +72,7 @@ class Evaluation:
         metrics: The info record of each metric: label, direction, range.
         controls: The methods that do not use the model.
         groups: Group index of each sample (patient, image), ``[N]``, or None.
+        groups_by: What the groups are, such as ``"patients"``; may be empty.
         samples: Number of samples that were read. Fewer are scored if only correctly classified samples count.
         accuracy: Share of these samples that the model classifies correctly, 0 to 1; None without a model.
         zero_maps: Samples whose map is zero everywhere, per method. Such a map ranks no pixel above another: metrics
@@ -82,6 +84,7 @@ class Evaluation:
     metrics: Mapping[str, MetricInfo]
     controls: frozenset[str] = frozenset()
     groups: NDArray[np.int64] | None = None
+    groups_by: str = ""
     samples: int | None = None
     accuracy: float | None = None
     zero_maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -258,16 +261,16 @@ class Evaluation:
 
     def _describe_samples(self) -> str:
         scored = self.scores["sample"].nunique()
+        counted = count_samples(scored, scored if self.groups is None else len(np.unique(self.groups)), self.groups_by)
         if self.accuracy is None:
-            return f"{scored} samples"
+            return counted
         right = f"accuracy {self.accuracy:.1%}".replace("%", " %")
         if self.accuracy == 1:
-            return f"{scored} samples, all classified correctly by the model"
+            return f"{counted}, all classified correctly by the model"
         if scored == self.samples:
-            return f"{scored} samples, including wrongly classified ones ({right})"
-        return (
-            f"{scored} of {self.samples} samples, classified correctly by the model ({right}; scored='all' takes all)"
-        )
+            return f"{counted}, including wrongly classified ones ({right})"
+        counted = counted.replace(" ", f" of {self.samples} ", 1)
+        return f"{counted}, classified correctly by the model ({right}; scored='all' takes all)"
 
     def __str__(self) -> str:
         return "\n".join([self.table().to_string(), *self.notes()])

@@ -24,7 +24,7 @@ class Explainer(Protocol):
     selects the explained output, the device and the precision, and restores the state of the model afterwards.
 
     An explainer that must be fitted first has a method ``fit(model, loader)``, which returns the fitted explainer, and
-    an attribute ``fitted``.
+    an attribute ``fitted``. Without ``fitted``, an object counts as not fitted.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor, /) -> Tensor:

@@ -12,6 +12,7 @@ from xaibench.core.truth_kinds import question_of
 from xaibench.hub.card_text import code_block, escape_markdown, markdown_table, readme, strip_folders
 from xaibench.report.numbers.leaderboards import leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.page.content import CLASSIFIERS, scored_rule
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL, TABLES
 
@@ -92,9 +93,7 @@ def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo:
         f"of data set and network, by [xaibench](https://pypi.org/project/xaibench/) {__version__}; "
         f"{len(run.failures):,} jobs failed."
     )
-    counted = "the samples that every explained network of a set classifies correctly"
-    if run.settings.get("explaining", {}).get("scored") == "all":
-        counted = "all samples"
+    counted = f"the samples that {CLASSIFIERS[scored_rule(run)]}"
     held = [(name, count, _TABLE_CONTENTS[name]) for name, count in rows.items()]
     parts = [
         "\n\n".join(

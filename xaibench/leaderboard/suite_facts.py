@@ -108,12 +108,13 @@ def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts
 
 
 def _write_files(run: Path, folder: Path) -> None:
-    for table in (IMAGES, ACCURACY):
+    if (run / IMAGES.name).exists():
+        shutil.copyfile(run / IMAGES.name, folder / IMAGES.name)
+    # Which networks were explained depends on the methods of the run.
+    for table, dropped in ((ACCURACY, ["explained", "scored"]), (TRAININGS, ["explained"])):
         if (run / table.name).exists():
-            shutil.copyfile(run / table.name, folder / table.name)
-    if (run / TRAININGS.name).exists():  # which networks were explained depends on the methods of the run
-        trainings = TRAININGS.read(run).drop(columns="explained")
-        (folder / TRAININGS.name).write_text(trainings.to_csv(index=False), encoding="utf-8")
+            kept = table.read(run).drop(columns=dropped)
+            (folder / table.name).write_text(kept.to_csv(index=False), encoding="utf-8")
     if (run / SAMPLES.name).exists():  # groups for the intervals, without file names
         groups = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
         (folder / SAMPLES.name).write_text(groups.to_csv(index=False), encoding="utf-8")

@@ -268,13 +268,15 @@ TRAININGS = TableSchema(
 )
 ACCURACY = TableSchema(
     "accuracy.csv",
-    "test accuracies in percent, with the published ones",
+    "test accuracies in percent with the published ones, and numbers of explained and scored samples",
     {
         **{"subset": "str", "variant": "str", "model": "str", "alpha": "float", "trainings": "int"},
         **{"mean": "float", "std": "float", "best": "float", "learned": "int", "paper": "float"},
-        **{"difference": "float", "test_samples": "int"},
+        **{"difference": "float", "test_samples": "int", "explained": "int", "scored": "int"},
     },
-    optional=frozenset({"alpha", "trainings", "std", "best", "learned", "paper", "difference", "test_samples"}),
+    optional=frozenset(
+        {"alpha", "trainings", "std", "best", "learned", "paper", "difference", "test_samples", "explained", "scored"}
+    ),
 )
 FAILURES = TableSchema("failures.csv", "failed jobs with their errors", {"job": "str", "stage": "str", "error": "str"})
 SAMPLES = TableSchema(

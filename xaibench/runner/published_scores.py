@@ -19,7 +19,7 @@ from xaibench.benchmarks.folders import benchmark_files
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed
 from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environment, read_parts
-from xaibench.runfolder.tables import SCORES
+from xaibench.runfolder.tables import ACCURACY, CELL, SCORES
 from xaibench.runner.parts import find_part, part_info
 from xaibench.runner.plan.plan import CellPlan, Plan, make_plan
 from xaibench.runner.stages.score_rows import dataset_name, score_truth
@@ -137,7 +137,7 @@ def find_published(against: str | Path, suite: Suite) -> Published:
 def add_published(published: Published, plan: Plan, folder: Path) -> None:
     """Add published scores to the tables of a run folder, with labels that mark them as published.
 
-    Samples count only if they count in both runs, that is, if the networks of both classify them correctly.
+    Samples count only if they count in both runs, for example if the network of both classifies them correctly.
 
     Args:
         published: The scores.
@@ -168,6 +168,12 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     table = pa.Table.from_pandas(rows, SCORES.arrow_schema(), preserve_index=False)
     with atomic_file(folder / SCORES.name) as stream:
         pq.write_table(table, stream, write_page_checksum=True)
+    counts = mine.loc[mine["correct"], list({*CELL, *_ROW})].drop_duplicates().groupby(list(CELL)).size()
+    accuracy = ACCURACY.read(folder)
+    rows_of = accuracy[list(CELL)].itertuples(index=False, name=None)
+    accuracy["scored"] = [int(counts.get(cell, 0)) for cell in rows_of]
+    with atomic_file(folder / ACCURACY.name) as stream:
+        stream.write(accuracy.to_csv(index=False).encode())
     parts = read_parts(folder)
     words = {name: known["words"] for name, known in published.about["explainers"].items()}
     added = {name: PartDescription.of(name, words[name]) for name in dict.fromkeys(theirs["explainer"])}
@@ -230,7 +236,8 @@ def identity(plan: Plan) -> dict[str, dict[str, str]]:
     how = plan.suite.explaining
     return {
         "data": dict(_data_identities(plan)),
-        "explaining": {"output": how.output, "precision": how.precision, "trainings": how.trainings},
+        "explaining": {"output": how.output, "precision": how.precision, "trainings": how.trainings}
+        | ({} if how.scored == "all" else {"scored": how.scored}),
         "trainings": {
             f"{cell.model} on {_name_with_seed(dataset_name(cell), cell.data.seed)}": _joined(
                 job.key for job in cell.trainings

@@ -288,11 +288,31 @@ def test_what_is_wrong_with_groups_is_named(mine, caplog):
         opened(mine)
 
 
-def test_the_same_name_in_two_classes_stays_in_one_split(tmp_path):
-    for label in ("a", "b"):
+def two_classes(folder, *, same):
+    for label, shift in (("a", 0), ("b", 0 if same else 100)):
         for number in range(12):
-            photo(tmp_path / "image" / label / f"{number}.png", seed=number)
-            photo(tmp_path / "mask" / label / f"{number}.png", seed=number)
+            photo(folder / "image" / label / f"{number}.png", seed=number + shift)
+            photo(folder / "mask" / label / f"{number}.png", seed=number)
+
+
+def test_the_same_image_in_two_classes_is_a_group(tmp_path):
+    two_classes(tmp_path, same=True)
     source = opened(tmp_path)
     assert np.array_equal(source.groups[source.targets == 0], source.groups[source.targets == 1])
+    assert len(np.unique(source.groups)) == 12
+    assert source.groups_by == "identical images"
     assert source.annotated.all()
+
+
+def test_the_same_name_in_two_classes_is_two_images(tmp_path):
+    two_classes(tmp_path, same=False)
+    assert len(np.unique(opened(tmp_path).groups)) == 24
+
+
+def test_an_unlisted_copy_belongs_to_the_group_of_its_original(tmp_path):
+    two_classes(tmp_path, same=True)
+    (tmp_path / "groups.csv").write_text("file,group\na/0.png,ann\na/1.png,ann\n")
+    source = opened(tmp_path)
+    assert len({source.groups[number_of(source, f"image/{file}.png")] for file in ("a/0", "a/1", "b/0", "b/1")}) == 1
+    assert len(np.unique(source.groups)) == 11
+    assert source.groups_by == "groups.csv and identical images"

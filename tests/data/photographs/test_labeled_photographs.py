@@ -30,6 +30,19 @@ def test_folders_are_classes_and_a_name_in_two_of_them_is_two_photographs(tmp_pa
         assert (image.mean((1, 2)) * 255).numpy() == pytest.approx(COLORS[names[target]], abs=6)
 
 
+def test_groups_are_those_of_the_file_and_identical_images(tmp_path):
+    write(tmp_path)
+    first, second = list(COLORS)[:2]
+    files = sorted(file for file in (tmp_path / first).iterdir())
+    (tmp_path / second / "copy.jpg").write_bytes(files[0].read_bytes())
+    test = load(f"photographs:{tmp_path}", **WHOLE).test
+    assert len(set(test.groups.tolist())) == len(test) - 1
+    assert test.groups_by == "identical images"
+    (tmp_path / "groups.csv").write_text(f"file,group\n{first}/{files[1].name},ann\n{first}/{files[2].name},ann\n")
+    test = load(f"photographs:{tmp_path}", **WHOLE).test
+    assert len(set(test.groups.tolist())) == len(test) - 2
+
+
 def test_without_folders_the_names_say_the_class(tmp_path):
     save(tmp_path, "cat_1.png", "cat.2.png", "great_dane_10.png")
     (tmp_path / "notes.txt").write_text("no image")

@@ -85,12 +85,16 @@ def test_targets_follow_the_list_of_classes(tmp_path):
 
 def test_an_image_of_two_classes_stays_in_one_split(tmp_path):
     write(tmp_path)
+    images = tmp_path / PLACE / "image"
+    for file in (images / CLASSES[0]).iterdir():
+        shutil.copy(file, images / CLASSES[1] / file.name)
     groups = {}
     for seed in range(3):
-        dataset = load(f"published:{tmp_path}", seed=seed)
+        dataset = load(f"published:{tmp_path}", seed=seed, classes=CLASSES[:2], include_unannotated=True)
         for part in PARTS:
             for note in getattr(dataset, part).meta:
                 groups.setdefault((seed, note["file"].split("/")[-1]), set()).add(part)
+    assert len(groups) == 3 * (EACH + 2)  # and an image of its own in each class
     assert all(len(parts) == 1 for parts in groups.values())
 
 

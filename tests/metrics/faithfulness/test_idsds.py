@@ -46,6 +46,14 @@ def test_patches_of_the_map_rank_as_the_logit_falls(case, grid):
     np.testing.assert_allclose(scores, by_hand, atol=1e-9)
 
 
+def test_equal_sums_of_patches_are_ties(case):
+    model, images, _, targets = case
+    maps = torch.randint(0, 7, images[:, 0].shape, generator=torch.Generator().manual_seed(0)).double()
+    scores = idsds(model, images, maps, targets, reduction="none")
+    by_hand = [oracle.idsds(model, *one, 4) for one in zip(images, maps, targets, strict=True)]
+    np.testing.assert_allclose(scores, by_hand, atol=1e-12)
+
+
 def test_the_map_that_is_right_is_best_and_that_turned_round_worst():
     weight = torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
     model = lambda images: (images * weight).sum((2, 3))  # noqa: E731

@@ -131,3 +131,25 @@ metrics = { topk_precision = {} }
     assert set(scores.loc[scores["correct"], "data_seed"]) == {better}
     assert set(scores["data_seed"]) == {0, 1}  # which is shown
     assert pd.read_csv(folder / "trainings.csv")["explained"].all()
+
+
+def test_another_network_changes_no_score_unless_all_must_be_right(tiny_suite, tmp_path):
+    both, alone = tiny_suite.read_text().replace("samples = 6", "samples = 20"), tmp_path / "alone.toml"
+    (tmp_path / "both.toml").write_text(both)
+    alone.write_text(both.replace('models = ["llr", "mlp"]', 'models = ["llr"]'))
+    folder = run(tmp_path / "both.toml", tmp_path / "run", engine="serial").folder
+
+    def counting(suite, out, **how):
+        loaded = load_suite(suite)[0]
+        out.mkdir()
+        collect(
+            make_plan(replace(loaded, explaining=replace(loaded.explaining, **how))), Store(folder / "store"), out, {}
+        )
+        scores = pd.read_parquet(out / "scores.parquet").query("subset == 'lin' and correct")
+        return {model: set(mine["sample"]) for model, mine in scores.groupby("model", observed=True)}
+
+    own = counting(tmp_path / "both.toml", tmp_path / "own")
+    assert own["llr"] == counting(alone, tmp_path / "fewer")["llr"]
+    assert own["llr"] != own["mlp"]
+    by_all = counting(tmp_path / "both.toml", tmp_path / "all", scored="correct-by-all")
+    assert by_all["llr"] == by_all["mlp"] == own["llr"] & own["mlp"]

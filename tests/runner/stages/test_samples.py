@@ -6,6 +6,7 @@ import torch
 from xaibench.core.frozen import Frozen
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
+from xaibench.report import write_report
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.samples import make_data, read_data, read_test_split, sample_rows
@@ -16,7 +17,7 @@ INFO = DatasetInfo("patients", classes=("a", "b"), image_shape=(1, 8, 8), licens
 
 def patients(*, seed=0):
     """Four images of two patients in train and test, and of unknown patients in val."""
-    known = {"ids": ["a1", "a2", "b1", "b2"], "groups": [5, 5, 7, 7]}
+    known = {"ids": ["a1", "a2", "b1", "b2"], "groups": [5, 5, 7, 7], "groups_by": "patients"}
     return Dataset(split(seed, **known), split(seed), split(seed, **known), INFO)
 
 
@@ -74,9 +75,13 @@ mass_accuracy = {{}}
 
 def test_the_run_folder_says_who_the_samples_of_a_set_in_memory_are(tmp_path):
     (tmp_path / "suite.toml").write_text(SUITE)
-    assert run(tmp_path / "suite.toml", tmp_path / "run", engine="serial").failures == {}
+    result = run(tmp_path / "suite.toml", tmp_path / "run", engine="serial")
+    assert result.failures == {}
     samples = pd.read_csv(tmp_path / "run" / "samples.csv", keep_default_na=False)
     assert samples["sample"].tolist() == [0, 1, 2, 3]
     assert samples["id"].tolist() == ["a1", "a2", "b1", "b2"]
     assert samples["group"].tolist() == [5, 5, 7, 7]
     assert samples["file"].tolist() == [""] * 4
+    said = "4 samples in 2 groups (patients); intervals and tests treat a group as one observation."
+    assert said in " ".join(result.notes.values())
+    assert said in write_report(tmp_path / "run").read_text("utf-8")

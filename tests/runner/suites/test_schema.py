@@ -137,7 +137,7 @@ def test_any_parameters_are_written_as_they_are_read(parameters):
         ({"explaining": {"trainings": "worst"}}, r"trainings is 'worst'; expected 'best' or 'all'"),
         ({"explaining": {"output": "softmax"}}, r"output is 'softmax'; expected 'default' or 'probability'"),
         ({"cells": [{"datasets": ["a"]}]}, r"cells.* number 1: models missing"),
-        ({"explaining": {"scored": "some"}}, r"scored is 'some'; expected 'correct' or 'all'"),
+        ({"explaining": {"scored": "some"}}, r"scored is 'some'; expected 'correct' or 'correct-by-all' or 'all'"),
         ({"title": 5}, r"title is 5; expected a string"),
         ({"data": 5}, r"\[data\]: expected a table"),
         ({"data": {"parameters": "x"}}, r"\[data\]: parameters is 'x'; expected a table of parameters"),

@@ -34,7 +34,7 @@ class MosaicSplit(Split):
     def __init__(
         self, images: Tensor, masks: Tensor, targets: Tensor, cells: Tensor, groups: NDArray[np.int64]
     ) -> None:
-        super().__init__(images, masks, targets, groups=groups)
+        super().__init__(images, masks, targets, groups=groups, groups_by="mosaics")
         self.cells = cells
 
 

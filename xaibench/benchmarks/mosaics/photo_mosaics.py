@@ -117,7 +117,7 @@ class PhotoMosaics:
         return Dataset(
             Split(*other[:: side**2]),
             Split(*test[:0]),
-            Split(test.images, test.masks, numbers, groups=test.groups),
+            Split(test.images, test.masks, numbers, groups=test.groups, groups_by=test.groups_by),
             info,
             {"seed": seed, "side": side, "size": size, "count": count, "least": least, "disconnected": disconnected},
             note=f"mosaics of {len(targets)} photographs of {shown} classes, selected from {tried} because the network "

@@ -172,6 +172,7 @@ split=(0.8, 0.1, 0.1))
                 torch.from_numpy(masks[first:last]),
                 torch.from_numpy(targets[first:last]),
                 groups=background_of[first:last] if note else None,
+                groups_by="background photographs",
             )
             for first, last in itertools.pairwise(bounds)
         )

@@ -8,7 +8,8 @@ import hashlib
 import logging
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -73,6 +74,29 @@ def digest_files(files: Iterable[Path]) -> str:
             status = file.stat()
         digest.update(_state(file.name, status))
     return digest.hexdigest()[:16]
+
+
+def hash_contents(files: Sequence[Path]) -> list[str]:
+    """Return a string per file that is equal for files with the same bytes. Files of a unique size are not read.
+
+    Raises:
+        MissingDataError: If a file is missing.
+        DataFileError: If a file cannot be read.
+    """
+    sizes = []
+    for file in files:
+        with wrap_file_errors(file):
+            sizes.append(file.stat().st_size)
+    counts = Counter(sizes)
+    return [
+        str(size) if counts[size] == 1 else f"{size} {_hash_file(file)}"
+        for file, size in zip(files, sizes, strict=True)
+    ]
+
+
+def _hash_file(file: Path) -> str:
+    with wrap_file_errors(file), open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest_folder(folder: Path, suffix: str | tuple[str, ...]) -> str:

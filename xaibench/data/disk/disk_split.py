@@ -109,6 +109,11 @@ class DiskSplit(Split):
         return None if self.source.groups is None else self.source.groups[self.indices]
 
     @property
+    def groups_by(self) -> str:
+        """What the groups are, such as ``"patients"``; empty if not known."""
+        return self.source.groups_by
+
+    @property
     def meta(self) -> Sequence[Mapping[str, object]]:
         """Metadata of each sample: ``meta[i]["id"]``, ``meta[i]["file"]`` and entries of the data set."""
         return LazySequence(self.source.meta, self.indices)

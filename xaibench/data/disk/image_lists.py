@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.data.disk.cache_folders import hash_contents
 from xaibench.data.disk.class_choice import choose_classes
 from xaibench.data.disk.file_readers import MissingDataError, to_nfc, wrap_file_errors
 from xaibench.data.disk.image_files import IMAGE_SUFFIXES, is_image, open_image
@@ -30,7 +31,7 @@ class ImageEntry:
         file: Path below the folder of the set, with ``/``.
         label: Class name.
         part: The official split of the image; None = none.
-        group: Images of one group stay in one split. None = images with the same file name without suffix are a group.
+        group: Images of one group stay in one split. None = images whose files are identical are a group.
     """
 
     file: str
@@ -109,8 +110,9 @@ class ListedSource(Source):
         self._notes = dict(notes or {})
         self.targets = np.array([classes.index(image.label) for image in self._images], dtype=np.int64)
         self.annotated = (self._rows >= 0) | np.array([image.label in negatives for image in self._images], dtype=bool)
-        groups = [image.group or image_stem(image.name) for image in self._images]
-        self.groups = np.unique(np.array(groups, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
+        self.groups = _number_groups(folder, self._images)
+        kinds = {"groups.csv": not all(own := [i.group is None for i in self._images]), "identical images": any(own)}
+        self.groups_by = " and ".join(kind for kind, is_used in kinds.items() if is_used)
         parts = {image.part for image in self._images} - {None}
         if "train" in parts and len(parts) > 1:
             self.official = {
@@ -131,6 +133,23 @@ class ListedSource(Source):
     def meta(self, index: int) -> dict[str, object]:  # noqa: D102
         file = self._images[index].file
         return {"id": file, "file": file, "annotated": bool(self.annotated[index]), **self._notes}
+
+
+def _number_groups(folder: Path, images: Sequence[ImageEntry]) -> NDArray[np.int64]:
+    """Return ``[N]`` the group number of each image.
+
+    An image without a group of its own belongs to the group of the images whose files are identical, byte for byte.
+    If all images have a group, no file is read.
+    """
+    names = [image.group for image in images]
+    if None in names:
+        contents = hash_contents([folder / image.file for image in images])
+        known = {content: name for content, name in zip(contents, names, strict=True) if name is not None}
+        for place, (content, image) in enumerate(zip(contents, images, strict=True)):
+            # Groups are numbered by file name. NUL occurs in no name, so that a name is no group in groups.csv.
+            own = f"{image_stem(image.name)}\0{image.file}"
+            names[place] = image.group or known.setdefault(content, own)
+    return np.unique(np.array(names, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
 
 
 def match_masks(set_name: str, images: Sequence[ImageEntry], rows: Sequence[MaskRow]) -> NDArray[np.int64]:

@@ -23,6 +23,7 @@ class Source(ABC):
             to be empty.
         groups: ``[N]`` int64: samples of one group (a patient, an image that shows two classes) are never divided
             between splits. None = every sample is its own group.
+        groups_by: What the groups are, such as ``"patients"``; empty if not known.
         missing: ``[N]`` bool: whether the image of a listed sample is not on disk. Such samples are reported and left
             out. None = all images are on disk.
         official: The split made by the publishers, ``{"train": indices, "val": ..., "test": ...}``, without the parts
@@ -33,6 +34,7 @@ class Source(ABC):
     targets: NDArray[np.int64]
     annotated: NDArray[np.bool_]
     groups: NDArray[np.int64] | None = None
+    groups_by: str = ""
     missing: NDArray[np.bool_] | None = None
     official: Mapping[str, NDArray[np.int64]] | None = None
 

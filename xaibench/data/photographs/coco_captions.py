@@ -111,7 +111,8 @@ def list_people(folder: Path) -> list[ImageEntry]:
         for number, (name, label) in _read_people(folder / "annotations", part).items():
             if name in on_disk:
                 split = "val" if part.startswith("val") else "train"
-                listed.setdefault(number, ImageEntry(f"{places[part]}/{name}", label, split))
+                file = f"{places[part]}/{name}"
+                listed.setdefault(number, ImageEntry(file, label, split, group=file))
     return sorted(listed.values(), key=lambda image: image.file)
 
 

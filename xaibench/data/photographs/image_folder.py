@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import dataclasses
 import functools
 import os
 from collections.abc import Sequence
@@ -13,28 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from xaibench.core.messages import listed
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
-from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, to_nfc, wrap_file_errors
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.groups import assign_groups
 from xaibench.data.disk.image_files import check_same_size, open_image
 from xaibench.data.disk.image_lists import (
-    ImageEntry,
     ListedSource,
     MaskRow,
     Masks,
     choose_optional_classes,
     class_folders,
-    image_stem,
     list_classes,
     list_images,
     require_images,
-    warn_about,
 )
 from xaibench.data.disk.source import Source
 from xaibench.data.masks.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
 
-_IMAGES, _MASKS, _GROUPS = "image", "mask", "groups.csv"
+_IMAGES, _MASKS = "image", "mask"
 _LAYOUT = (
     "Expected image/<class>/<name>.jpg (or any other image) and mask/<class>/<name>.png of the same size, in which "
     "every pixel other than 0 is important; or, instead of mask, attention_label/*.csv with the columns img_idx and "
@@ -59,7 +54,7 @@ class OwnFolder(DirectorySet):
     ``groups.csv`` lists images that must stay in one split, such as those of one patient. It has the columns ``file``
     (as in ``meta``: ``image/<class>/<file name>``; or ``<class>/<file name>``, or only the file name) and ``group``. A
     row that matches no image is an error, since its group might be divided between splits unnoticed. An image that is
-    not listed forms a group with the images of the same name in other classes.
+    not listed forms a group with the images whose files are identical, byte for byte. Equal file names mean nothing.
 
     Args:
         directory: The folder; ``~`` is expanded. The parameter ``root`` is not used.
@@ -135,7 +130,7 @@ class OwnFolder(DirectorySet):
             raise ValueError(f"counterfactual=True needs tables in {TABLE_FOLDER}, but {folder} has none.")
         else:
             masks = _MaskFiles(folder)
-        images = _assign_groups(images, folder / _GROUPS)
+        images = assign_groups(folder, images, _IMAGES)
         empty = choose_optional_classes(negatives, known)
         notes = {"counterfactual": counterfactual}
         reader = functools.partial(open_image, upright=True, scale=scale, ground=ground)
@@ -182,55 +177,3 @@ class _MaskFiles:
             marked = marked[..., :3].any(axis=2) & marked[..., 3]
         check_same_size(marked, path, image, upright=True)
         return marked
-
-
-def _assign_groups(images: list[ImageEntry], file: Path) -> list[ImageEntry]:
-    """Return the images with the groups in the file; unchanged if the file does not exist.
-
-    Raises:
-        DataFileError: If the file lacks a column, names an image that does not exist, or gives an image two groups.
-    """
-    if not file.exists():
-        return images
-    groups = _read_groups(file)
-    used: set[str] = set()
-    grouped = []
-    for image in images:
-        path = to_nfc(image.file)
-        below = path.removeprefix(f"{_IMAGES}/")
-        name = below.rpartition("/")[2]
-        keys = [
-            key for key in (path, below, name, image_stem(path), image_stem(below), image_stem(name)) if key in groups
-        ]
-        used.update(keys)
-        # Default groups are file names, which have no slash, so that a group name cannot collide with them.
-        grouped.append(dataclasses.replace(image, group=f"/{groups[keys[0]]}") if keys else image)
-    if strange := sorted(groups.keys() - used):
-        raise DataFileError(
-            f"{file} names files that are not images of the data set: {listed(strange, most=5)}; expected names such "
-            f"as {images[0].file}. Correct these rows, or remove them."
-        )
-    return grouped
-
-
-def _read_groups(file: Path) -> dict[str, str]:
-    """Return file name to group."""
-    groups: dict[str, str] = {}
-    with wrap_file_errors(file), open(file, encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        header = [name.strip().casefold() for name in reader.fieldnames or ()]
-        if "file" not in header or "group" not in header:
-            raise DataFileError(f"{file} has the columns {', '.join(header) or '(none)'}; expected file and group.")
-        reader.fieldnames = header
-        broken = []
-        for row in reader:
-            name, group = ((row[key] or "").strip() for key in ("file", "group"))
-            name = to_nfc(name.replace("\\", "/")).removeprefix("./")
-            if not name or not group:
-                broken.append(f"line {reader.line_num}")
-            elif groups.setdefault(name, group) != group:
-                raise DataFileError(
-                    f"{file}, line {reader.line_num}: {name} is in {groups[name]!r} and in {group!r}; give one group."
-                )
-    warn_about(f"{file}: rows without a file or a group, left out", broken)
-    return groups

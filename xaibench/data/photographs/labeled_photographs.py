@@ -14,6 +14,7 @@ import numpy as np
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import MissingDataError
+from xaibench.data.disk.groups import assign_groups
 from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.image_lists import (
     ImageEntry,
@@ -46,6 +47,7 @@ class Photographs(DirectorySet):
     The photographs have no annotations: masks are empty, and metrics that need masks are undefined. Use them for
     metrics that evaluate the network, and for mosaics
     (:class:`xaibench.benchmarks.mosaics.photo_mosaics.PhotoMosaics`).
+    ``groups.csv`` states related photographs, as for :class:`~xaibench.data.photographs.image_folder.OwnFolder`.
     The photographs are shuffled with ``seed``, so that the first hundred are of all classes.
 
     Args:
@@ -110,11 +112,11 @@ def labeled_images(folder: Path) -> list[ImageEntry]:
         folder: Contains one subfolder per class, or files named by their class.
 
     Returns:
-        One entry per photograph; every photograph is its own group.
+        One entry per photograph, with its group in ``groups.csv``, if that file exists.
 
     Raises:
         MissingDataError: If the folder does not exist or has no images.
-        DataFileError: If it cannot be listed.
+        DataFileError: If it cannot be listed, or ``groups.csv`` is malformed.
     """
     if not folder.is_dir():
         raise MissingDataError(f"photographs: {folder} is not a folder. {_LAYOUT}")
@@ -122,9 +124,7 @@ def labeled_images(folder: Path) -> list[ImageEntry]:
     found = in_folders or [ImageEntry(file, class_of(Path(file).name)) for file in list_images(folder, ".")]
     if not found:
         raise MissingDataError(f"photographs: {folder} has no image. {_LAYOUT}")
-    # Every photograph is its own group: "1.jpg" in two classes are two different photographs.
-    files = [one.file.removeprefix("./") for one in found]
-    return [ImageEntry(file, one.label, group=f"/{file}") for file, one in zip(files, found, strict=True)]
+    return assign_groups(folder, [ImageEntry(one.file.removeprefix("./"), one.label) for one in found])
 
 
 def class_of(name: str) -> str:

@@ -128,6 +128,7 @@ class _PascalSource(Source):
         shown = np.nonzero(self._maps.shown[:, self._labels])
         self._images, self.targets = (column.astype(np.int64) for column in shown)
         self.groups = self._images  # all samples of an image stay in one split
+        self.groups_by = "photographs"
         self.missing = files.missing[self._images]
         self.annotated = np.ones(len(self.targets), dtype=np.bool_)
         self.official = {

@@ -90,7 +90,8 @@ class Scene(MarkedPhotographs):
             for line in read_lines(folder / _VAL_LIST):
                 name, _, number = line.rpartition(" ")
                 if number in label_of_number and name in there:
-                    images.append(ImageEntry(f"{val}/{name}", label_of_number[number], "val"))
+                    file = f"{val}/{name}"
+                    images.append(ImageEntry(file, label_of_number[number], "val", group=file))
         return images
 
 

@@ -32,8 +32,8 @@ class SaliencyBenchRelease(DirectorySet):
 
     The classes are the subfolders of ``image``, sorted; class indices follow the order of ``classes``. Masks (224×224
     as published) are stretched to the image, whose EXIF orientation is ignored. An image without a mask is not
-    annotated. A file name that occurs in two classes is treated as one photograph that shows both: it stays in one
-    split, and a mask is assigned to it only if its table or its row states the class.
+    annotated. A photograph that shows two classes has the same file in both: it stays in one split. A mask for a file
+    name that occurs in two classes is assigned only if its table or its row states the class.
 
     Args:
         directory: ``Benchmarks/<dataset>``, or a folder with exactly one such subfolder; ``~`` is expanded. The

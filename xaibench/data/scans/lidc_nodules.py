@@ -245,6 +245,7 @@ class _LidcSource(Source):
                 ]
         table = np.array(rows, dtype=np.int64).reshape(-1, 5)
         self.groups, self._scans, self._slices, self.targets = (table[:, column].copy() for column in range(4))
+        self.groups_by = "patients"
         self.annotated = table[:, 4].astype(np.bool_)
 
     def image(self, index: int, size: int) -> Image.Image:

@@ -128,6 +128,7 @@ class _SixraySource(Source):
         self.missing = self._where < 0
         self._single_items = bool(set(classes) & set(ITEMS))
         self.groups = self._images if self._single_items else None
+        self.groups_by = "images"
         if in_train is not None and in_test is not None:
             both = self._images[(in_train & in_test)[self._images]]
             warn_about(

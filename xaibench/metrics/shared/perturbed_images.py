@@ -279,7 +279,8 @@ def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
         raise TypeError(
             f"baseline must be a number, one number per channel, 'blur' or a tensor, got {type(baseline).__name__}."
         )
-    given = torch.as_tensor(baseline).detach().to(images)
+    is_number = isinstance(baseline, int | float)  # torch would round it to float32
+    given = torch.as_tensor(baseline, dtype=images.dtype if is_number else None).detach().to(images)
     try:
         expanded = given.expand(images.shape)
     except RuntimeError:

@@ -183,6 +183,32 @@ def _lead_phrase(run: RunResults, first: list[dict[str, Any]]) -> str:
     return f"{_join_labels(run, first)} {'ranks best' if len(first) == 1 else 'share the best rank'}"
 
 
+def scored_rule(run: RunResults) -> str:
+    """Return which samples of a network count: ``"correct"``, ``"correct-by-all"`` or ``"all"``, as in the suite."""
+    return str(run.settings.get("explaining", {}).get("scored", "correct"))
+
+
+def scored_text(run: RunResults) -> str:
+    """Return a sentence with the share of the explained samples that count; empty if all count, or if not known."""
+    known = run.accuracy[run.accuracy["explained"].fillna(0) > 0]
+    if known.empty or scored_rule(run) == "all":
+        return ""
+    shares, who = 100 * known["scored"] / known["explained"], CLASSIFIERS[scored_rule(run)]
+    least, most = (f"{share:.0f}" for share in (shares.min(), shares.max()))
+    return (
+        f"Scored: {known['scored'].sum():,} of {known['explained'].sum():,} explained samples, those that {who} "
+        f"({least if least == most else f'{least} to {most}'} % per cell)."
+    )
+
+
+#: The networks that classify the samples that count, by the rule of the suite.
+CLASSIFIERS = {
+    "correct": "the explained network classifies correctly",
+    "correct-by-all": "every explained network of the data set classifies correctly",
+    "all": "were explained",
+}
+
+
 def accuracy_rows(run: RunResults) -> list[dict[str, Any]]:
     """Return the accuracy of each cell with its trainings and the comparison with the paper's accuracy."""
     rows, by_chance = records(run.accuracy[list(ACCURACY.columns)]), accuracy_margins(run)

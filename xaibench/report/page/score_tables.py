@@ -161,6 +161,8 @@ def accuracy_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
         columns += [number_column("Paper", 1), difference]
     columns += [Column("", kind="strip", is_page_only=True), number_column("Best", 1)]
     columns += [number_column("Learned"), number_column("Trainings")]
+    has_counts = any(row["explained"] for row in rows)
+    columns += [number_column("Samples scored")] if has_counts else []
     columns += [number_column("Alpha", format=str)] if has_alpha else []
     lines = []
     for row in rows:
@@ -170,6 +172,7 @@ def accuracy_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
             difference_cell = TableCell(row["difference"], badge=row["standing"], suffix=_plus_minus(row["margin"]))
             cells += [row["paper"], difference_cell]
         cells += [TableCell(detail=row), row["best"], row["learned"], row["trainings"]]
+        cells += [TableCell(row["scored"], suffix=f" of {row['explained']}")] if has_counts else []
         lines.append(Row([*cells, row["alpha"]] if has_alpha else cells))
     caption, attributes = "Test accuracy of each cell in percent", {"data-sortable": "sort.accuracy"}
     return Table("accuracy", caption, columns, lines, label="Accuracy", css="accuracy", attributes=attributes)

@@ -56,6 +56,8 @@ from xaibench.report.page.content import (
     page_values,
     parameters,
     records,
+    scored_rule,
+    scored_text,
     subject,
     summary_rows,
     verdict,
@@ -119,7 +121,8 @@ class Report:
         page: Path of the page.
         ranked: As :func:`ranked_methods`.
         best: As :func:`best_methods`.
-        notes: Sentences about controls that are not ranked, maps that were scored as chance, and undefined scores.
+        notes: Sentences about samples that count, controls that are not ranked, maps that were scored as chance, and
+            undefined scores.
     """
 
     page: Path
@@ -142,7 +145,8 @@ def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | N
     page = _render(run, found, _write_figures(run, found, target), target)
     _write(target / "report.html", page.encode())
     ranked, best = _ranked_methods(run, found.summary), best_by_cell(run, found.summary)
-    return Report(target / "report.html", ranked, best, [*filter(None, [run.answers_text]), *_unscored(run)])
+    notes = [*filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
+    return Report(target / "report.html", ranked, best, notes)
 
 
 def _unscored(run: RunResults) -> list[str]:
@@ -302,8 +306,10 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
         "claims": claims(run),
         "firsts": {name: shares for board in found.boards.values() for name, shares in first_places(board).items()},
         "reproducibility": reproducibility(run),
-        "all_scored": run.settings.get("explaining", {}).get("scored") == "all",
-        "promises": promises(run),
+        "scored": scored_rule(run),
+        "all_scored": scored_rule(run) == "all",
+        "scored_text": scored_text(run),
+        "promises": [*promises(run), *(f"{name}: {said}" for name, said in run.environment.get("notes", {}).items())],
         "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},
         "published": {
             "scores": published.scores(run, found.summary),

@@ -7,7 +7,8 @@ regardless of the order in which the jobs ran.
 from __future__ import annotations
 
 import functools
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,8 @@ from xaibench.runner.store.store_files import write_atomic
 from xaibench.runner.suites.schema import NamedPart
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Folder with the cached score rows of each cell.
 MERGED = ".merged"
@@ -57,19 +59,19 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     cells = [cell for cell in plan.cells if _is_trained(cell, data, trained)]
     unlearned = _find_unlearned(cells, store, plan.suite.explaining.min_accuracy)
     correct = _find_correct(cells, store, plan.suite.explaining.scored, unlearned)
-    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, unlearned, out / MERGED))
-    write_shares(cells, store, correct, unlearned, out / SHARES.name)
+    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, out / MERGED))
+    write_shares(cells, store, correct, out / SHARES.name)
     trainings = [row for cell in cells for row in _training_rows(cell, store)]
     failed = [{"job": str(job), "stage": job.stage, "error": error} for job, error in failures.items()]
     write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))
     write_atomic(
         out / ACCURACY.name,
-        ACCURACY.to_csv(_accuracy_rows(cells, trainings, store, plan.suite.explaining.min_accuracy)),
+        ACCURACY.to_csv(_accuracy_rows(cells, trainings, store, correct, plan.suite.explaining.min_accuracy)),
     )
     write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
     write_atomic(out / PARTS, _describe_parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
-    sample_cells = list(_sample_cells(cells, store, correct, unlearned, out / MERGED))
+    sample_cells = list(_sample_cells(cells, store, correct, out / MERGED))
     if not plan.suite.explaining.pictures:
         copies = [part.name for part in plan.suite.explainers if part.use == "input"]
         sample_cells = [without_images(cell, copies) for cell in sample_cells]
@@ -107,31 +109,29 @@ def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float
 
 def _find_correct(
     cells: Iterable[CellPlan], store: Store, scored: str, unlearned: Container[Network]
-) -> dict[DataJob, torch.Tensor]:
-    """Return per data set which samples count, as bool ``[n_test]``.
+) -> dict[Network, NDArray[np.bool_]]:
+    """Return per network which test samples count, ``[n_test]``; see ``scored`` of a suite.
 
-    A sample counts if every explained network classifies it correctly, or always if ``scored`` is ``"all"``.
+    Of a network that has not learned, none counts, and it does not decide which samples of the others do.
     """
-    import torch
-
-    none: dict[DataJob, torch.Tensor] = {}
-    correct: dict[DataJob, torch.Tensor] = {}
+    correct: dict[Network, NDArray[np.bool_]] = {}
+    by_all: dict[DataJob, NDArray[np.bool_]] = {}
     for cell in cells:
         for network in cell.networks:
-            right = read_correct(store, network)
-            if network in unlearned:
-                none.setdefault(cell.data, torch.zeros_like(right))
-                continue
-            right = right | (scored == "all")
-            correct[cell.data] = correct[cell.data] & right if cell.data in correct else right
-    return none | correct
+            own = read_correct(store, network).numpy()
+            correct[network] = (own | (scored == "all")) & (network not in unlearned)
+            if network not in unlearned:
+                by_all[cell.data] = by_all.get(cell.data, True) & own
+    if scored == "correct-by-all":
+        for cell in cells:
+            correct |= {network: correct[network] & by_all.get(cell.data, False) for network in cell.networks}
+    return correct
 
 
 def _write_scores(
     cells: Iterable[CellPlan],
     store: Store,
-    correct: Mapping[DataJob, torch.Tensor],
-    unlearned: Container[Network],
+    correct: Mapping[Network, NDArray[np.bool_]],
     merged: Path,
     path: Path,
 ) -> None:
@@ -141,7 +141,7 @@ def _write_scores(
     fingerprints = store.keys("score")
     with pq.ParquetWriter(path, SCORES.arrow_schema(), write_page_checksum=True) as writer:
         for cell in cells:
-            table = cell_scores(cell, store, correct[cell.data].numpy(), unlearned, fingerprints, merged)
+            table = cell_scores(cell, store, correct, fingerprints, merged)
             if len(table):
                 writer.write_table(table)
 
@@ -161,10 +161,26 @@ def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _accuracy_rows(
-    cells: Iterable[CellPlan], trainings: Iterable[Mapping[str, Any]], store: Store, min_accuracy: float
+    cells: Sequence[CellPlan],
+    trainings: Iterable[Mapping[str, Any]],
+    store: Store,
+    correct: Mapping[Network, NDArray[np.bool_]],
+    min_accuracy: float,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the accuracy in percent per subset, variant and model, over data set seeds and training seeds."""
+    """Yield the accuracy in percent per subset, variant and model, over data set seeds and training seeds.
+
+    ``explained`` is the number of explained samples over all networks, ``scored`` that of those that count.
+    """
     import statistics
+
+    explained: Counter[tuple[str, str, str]] = Counter()
+    scored: Counter[tuple[str, str, str]] = Counter()
+    for cell in cells:
+        limits = {network: score.explain.samples for network, score in cell.scores}
+        for network, limit in limits.items():
+            counts = correct[network][: None if limit == "all" else limit]
+            explained[(*subset_and_variant(cell), cell.model)] += len(counts)
+            scored[(*subset_and_variant(cell), cell.model)] += int(counts.sum())
 
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in trainings:
@@ -187,6 +203,8 @@ def _accuracy_rows(
             "paper": "" if paper is None else paper,
             "difference": "" if paper is None else round(mean - paper, 6),
             "test_samples": sets * len(read_correct(store, Network(cell.trainings, "best"))),
+            "explained": explained[subset, variant, model],
+            "scored": scored[subset, variant, model],
         }
 
 
@@ -278,8 +296,7 @@ def _describe(part: NamedPart, kind: Kind) -> PartDescription:
 def _sample_cells(
     cells: Iterable[CellPlan],
     store: Store,
-    correct: Mapping[DataJob, torch.Tensor],
-    unlearned: Container[Network],
+    correct: Mapping[Network, NDArray[np.bool_]],
     merged: Path,
 ) -> Iterator[SampleCell]:
     """Yield example samples with all their maps, from the first data set per subset, variant and model."""
@@ -287,7 +304,7 @@ def _sample_cells(
     chosen: dict[tuple[str, str], DataJob] = {}
     for cell in cells:
         if cell.scores and chosen.setdefault(subset_and_variant(cell), cell.data) == cell.data:
-            right = correct[cell.data].numpy()
-            scores = cell_scores(cell, store, right, unlearned, fingerprints, merged).to_pandas()
-            if (found := picture_cell(cell, subset_and_variant(cell), scores, right, store)) is not None:
+            scores = cell_scores(cell, store, correct, fingerprints, merged).to_pandas()
+            counting = correct[cell.networks[0]]
+            if (found := picture_cell(cell, subset_and_variant(cell), scores, counting, store)) is not None:
                 yield found

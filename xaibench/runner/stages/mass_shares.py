@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.evaluation.apply import shares_of
 from xaibench.runfolder.tables import SHARES
-from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network
+from xaibench.runner.plan.jobs import ExplainJob, Network
 from xaibench.runner.plan.plan import CellPlan
 from xaibench.runner.stages.execute import has_maps, read_maps, select_training
 from xaibench.runner.stages.samples import batches, read_test_split
@@ -17,15 +17,16 @@ from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     import torch
+    from numpy.typing import NDArray
 
 
 def write_shares(
     cells: Iterable[CellPlan],
     store: Store,
-    correct: Mapping[DataJob, torch.Tensor],
-    unlearned: Container[Network],
+    correct: Mapping[Network, NDArray[np.bool_]],
     path: Path,
 ) -> None:
     """Write the mass shares of all maps of networks for which a reference has maps; if there are none, no file.
@@ -33,20 +34,19 @@ def write_shares(
     Args:
         cells: The cells, in the order of the rows.
         store: The store with the maps. Failed jobs have none, and no rows.
-        correct: Which samples count, per data set: ``[n_test]`` bool.
-        unlearned: Networks of which no sample counts as correct.
+        correct: Which test samples of each network count, ``[n_test]``.
         path: The file to write.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = [part for cell in cells for part in _cell_tables(cell, store, correct[cell.data].numpy(), unlearned)]
+    found = [part for cell in cells for part in _cell_tables(cell, store, correct)]
     if found:
         table = pa.concat_tables(found)
         write_atomic(path, lambda partial: pq.write_table(table, partial, write_page_checksum=True))
 
 
-def _cell_tables(cell: CellPlan, store: Store, correct: Any, unlearned: Container[Network]) -> Iterator[pa.Table]:
+def _cell_tables(cell: CellPlan, store: Store, correct: Mapping[Network, NDArray[np.bool_]]) -> Iterator[pa.Table]:
     masks = None
     for network in cell.networks:
         jobs = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
@@ -59,8 +59,7 @@ def _cell_tables(cell: CellPlan, store: Store, correct: Any, unlearned: Containe
                 maps = read_maps(store, job)
                 if len(maps) == len(reliance) == len(masks):
                     constants = _constants(cell, network, store, reference, job)
-                    counts = correct[: len(maps)] & (network not in unlearned)
-                    yield _table(constants, counts, shares_of(maps, masks, reliance))
+                    yield _table(constants, correct[network][: len(maps)], shares_of(maps, masks, reliance))
 
 
 def _first_masks(cell: CellPlan, store: Store, count: int) -> torch.Tensor:

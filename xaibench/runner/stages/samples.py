@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from xaibench.core.messages import count_samples
 from xaibench.runner.parts import expand_variables, part_info
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store
@@ -40,7 +41,7 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
 
     from xaibench.benchmarks.checksums import check_published
 
-    note = " ".join(filter(None, (check_published(loaded), dataset.note)))
+    note = " ".join(filter(None, (check_published(loaded), dataset.note, _describe_groups(dataset.test))))
     on_disk = not dataset.test.in_memory
     tensors: dict[str, Tensor] = {}
     ids: dict[str, list[str]] = {}
@@ -131,6 +132,14 @@ def hash_images(images: Tensor) -> Tensor:
     contents = [start + image.numpy().tobytes() for image in images.contiguous()]
     digests = [hashlib.blake2b(content, digest_size=8).digest() for content in contents]
     return torch.tensor([int.from_bytes(digest, signed=True) for digest in digests], dtype=torch.int64)
+
+
+def _describe_groups(split: Split) -> str:
+    """Return a sentence if samples are not independent; otherwise an empty string."""
+    samples = len(split)
+    groups = samples if split.groups is None else len(set(split.groups.tolist()))
+    said = count_samples(samples, groups, split.groups_by)
+    return f"{said}; intervals and tests treat a group as one observation." if groups != samples else ""
 
 
 def _take_few(dataset: Dataset, count: int) -> Dataset:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 def dataset_name(cell: CellPlan) -> str:
@@ -50,8 +52,7 @@ def score_truth(cell: CellPlan, score: ScoreJob) -> str:
 def cell_scores(
     cell: CellPlan,
     store: Store,
-    correct: Any,
-    unlearned: Container[Network],
+    correct: Mapping[Network, NDArray[np.bool_]],
     fingerprints: Mapping[str, str],
     merged: Path,
 ) -> pa.Table:
@@ -60,8 +61,7 @@ def cell_scores(
     Args:
         cell: The cell.
         store: The store with the scores. Failed jobs have none.
-        correct: Which test samples count, ``[n_test]`` bool.
-        unlearned: Networks of which no sample counts as correct.
+        correct: Which test samples of each network count, ``[n_test]``.
         fingerprints: ``store.keys("score")``.
         merged: The cache folder.
 
@@ -71,15 +71,14 @@ def cell_scores(
     shards = [(network, score) for network, score in cell.scores if score.key in fingerprints]
     rows = [_constants(cell, network, score, store) for network, score in shards]
     keys = [score.key for _, score in shards]
-    counts = [network not in unlearned for network, _ in shards]
-    state = json.dumps(
-        [rows, [(key, fingerprints[key]) for key in keys], correct.tobytes().hex(), *([counts] * (not all(counts)))]
-    )
+    counts = [correct[network] for network, _ in shards]
+    counted = [correct[network].tobytes().hex() for network in cell.networks]
+    state = json.dumps([rows, [(key, fingerprints[key]) for key in keys], counted])
     identity = hashlib.sha256(state.encode()).hexdigest()
     path = merged / f"{cell.data.key}-{re.sub(r'[^A-Za-z0-9_.+-]', '.', cell.model)}.parquet"
     table = _read_merged(path, identity)
     if table is None:
-        table = _merge(rows, list(store.load_tables("score", keys)), correct, counts)
+        table = _merge(rows, list(store.load_tables("score", keys)), counts)
         _write_merged(path, identity, table)
     return table
 
@@ -108,7 +107,7 @@ def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) 
     return [constants[name] for name in _CONSTANT]
 
 
-def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any, counts: list[bool]) -> pa.Table:
+def _merge(rows: list[list[Any]], shards: list[pa.Table], counts: list[NDArray[np.bool_]]) -> pa.Table:
     """Concatenate all shards and add the constant columns."""
     import numpy as np
     import pyarrow as pa
@@ -119,7 +118,8 @@ def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any, counts: 
     which = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
     own = pa.concat_tables([shard.select(_COPIED).replace_schema_metadata() for shard in shards])
     columns = {name: own[name].cast(schema.field(name).type) for name in _COPIED}
-    columns["correct"] = pa.array(correct[own["sample"].to_numpy()] & np.array(counts)[which])
+    samples = np.split(own["sample"].to_numpy(), np.cumsum([len(shard) for shard in shards])[:-1])
+    columns["correct"] = pa.array(np.concatenate([each[mine] for each, mine in zip(counts, samples, strict=True)]))
     for name, values in zip(_CONSTANT, zip(*rows, strict=True), strict=True):
         columns[name] = pa.array(values, schema.field(name).type).take(pa.array(which))
     return pa.table([columns[name] for name in schema.names], schema)

@@ -122,7 +122,9 @@ class Explaining:
         trainings: Explain the network with the lowest validation loss (``"best"``), or ``"all"``.
         output: The explained output; ``"default"`` is that of each explainer.
         seed: Seed of the explainers.
-        scored: ``"correct"`` restricts tables to the samples that every explained network classifies correctly.
+        scored: Which samples of a network count in the tables: ``"correct"`` for those that it classifies correctly,
+            ``"correct-by-all"`` for those that every explained network of the data set classifies correctly, as in
+            XAI-TRIS (adding a network then changes the scores of the others), or ``"all"``.
         protocol: How IoU, precision, recall and F1 scale and threshold maps (:mod:`xaibench.evaluation.protocol`).
         precision: Precision of the maps, and of the model outputs in metrics; ``"own"`` is that of each network
             (float64 for our small ones), with exact matrix products in float32.
@@ -138,7 +140,7 @@ class Explaining:
     trainings: Literal["best", "all"] = "best"
     output: Literal["default"] | Output = "default"
     seed: int = 0
-    scored: Literal["correct", "all"] = "correct"
+    scored: Literal["correct", "correct-by-all", "all"] = "correct"
     protocol: Protocol = SUITE_DEFAULT
     precision: Literal["own"] | Precision = "own"
     pictures: bool = True
