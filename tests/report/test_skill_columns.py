@@ -9,7 +9,7 @@ import pytest
 
 from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers.leaderboards import leaderboard
-from xaibench.report.numbers.ranks_and_agreement import agreements
+from xaibench.report.numbers.metric_agreement import agreements
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 

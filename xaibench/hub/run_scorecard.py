@@ -10,7 +10,8 @@ import pandas as pd
 from xaibench._version import __version__
 from xaibench.core.truth_kinds import question_of
 from xaibench.hub.card_text import code_block, escape_markdown, markdown_table, readme, strip_folders
-from xaibench.report.numbers.leaderboards import leaderboards_by_truth
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.leaderboards import leaderboards_by_truth, place_text
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.content import CLASSIFIERS, scored_rule
 from xaibench.report.read.results import RunResults, place
@@ -29,7 +30,7 @@ def render_run_card(run: RunResults, rows: Mapping[str, int], license: str | Non
         license: License as an identifier of the Hub; None = not stated.
         repo: ``"owner/name"``.
     """
-    summary = summarize(run)
+    summary, pairs = infer(run, summarize(run))
     first = next(iter(rows), None)
     head: dict[str, Any] = {"license": license} if license else {}
     head |= {
@@ -41,13 +42,13 @@ def render_run_card(run: RunResults, rows: Mapping[str, int], license: str | Non
         ],
         "model-index": model_index(run, summary),
     }
-    return strip_folders(readme(head, _body(run, summary, rows, repo)))
+    return strip_folders(readme(head, _body(run, summary, pairs, rows, repo)))
 
 
 def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the ``model-index`` of the Hub, with one entry per explainer.
 
-    Each result is a pair of data set and network. Values are medians over the samples that the report counts; metrics
+    Each result is a pair of data set and network. Values are means over the samples that the report counts; metrics
     without a defined score are omitted.
     """
     suite = run.suite
@@ -55,7 +56,7 @@ def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     datasets = {key: str(name) for key, name in named.items()}
     entries = []
     for name, part in run.explainers.items():
-        mine = summary[(summary["explainer"] == name) & summary["median"].notna()]
+        mine = summary[(summary["explainer"] == name) & summary["mean"].notna()]
         results = []
         for (subset, variant, model), rows in mine.groupby(list(CELL), observed=True, sort=True):
             shown = " ".join(filter(None, (place(str(subset)), place(str(variant)))))
@@ -79,12 +80,12 @@ def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _metric_entry(run: RunResults, row: pd.Series) -> dict[str, Any]:
     metric = str(row["metric"])
-    value = round(float(row["median"]), 6)
-    counted = {"n": int(row["n"]), "n_valid": int(row["n_valid"]), "mean": round(float(row["mean"]), 6)}
-    return {"type": metric, "name": f"{run.metrics[metric].label} (median)", "value": value, "args": counted}
+    value = round(float(row["mean"]), 6)
+    counted = {"n": int(row["n"]), "n_valid": int(row["n_valid"]), "median": round(float(row["median"]), 6)}
+    return {"type": metric, "name": f"{run.metrics[metric].label} (mean)", "value": value, "args": counted}
 
 
-def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo: str) -> str:
+def _body(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame, rows: Mapping[str, int], repo: str) -> str:
     cells = int(summary.groupby(list(CELL), observed=True).ngroups)
     about = (
         f"Scores of {sum(not part.control for part in run.explainers.values())} explainers and "
@@ -107,10 +108,10 @@ def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo:
                 ],
             )
         ),
-        f"## Leaderboard\n\n{_render_leaderboards(run, summary)}\n\nRanks and medians are over {counted}. "
-        "Mean rank: over all pairs and metrics of one kind of truth, 1 is best. Above controls: in how many pairs the "
-        "method's median is better than that of every control. A method without a place was not scored in every pair, "
-        "or is a control.",
+        f"## Leaderboard\n\n{_render_leaderboards(run, summary, pairs)}\n\nMeans are over {counted}. "
+        "Place: the ranks that a method may have, given which differences of the means over all pairs are significant. "
+        "Beats controls: in how many pairs the mean is significantly better than that of every control. A method "
+        "without a place was not scored in every pair, is not significantly better than the controls, or is a control.",
         f"## Tables\n\n{markdown_table(['table', 'rows', 'content'], held)}\n\n{_USE.format(repo=repo)}",
         f"## Settings\n\n{code_block(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not stored.'}",
         f"## Versions\n\n{markdown_table(['what', 'version'], _versions(run.environment))}",
@@ -134,29 +135,29 @@ def _render_notes(environment: Mapping[str, Any]) -> str:
     return "\n".join(f"- {escape_markdown(name)}: {escape_markdown(str(said))}" for name, said in found)
 
 
-def _render_leaderboards(run: RunResults, summary: pd.DataFrame) -> str:
+def _render_leaderboards(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame) -> str:
     """Return one leaderboard per kind of truth, or a single one if the run does not distinguish them."""
     found = {
-        truth: _render_leaderboard(run, truth, board) for truth, board in leaderboards_by_truth(run, summary).items()
+        truth: _render_leaderboard(run, truth, board)
+        for truth, board in leaderboards_by_truth(run, summary, pairs).items()
     }
     return "\n\n".join(f"### {question_of(truth)}\n\n{board}" if truth else board for truth, board in found.items())
 
 
 def _render_leaderboard(run: RunResults, truth: str, board: pd.DataFrame) -> str:
-    columns, metrics = ["place", "method", "mean rank"], run.truths[truth]
+    columns, metrics = ["place", "method"], run.truths[truth]
     for part in (run.metrics[name] for name in metrics):
-        columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "above controls"]
+        columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "beats controls"]
     return markdown_table(columns, [list(_leaderboard_row(run, metrics, row)) for _, row in board.iterrows()])
 
 
 def _leaderboard_row(run: RunResults, metrics: Sequence[str], row: pd.Series) -> Iterator[object]:
     part = run.explainers[str(row["explainer"])]
-    yield "" if pd.isna(row["place"]) else str(int(row["place"]))
+    yield place_text(row["place"], row["last_place"])
     yield part.label + (" (control)" if part.control else "")
-    yield float(row["mean_rank"])
     for metric in metrics:
-        yield float(row[f"median:{metric}"])
-        yield f"{row[f'above:{metric}']}/{row[f'against:{metric}']}" if not part.control else ""
+        yield float(row[f"mean:{metric}"])
+        yield f"{row[f'beats:{metric}']}/{row[f'against:{metric}']}" if not part.control else ""
 
 
 def _versions(environment: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

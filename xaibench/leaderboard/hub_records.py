@@ -85,7 +85,7 @@ def _record(
     part, folder = boards.run.metrics[metric], result.manifest.folder
     notes = [
         f"{part.label}, {'higher' if part.higher_is_better else 'lower'} is better",
-        f"mean over {row['cells']} of {row['of']} cells",
+        f"mean of {row[f'n:{metric}']} scores in {row[f'cells:{metric}']} of {row[f'of:{metric}']} cells",
         f"95 % interval {row[f'low:{metric}']:.4f} to {row[f'high:{metric}']:.4f}"
         if row[f"low:{metric}"] is not None
         else "no interval",

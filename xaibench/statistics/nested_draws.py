@@ -315,4 +315,5 @@ def _crossed(influence: Floats, trainings: Floats, samples: Floats) -> Floats:
     t, g, _ = influence.shape
     rest = influence - influence.mean(axis=0) - influence.mean(axis=1, keepdims=True) + influence.mean(axis=(0, 1))
     interaction = (rest**2).sum(axis=(0, 1)) * (t * g / max((t - 1) * (g - 1), 1))
-    return np.maximum(trainings + np.maximum(samples - interaction, 0.0), samples)
+    variance: Floats = np.maximum(trainings + np.maximum(samples - interaction, 0.0), samples)
+    return variance

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 import xaibench as xb
 from xaibench.report.figures.comparisons import agreement_figure, ranking_figure
 from xaibench.report.figures.style import save
-from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
+from xaibench.report.numbers.metric_agreement import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 

@@ -5,7 +5,7 @@ from scipy.stats import kendalltau, rankdata
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import best_by_cell, leaderboard, printable
-from xaibench.report.numbers.ranks_and_agreement import rankings
+from xaibench.report.numbers.metric_agreement import rankings
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.content import verdict
 from xaibench.report.page.write import write_report

@@ -26,7 +26,7 @@ class MethodOnSuite:
     Attributes:
         entry: The suite.
         result: The submitted result.
-        standings: By kind of truth: ``place``, ``of``, ``mean_rank``, and for each leading metric its label, mean,
+        standings: By kind of truth: ``place``, ``last_place``, ``of``, and for each leading metric its label, mean,
             interval and range of ranks without a significant difference.
         metrics: Metric to label and direction: the columns of ``cells``.
         cells: Cell label to ``{metric: row of the summary}``.
@@ -92,12 +92,14 @@ def _standings(leaderboards: SuiteLeaderboards, own: Boards, extras: Leaderboard
     leading = own.standings.leading
     return {
         row["explainer"]: {
-            **{name: row[name] for name in ("place", "cells", "of", "mean_rank")},
+            **{name: row[name] for name in ("place", "last_place", "cells", "of")},
             "metrics": [
                 {
                     "label": leaderboards.run.metrics[metric].label,
-                    **{name: row[f"{name}:{metric}"] for name in ("mean", "low", "high", "beats", "against")},
-                    "tied": extras.tied.get(metric, {}).get(row["explainer"]),
+                    **{
+                        name: row[f"{name}:{metric}"]
+                        for name in ("mean", "low", "high", "n", "first", "last", "beats", "against")
+                    },
                     "fresh": extras.fresh.get(metric, {}).get(row["explainer"]),
                 }
                 for metric in leading

@@ -15,7 +15,6 @@ from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey
 from xaibench.leaderboard.suite_text import official_suite
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
-from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.numbers.unscored_maps import UnscoredMaps, count_unscored
 from xaibench.report.read.results import RunResults, assemble_results
@@ -38,7 +37,6 @@ class SuiteLeaderboards:
         summary: One row per cell, method and metric.
         pairs: Paired tests of every two methods in every cell.
         boards: Leaderboard by kind of truth.
-        ranks: Mean ranks by metric, with tests.
         unscored: Maps that were scored as chance, and undefined scores, of the methods that have any.
     """
 
@@ -48,7 +46,6 @@ class SuiteLeaderboards:
     summary: pd.DataFrame
     pairs: pd.DataFrame
     boards: dict[str, Boards]
-    ranks: dict[str, Ranking]
     unscored: dict[str, UnscoredMaps]
 
 
@@ -79,8 +76,7 @@ def build_leaderboards(
     run = _merge_into_run(shown, _concatenate(tables))
     summary, pairs = infer(run, summarize(run))
     found = {one.manifest.method.name: one for one in shown}
-    ranked, tested = boards(run, summary), rankings(run, summary)
-    return SuiteLeaderboards(key, found, run, summary, pairs, ranked, tested, unscored), left_out
+    return SuiteLeaderboards(key, found, run, summary, pairs, boards(run, summary, pairs), unscored), left_out
 
 
 def _read_scores(result: Result) -> pd.DataFrame:

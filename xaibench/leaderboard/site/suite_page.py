@@ -10,8 +10,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.leaderboard.site.files import Site, SuiteEntry
+from xaibench.leaderboard.site.fresh_seed_gaps import PublicPrivateGap, public_private_gaps
 from xaibench.leaderboard.site.read import Result, SuiteKey
-from xaibench.leaderboard.site.significance import PublicPrivateGap, public_private_gaps, tied_ranks
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.leaderboards import Boards
@@ -23,6 +23,8 @@ from xaibench.runfolder.tables import CELL, SUMMARY
 CHOICE, OVERVIEW = "<!-- suite choice -->", "<!-- suites -->"
 #: Selection of all cells; its numbers are part of the page.
 _ALL_CELLS = ".."
+#: Largest number of methods that the table of suites names as best.
+_MAX_BEST = 3
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,12 @@ class LeaderboardExtras:
     Attributes:
         pages: Method to the address of its page, relative to the root.
         verdicts: Method to its verdict; empty if not verified.
-        tied: Metric to method to the range of ranks without a significant difference.
         fresh: Metric to method to its gap on fresh seeds.
         notes: Method to remarks that its readers must know: what it was tuned on, what it does not depend on.
     """
 
     pages: Mapping[str, str]
     verdicts: Mapping[str, str]
-    tied: Mapping[str, Mapping[str, tuple[int, int]]]
     fresh: Mapping[str, Mapping[str, PublicPrivateGap]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class SuiteSummaryRow:
         page: Address relative to the root.
         methods: Number of methods without controls.
         cells: Number of cells.
-        best: Method with the best mean rank.
+        best: The methods that share the first place.
     """
 
     key: SuiteKey
@@ -73,8 +73,6 @@ def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards, fresh: Mappi
         leaderboards: The leaderboards of the suite.
         fresh: Leaderboards of its newest round of fresh seeds, by kind of truth; empty if there is none.
     """
-    ranked = leaderboards.ranks.items()
-    tied = {metric: found for metric, ranking in ranked if (found := tied_ranks(ranking, leaderboards.pairs))}
     beside: dict[str, Mapping[str, PublicPrivateGap]] = {}
     for truth, own in leaderboards.boards.items():
         if truth in fresh:
@@ -82,7 +80,7 @@ def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards, fresh: Mappi
     pages = {name: site.method_page(name) for name in leaderboards.results}
     results = leaderboards.results
     verdicts = {name: one.verdict for name, one in results.items()}
-    return LeaderboardExtras(pages, verdicts, tied, beside, {name: _notes(one) for name, one in results.items()})
+    return LeaderboardExtras(pages, verdicts, beside, {name: _notes(one) for name, one in results.items()})
 
 
 def _notes(result: Result) -> str:
@@ -160,10 +158,18 @@ def suite_summary_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> di
     found = {}
     for truth, own in leaderboards.boards.items():
         if rows := board_rows(own):
-            first = next((leaderboards.run.explainers[row["explainer"]].label for row in rows if row["place"] == 1), "")
+            first = _join_best(
+                [leaderboards.run.explainers[row["explainer"]].label for row in rows if row["place"] == 1]
+            )
             methods = sum(not row["control"] for row in rows)
             found[truth] = SuiteSummaryRow(entry.key, entry.title, entry.page, methods, len(own.standings.cells), first)
     return found
+
+
+def _join_best(labels: list[str]) -> str:
+    """Return the first labels, and how many more there are."""
+    more = f" and {len(labels) - _MAX_BEST} more" if len(labels) > _MAX_BEST else ""
+    return ", ".join(labels[:_MAX_BEST]) + more
 
 
 def write_tables(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> None:
@@ -177,7 +183,10 @@ def plain_text(table: pd.DataFrame) -> pd.DataFrame:
     return table.astype({name: str for name in table if isinstance(table[name].dtype, pd.CategoricalDtype)})
 
 
-_METRIC_COLUMNS = ("mean_rank", "mean", "low", "high", "median", "best", "above", "beats", "against")
+_METRIC_COLUMNS = (
+    *("mean", "low", "high", "n", "first", "last", "ahead", "beats", "against"),
+    *("above", "best", "median", "mean_rank"),
+)
 
 
 def _leaderboard_rows(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> list[dict[str, Any]]:
@@ -186,7 +195,6 @@ def _leaderboard_rows(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras
         for row in board_rows(own):
             name = row["explainer"]
             for metric in own.standings.metrics:
-                tied = extras.tied.get(metric, {}).get(name, (None, None))
                 gap = extras.fresh.get(metric, {}).get(name)
                 rows.append(
                     {
@@ -196,10 +204,9 @@ def _leaderboard_rows(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras
                         "truth": truth,
                     }
                     | {"method": name, "label": leaderboards.run.explainers[name].label, "control": row["control"]}
-                    | {"verified": extras.verdicts[name], "place": row["place"], "cells": row["cells"], "of": row["of"]}
-                    | {"mean_rank_of_truth": row["mean_rank"], "metric": metric}
+                    | {"verified": extras.verdicts[name], "metric": metric}
+                    | {"cells": row[f"cells:{metric}"], "of": row[f"of:{metric}"]}
                     | {column: row[f"{column}:{metric}"] for column in _METRIC_COLUMNS}
-                    | {"tied_from": tied[0], "tied_to": tied[1]}
                     | {f"fresh_{name}": getattr(gap, name, None) for name in ("mean", "gap", "low", "high")}
                 )
     return rows

@@ -9,7 +9,7 @@ import numpy as np
 from xaibench.benchmarks.claims import CorrelationStatement
 from xaibench.report.claims.evaluation import Claim
 from xaibench.report.numbers.inference import Floats, Matrices
-from xaibench.report.numbers.ranks_and_agreement import coefficient
+from xaibench.report.numbers.metric_agreement import coefficient
 from xaibench.report.read.results import RunResults
 
 #: Largest number of resamples of correlations, which cost more than those of means.

@@ -1,4 +1,4 @@
-"""Figures of the agreement of metrics (Zhang et al. 2023, Table 4, as a matrix) and of mean ranks."""
+"""Figures of the agreement of metrics (Zhang et al. 2023, Table 4, as a matrix) and of significant differences."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from xaibench.report.figures.style import THEME, house_style, shorten_label
-from xaibench.report.numbers.ranks_and_agreement import Ranking
+from xaibench.report.numbers.rankings import Ranking
 from xaibench.report.read.results import RunResults
 
 #: Inches: cell, character of a label, outer margin, height of the note below.
@@ -104,18 +105,17 @@ def _sample_note(matrix: CorrelationMatrix) -> str:
 
 
 def ranking_figure(run: RunResults, ranking: Ranking) -> Figure:
-    """Draw the critical-difference diagram: mean ranks on a line, best left; bars join methods that do not differ."""
-    names = list(ranking.ranks)
+    """Draw the means on a line, best left; bars join methods that do not differ significantly."""
+    names, values = list(ranking.means), list(ranking.means.values())
     half = -(-len(names) // 2)
-    bars = ranking.cliques
-    first = _TOP + 0.25 + _BAR * len(bars)
+    first = _TOP + 0.25 + _BAR * len(ranking.groups)
     height = first + _STEP * half
-    low, high = int(min(ranking.ranks.values())), int(np.ceil(max(ranking.ranks.values())))
-    high = min(max(high, low + int(np.ceil(ranking.difference)), low + 1), max(len(names), low + 1))
+    ticks = MaxNLocator(5).tick_values(min(values), max(values))
+    best, worst = (ticks[-1], ticks[0]) if run.metrics[ranking.metric].higher_is_better else (ticks[0], ticks[-1])
     soft, ink = THEME["soft"], THEME["ink"]
 
-    def at(rank: float) -> float:
-        return _SIDE + (rank - low) * (_WIDTH - 2 * _SIDE) / (high - low)
+    def at(value: float) -> float:
+        return _SIDE + (value - best) * (_WIDTH - 2 * _SIDE) / (worst - best)
 
     with house_style():
         figure = Figure(figsize=(_WIDTH, height))
@@ -123,26 +123,24 @@ def ranking_figure(run: RunResults, ranking: Ranking) -> Figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, _WIDTH), ylim=(height, 0))
         axes.axis("off")
-        axes.plot([at(low), at(high)], [_TOP, _TOP], color=soft, lw=1)
-        for rank in range(low, high + 1):
-            axes.plot([at(rank)] * 2, [_TOP - 0.05, _TOP], color=soft, lw=1)
-            axes.text(at(rank), _TOP - 0.08, str(rank), ha="center", va="bottom", color=soft)
-        axes.plot([at(low), at(min(low + ranking.difference, high))], [0.26, 0.26], color=ink, lw=1.6)
-        axes.text(at(low), 0.2, f"critical difference {ranking.difference:.2f}", va="bottom", color=ink)
-        for number, clique in enumerate(bars):
-            ends = [at(ranking.ranks[clique[0]]) - 0.03, at(ranking.ranks[clique[-1]]) + 0.03]
+        axes.plot([at(best), at(worst)], [_TOP, _TOP], color=soft, lw=1)
+        for tick in ticks:
+            axes.plot([at(tick)] * 2, [_TOP - 0.05, _TOP], color=soft, lw=1)
+            axes.text(at(tick), _TOP - 0.08, f"{tick:g}".replace("-", "−"), ha="center", va="bottom", color=soft)
+        for number, group in enumerate(ranking.groups):
+            ends = [at(ranking.means[group[0]]) - 0.03, at(ranking.means[group[-1]]) + 0.03]
             axes.plot(ends, [_TOP + 0.12 + _BAR * number] * 2, color=THEME["series-1"], lw=3)
         for position, name in enumerate(names):
             left = position < half
             y = first + _STEP * (position if left else len(names) - 1 - position)
-            x, edge = at(ranking.ranks[name]), _SIDE - 0.12 if left else _WIDTH - _SIDE + 0.12
+            x, edge = at(ranking.means[name]), _SIDE - 0.12 if left else _WIDTH - _SIDE + 0.12
             control = run.explainers[name].control
             axes.plot([x, x, edge], [_TOP, y, y], color=soft, lw=0.7, ls=":" if control else "-")
-            label, rank_text = shorten_label(run.explainers[name].label), f"{ranking.ranks[name]:.2f}"
+            label, mean_text = shorten_label(run.explainers[name].label), f"{ranking.means[name]:.3f}".replace("-", "−")
             axes.text(
                 edge + (-0.05 if left else 0.05),
                 y,
-                f"{label}  {rank_text}" if left else f"{rank_text}  {label}",
+                f"{label}  {mean_text}" if left else f"{mean_text}  {label}",
                 ha="right" if left else "left",
                 va="center",
                 color=soft if control else ink,

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from xaibench.report.numbers.inference import Matrices, cell_matrices, resampled_means
+from xaibench.report.numbers.suite_tests import CellTests, rank_intervals
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import ALPHA
@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 RESAMPLES = 1000
 #: Indices of the selected subset, variant and model in the run's order; None selects all.
 Choice = tuple[int | None, int | None, int | None]
-#: Columns of the summary that leaderboards use; the last four only exist after inference.
-_NUMBERS = ("rank", "median", "mean", "above_controls", "sample_rank", "beats_controls", "low", "high")
+#: Columns of the summary that leaderboards use; some only exist after inference.
+_NUMBERS = ("rank", "median", "mean", "above_controls", "beats_controls", "low", "high", "n_valid")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Standings:
         explainers: ``[M]`` names.
         metrics: ``[K]`` names.
         numbers: Column of the summary to ``[C, K, M]``; NaN if missing, and for scores without a rank.
+        tests: Paired tests by metric; empty without inference.
     """
 
     run: RunResults
@@ -46,59 +47,113 @@ class Standings:
     explainers: tuple[str, ...]
     metrics: tuple[str, ...]
     numbers: dict[str, Floats]
+    tests: Mapping[str, CellTests]
 
     @property
     def leading(self) -> tuple[str, ...]:
         """The metrics by which methods are ranked."""
         return tuple(name for name in self.run.leading if name in self.metrics)
 
-    def columns(self, cells: Sequence[int], metrics: Sequence[int] | None = None) -> dict[str, NDArray[Any]]:
+    @property
+    def ranking(self) -> int | None:
+        """Index of the metric that methods are ranked by: the first leading one that ranks them; None if none does."""
+        settled = (name for name in self.leading if name not in self.run.unsettled)
+        return next((self.metrics.index(name) for name in settled), None)
+
+    def columns(self, cells: Sequence[int], metric: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the columns of a leaderboard over some cells, ``[M]`` each, in the order of ``explainers``.
 
         Args:
             cells: Indices of the cells.
-            metrics: Indices of the metrics that mean ranks and places use; None = the leading ones. Every metric has
-                its own columns.
+            metric: Index of the metric that methods are ranked by; None = :attr:`ranking`. Every metric has its own
+                columns.
 
         Returns:
             The columns of :func:`leaderboard`; NaN for methods without a place.
         """
-        over = [self.metrics.index(name) for name in self.leading] if metrics is None else list(metrics)
-        settled = [k for k in over if self.metrics[k] not in self.run.unsettled]
-        chosen = {name: array[list(cells)] for name, array in self.numbers.items()}
-        ranked: NDArray[np.bool_] = np.any(~np.isnan(chosen["rank"][:, over]), axis=1)  # [c, M]
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
-        counted, of = ranked.sum(axis=0), int(ranked.any(axis=1).sum())
-        mean_rank = _nan_mean(chosen["rank"][:, settled])
-        placed = ~control & (counted == of) & (of > 0) & bool(settled)
-        place = np.full(len(control), np.nan)
-        place[placed] = rankdata(mean_rank[placed], method="min")
-        columns: dict[str, NDArray[Any]] = {
-            **{"place": place, "explainer": np.array(self.explainers, dtype=object), "control": control},
-            **{"cells": counted, "of": np.full(len(control), of), "mean_rank": mean_rank},
-        }
-        for k, metric in enumerate(self.metrics):
-            columns |= _metric_columns(metric, {name: array[:, k] for name, array in chosen.items()})
-            if metric in self.run.unsettled:
-                columns |= {f"{what}:{metric}": np.full(len(control), np.nan) for what in ("mean_rank", "best")}
-        if "sample_rank" in chosen:
-            columns["sample_rank"] = _nan_mean(chosen["sample_rank"][:, settled])
-        return columns
+        columns: dict[str, NDArray[Any]] = {"explainer": np.array(self.explainers, dtype=object), "control": control}
+        for k, name in enumerate(self.metrics):
+            columns |= _metric_columns(name, {column: array[list(cells), k] for column, array in self.numbers.items()})
+            whole = ~control & (columns[f"cells:{name}"] == columns[f"of:{name}"])
+            columns |= self._ranks(k, cells, whole)
+            mean = columns[f"mean:{name}"] * (-1 if self.run.metrics[name].higher_is_better else 1)
+            columns[f"order:{name}"] = np.empty(len(mean), dtype=np.int64)
+            columns[f"order:{name}"][np.argsort(mean, kind="stable")] = np.arange(len(mean))  # NaN comes last
+            if name in self.run.unsettled:
+                columns |= {f"{column}:{name}": np.full(len(control), np.nan) for column in (*_RANKS, "best")}
+        by = self.ranking if metric is None else metric
+        shown = self.metrics[0 if by is None else by]
+        over = {"place": "first", "last_place": "last", "cells": "cells", "of": "of", "order": "order"}
+        return columns | {column: columns[f"{name}:{shown}"] for column, name in over.items()}
+
+    def _ranks(self, k: int, cells: Sequence[int], whole: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """Return ``first:METRIC`` and ``last:METRIC``, the rank interval of each method, and ``ahead:METRIC``.
+
+        ``ahead`` is whether the mean over all cells is significantly better than that of every control, or the one in
+        some cell is. Methods that are not are not ranked.
+        """
+        metric = self.metrics[k]
+        higher = self.run.metrics[metric].higher_is_better
+        ranks = np.full((2, len(whole)), np.nan)
+        ahead = np.full(len(whole), np.nan)
+        if metric in self.tests:
+            tests, places = self.tests[metric], [self.cells[i] for i in cells]
+            ahead = self._are_ahead(tests, k, cells)
+            names = [self.explainers[m] for m in np.flatnonzero(whole & (ahead != 0))]
+            found = tests.over(places, list(itertools.combinations(names, 2)))
+            for name, ends in rank_intervals(names, found, higher_is_better=higher).items():
+                ranks[:, self.explainers.index(name)] = ends
+        return {f"first:{metric}": ranks[0], f"last:{metric}": ranks[1], f"ahead:{metric}": ahead}
+
+    def _are_ahead(self, tests: CellTests, k: int, cells: Sequence[int]) -> Floats:
+        """Return ``[M]`` whether each method is significantly better than the controls; NaN without a comparison."""
+        rank, mean = self.numbers["rank"][list(cells), k], self.numbers["mean"][list(cells), k]
+        sign = 1.0 if self.run.metrics[self.metrics[k]].higher_is_better else -1.0
+        control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
+        against = ~np.isnan(self.numbers["above_controls"][list(cells), k]).all(axis=0)
+        beats = np.nan_to_num(self.numbers["beats_controls"][list(cells), k]).any(axis=0)
+        every = ~control & ~np.isnan(mean).all(axis=0)
+        for c in np.flatnonzero(control & ~np.isnan(rank).all(axis=0)):
+            # A control that is the answer by construction of the data has no rank in that cell.
+            there = [i for i, has_rank in zip(cells, ~np.isnan(rank[:, c]), strict=True) if has_rank]
+            pairs = [
+                (name, self.explainers[c]) for name, is_one in zip(self.explainers, ~control, strict=True) if is_one
+            ]
+            found = tests.over([self.cells[i] for i in there], pairs)
+            won = set()
+            for first, second, difference, p in found[["first", "second", "difference", "p_holm"]].itertuples(
+                index=False
+            ):
+                lead = sign * difference * (-1 if first == self.explainers[c] else 1)
+                if p < ALPHA and lead > 0:
+                    won.add(second if first == self.explainers[c] else first)
+            every &= np.array([name in won for name in self.explainers], dtype=bool)
+        return np.where(against, (beats | every).astype(float), np.nan)
 
     def board(self, cells: Sequence[int]) -> pd.DataFrame:
         """Return the explainers over some cells, best first; see :func:`leaderboard`."""
-        board = pd.DataFrame(self.columns(cells)).astype({"place": "Int64"})
-        return board[board["cells"] > 0].sort_values("mean_rank", kind="stable").reset_index(drop=True)
+        board = pd.DataFrame(self.columns(cells))
+        board = board[board["cells"] > 0].sort_values("order", kind="stable").reset_index(drop=True)
+        return board.astype(dict.fromkeys(("place", "last_place"), "Int64"))
+
+
+#: Columns of a metric that only make sense if it ranks the methods.
+_RANKS = ("mean_rank", "first", "last")
 
 
 def _metric_columns(metric: str, numbers: dict[str, Floats]) -> dict[str, NDArray[Any]]:
     """Return the columns of one metric; ``numbers`` are ``[c, M]``."""
     rank = numbers["rank"]
     top = np.fmin.reduce(rank, axis=1, initial=np.inf)
+    ranked = ~np.isnan(rank)
     columns: dict[str, NDArray[Any]] = {
+        f"cells:{metric}": ranked.sum(axis=0),
+        f"of:{metric}": np.full(rank.shape[1], ranked.any(axis=1).sum()),
         f"mean_rank:{metric}": _nan_mean(rank),
         f"median:{metric}": _nan_median(numbers["median"]),
         f"mean:{metric}": _nan_mean(numbers["mean"]),
+        f"n:{metric}": np.nansum(numbers["n_valid"], axis=0).astype(np.int64),
         f"best:{metric}": (rank == top[:, None]).sum(axis=0),
         f"above:{metric}": np.nansum(numbers["above_controls"], axis=0).astype(np.int64),
         f"against:{metric}": (~np.isnan(numbers["above_controls"])).sum(axis=0),
@@ -125,7 +180,7 @@ def _nan_median(values: Floats) -> Floats:
     return median
 
 
-def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
+def standings(run: RunResults, summary: pd.DataFrame, truth: str, pairs: pd.DataFrame | None = None) -> Standings:
     """Return the standings of a run by the metrics of one kind of truth.
 
     Args:
@@ -133,6 +188,7 @@ def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
         summary: From :func:`xaibench.report.numbers.score_summary.summarize` or
             :func:`xaibench.report.numbers.inference.infer`.
         truth: Kind of truth, one of :attr:`.RunResults.truths`.
+        pairs: Paired tests of the run; without them, no method has a place.
     """
     metrics = run.truths[truth]
     ranked = summary[summary["rank"].notna() & summary["metric"].isin(metrics)]
@@ -152,38 +208,49 @@ def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
             table = np.full((len(cells), len(names["metric"]), len(names["explainer"])), np.nan)
             table[where] = ranked[column].astype("Float64").to_numpy(float, na_value=np.nan)
             numbers[column] = table
-    return Standings(run, truth, cells, names["explainer"], names["metric"], numbers)
+    there = set() if pairs is None else set(pairs["metric"].astype(str)) & set(names["metric"])
+    tests = {name: CellTests.read(pairs, name) for name in names["metric"] if name in there and pairs is not None}
+    return Standings(run, truth, cells, names["explainer"], names["metric"], numbers, tests)
 
 
-def leaderboards_by_truth(run: RunResults, summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def leaderboards_by_truth(
+    run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame | None = None
+) -> dict[str, pd.DataFrame]:
     """Return the leaderboard (:func:`leaderboard`) of each kind of truth (:attr:`.RunResults.truths`)."""
-    return {truth: leaderboard(run, summary, truth) for truth in run.truths}
+    return {truth: leaderboard(run, summary, truth, pairs) for truth in run.truths}
 
 
-def leaderboard(run: RunResults, summary: pd.DataFrame, truth: str | None = None) -> pd.DataFrame:
-    """Return the explainers ranked over all cells by the metrics of one kind of truth, best first.
+def leaderboard(
+    run: RunResults, summary: pd.DataFrame, truth: str | None = None, pairs: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return the explainers by their mean scores over all cells, by the metrics of one kind of truth, best first.
+
+    The order is that of the mean by the first leading metric (:attr:`.RunResults.leading`), which is also the quantity
+    that is tested.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.score_summary.summarize` or
             :func:`xaibench.report.numbers.inference.infer`.
         truth: Kind of truth; may be None if the run has only one.
+        pairs: Paired tests, from :func:`.inference.infer`; without them, no method has a place.
 
     Returns:
         One row per explainer:
 
-        - ``place``: place among the methods that were ranked in every cell. Missing for controls, and for methods
-          without a rank in some cell (such as an explainer of convolutions only), since means over different cells are
-          not comparable.
-        - ``explainer``, ``control``, ``cells`` (in which it was ranked), ``of`` (number of cells).
-        - ``mean_rank``: mean of the ranks over cells and leading metrics of that kind (:attr:`.RunResults.leading`),
-          without the unsettled ones (:attr:`.RunResults.unsettled`).
-        - per metric of that kind, ``mean_rank:METRIC``, ``median:METRIC`` (median over cells of the cell's median),
-          ``mean:METRIC`` (mean over cells of the cell's mean), ``best:METRIC`` (cells in which no explainer, control or
-          not, has a better rank), ``above:METRIC`` (cells in which its rank is better than that of every control) and
-          ``against:METRIC`` (cells in which this comparison is possible; 0 for controls).
-        - if the summary comes from :func:`.inference.infer`, ``sample_rank`` (mean over cells and metrics) and
-          ``beats:METRIC`` (cells in which its mean is significantly better than that of every control).
+        - ``place``, ``last_place``: ``first`` and ``last`` of the metric that the methods are ordered by.
+        - ``explainer``, ``control``, ``cells`` (in which it was ranked by that metric), ``of`` (number of cells).
+        - per metric of that kind, ``mean:METRIC`` (mean over cells of the cell's mean), ``n:METRIC`` (number of defined
+          scores), ``first:METRIC`` and ``last:METRIC`` (ranks that it may have given which differences over the cells
+          are significant, :func:`.suite_tests.rank_intervals`), ``ahead:METRIC`` (1 if its mean is significantly better
+          than that of every control, over all cells or in one of them), ``beats:METRIC`` (cells in which it is),
+          ``against:METRIC`` (cells in which that comparison is possible; 0 for controls), ``above:METRIC`` (cells in
+          which its mean is above every control's), ``best:METRIC`` (cells in which no explainer, control or not, has a
+          better mean), ``mean_rank:METRIC`` (mean over cells of the rank by the mean) and ``median:METRIC`` (median
+          over cells of the cell's median). The mean rank depends on which other methods were scored.
+
+        Not ranked are controls, methods without a score in some cell (such as an explainer of convolutions only), since
+        means over different cells are not comparable, and methods that are not better than the controls.
 
     Raises:
         ValueError: If ``truth`` is not a kind of truth of the run, or is None and the run has several. Scores of
@@ -193,8 +260,20 @@ def leaderboard(run: RunResults, summary: pd.DataFrame, truth: str | None = None
         truth = next(iter(run.truths))
     if truth not in run.truths:
         raise ValueError(f"truth={truth!r}: expected one of {', '.join(map(repr, run.truths))}, which this run has.")
-    found = standings(run, summary, truth)
+    found = standings(run, summary, truth, pairs)
     return found.board(range(len(found.cells)))
+
+
+def place_text(first: Any, last: Any) -> str:
+    """Return a rank interval as text.
+
+    Example:
+        >>> place_text(1, 4), place_text(2, 2), place_text(None, None)
+        ('1–4', '2', '')
+    """
+    if pd.isna(first):
+        return ""
+    return f"{int(first)}" if first == last else f"{int(first)}–{int(last)}"
 
 
 def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
@@ -206,35 +285,28 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Columns ``"place"``, ``"method"`` (controls, the user's own methods and methods without a score in some cell are
-        marked) and ``"mean rank"``. For up to three metrics, also the median over the cells and the number of cells in
-        which the method beats the controls; for more metrics, the mean rank by each.
+        marked), the mean by each leading metric, and ``"beats controls in"``: in how many cells, by each of up to three
+        metrics.
     """
-    metrics = {name: part for name, part in run.metrics.items() if f"mean_rank:{name}" in board}
-    leading = [name for name in run.leading if name in metrics]
-    few = len(leading) <= 3
+    leading = [name for name in run.leading if f"mean:{name}" in board]
     rows = []
     for row in board.to_dict("records"):
         part = run.explainers[row["explainer"]]
         marks = ["control" if part.control else "", "yours" if part.own else ""]
         marks += [f"{row['cells']} of {row['of']} cells" if row["cells"] < row["of"] else ""]
         marked = ", ".join(mark for mark in marks if mark)
-        shown = {"place": "" if pd.isna(row["place"]) else str(row["place"])}
+        shown = {"place": place_text(row["place"], row["last_place"])}
         shown |= {"method": f"{part.label} ({marked})" if marked else part.label}
-        shown |= {"mean rank": f"{row['mean_rank']:.2f}"}
-        for name, metric in metrics.items():
-            if not few and name not in leading:
-                continue
-            number = f"{row[f'median:{name}']:.3f}" if few else f"{row[f'mean_rank:{name}']:.1f}"
-            shown[metric.label] = "-" if number == "nan" else number
-        if few:
+        shown |= {run.metrics[name].label: f"{row[f'mean:{name}']:.3f}".replace("nan", "-") for name in leading}
+        if len(leading) <= 3 and all(f"beats:{name}" in row for name in leading):
             beats = [(row[f"beats:{name}"], row[f"against:{name}"]) for name in leading]
             shown["beats controls in"] = " · ".join(f"{cells}/{of}" for cells, of in beats if of)
         rows.append(shown)
-    return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["place", "method", "mean rank"])
+    return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["place", "method"])
 
 
 def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
-    """Return a printable table of the best method per cell and leading metric, with a last row for all cells."""
+    """Return a printable table of the method with the best mean per cell and leading metric, and over all cells."""
     found, leading = leaderboards_by_truth(run, summary), {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
@@ -245,23 +317,24 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
             row[part.label] = _best_method_text(run, ranked) if len(ranked) else "-"
         rows.append(row)
     columns = [*CELL, *(part.label for part in leading.values())]
-    placed = {truth: board.dropna(subset=["place"]) for truth, board in found.items()}
-    if any(len(board) for board in placed.values()):
-        rows.append({"subset": "all", "variant": "", "model": ""})
-        for metric, part in leading.items():
-            ranked = placed[part.truth].dropna(subset=[f"mean_rank:{metric}"])
-            best = ranked.nsmallest(1, f"mean_rank:{metric}").to_dict("records")
-            named = [
-                f"{run.explainers[row['explainer']].label} (mean rank {row[f'mean_rank:{metric}']:.1f})" for row in best
-            ]
-            rows[-1][part.label] = named[0] if named else "no single order" if metric in run.unsettled else "-"
-    return pd.DataFrame(rows, columns=columns)
+    rows.append({"subset": "all", "variant": "", "model": ""})
+    for metric, part in leading.items():
+        board = found[part.truth]
+        whole = board[(board["cells"] == board["of"]) & ~board["control"].astype(bool)].dropna(
+            subset=[f"mean:{metric}"]
+        )
+        if metric in run.unsettled or whole.empty:
+            rows[-1][part.label] = "no single order" if metric in run.unsettled else "-"
+            continue
+        best = whole.sort_values(f"mean:{metric}", ascending=not part.higher_is_better, kind="stable").iloc[0]
+        rows[-1][part.label] = f"{run.explainers[best['explainer']].label} {best[f'mean:{metric}']:.3f}"
+    return pd.DataFrame(rows if len(rows) > 1 else [], columns=columns)
 
 
 def _best_method_text(run: RunResults, ranked: pd.DataFrame) -> str:
     best = ranked.nsmallest(1, "rank").iloc[0]
     part = run.explainers[best["explainer"]]
-    return f"{part.label} {best['median']:.3f}" + (" (control)" if part.control else "")
+    return f"{part.label} {best['mean']:.3f}" + (" (control)" if part.control else "")
 
 
 @dataclass(frozen=True)
@@ -279,7 +352,7 @@ class Boards:
     means: Floats
 
     def columns(self, choice: Choice, metric: int | None = None) -> dict[str, NDArray[Any]]:
-        """Return the leaderboard of a selection with ``low:METRIC`` and ``high:METRIC``, ranked by one or all metrics.
+        """Return the leaderboard of a selection with ``low:METRIC`` and ``high:METRIC``, ranked by a metric.
 
         The mean is over cells. Its 95 % interval accounts for the data sets, trainings and samples of each subset and
         variant, which all cells of that subset and variant share; the cells themselves are taken as fixed. For
@@ -289,7 +362,7 @@ class Boards:
             The columns of :meth:`Standings.columns`.
         """
         cells = self.cells[choice]
-        columns = self.standings.columns(cells, None if metric is None else [metric])
+        columns = self.standings.columns(cells, metric)
         for k, name in enumerate(self.standings.metrics):
             columns[f"low:{name}"], columns[f"high:{name}"] = self._interval(cells, k)
         return columns
@@ -307,16 +380,17 @@ class Boards:
         return np.where(is_unknown, np.nan, low), np.where(is_unknown, np.nan, high)
 
 
-def boards(run: RunResults, summary: pd.DataFrame) -> dict[str, Boards]:
+def boards(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame | None = None) -> dict[str, Boards]:
     """Return the leaderboards of a run by kind of truth (:attr:`.RunResults.truths`).
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.inference.infer`.
+        pairs: Paired tests, from the same function; without them, no method has a place.
     """
     matrices = list(cell_matrices(run))
     resampled = resampled_means(matrices, RESAMPLES)
-    every = {truth: standings(run, summary, truth) for truth in run.truths}
+    every = {truth: standings(run, summary, truth, pairs) for truth in run.truths}
     return {
         truth: Boards(found, dict(_selections(run, found.cells)), _resampled_cell_means(matrices, resampled, found))
         for truth, found in every.items()

@@ -92,7 +92,7 @@ def _taus(means: Floats) -> list[float]:
 def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
     """Estimate how often each method would rank first over all cells if the run were repeated.
 
-    Methods and controls are ranked by their mean score in each cell. Methods without a score in some cell are left out.
+    Methods are ranked by their mean over the cells. Methods without a score in some cell are left out.
 
     Args:
         boards: The leaderboards of the run.
@@ -113,18 +113,11 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
         placed = ~control & ~np.isnan(means).any(axis=(0, 1))
         if placed.any():
             sign = -1.0 if directions[metric].higher_is_better else 1.0
-            ranks = _mean_ranks(sign * means)[:, placed]
-            firsts = ranks == ranks.min(axis=1, keepdims=True)
+            losses = sign * means[:, :, placed].mean(axis=1)
+            firsts = losses == losses.min(axis=1, keepdims=True)
             shares = (firsts / firsts.sum(axis=1, keepdims=True)).mean(axis=0)
             found[metric] = _sort_by_share(np.array(standings.explainers)[placed], shares)
     return found
-
-
-def _mean_ranks(losses: Floats) -> Floats:
-    """Return ``[R, M]`` mean ranks over the cells; 1 is the smallest loss, missing values come last."""
-    from scipy.stats import rankdata
-
-    return np.asarray(np.nanmean(rankdata(losses, axis=2, nan_policy="omit"), axis=1), dtype=np.float64)
 
 
 def _sort_by_share(names: Iterable[str], shares: Floats) -> list[tuple[str, float]]:

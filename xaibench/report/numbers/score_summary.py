@@ -34,9 +34,8 @@ def summarize(run: RunResults) -> pd.DataFrame:
         Columns :data:`~xaibench.runfolder.tables.DESCRIBED`, then ``whisker_low``, ``whisker_high`` and ``outliers``
         for the figures.
 
-        - ``rank``: rank within cell and metric. 1 is the best median; equal medians are ordered by the mean; remaining
-          ties share the average rank. NaN without a defined score, and for a control that is the answer by construction
-          of the data.
+        - ``rank``: rank of the mean within cell and metric, 1 is best; ties share the average rank. NaN without a
+          defined score, and for a control that is the answer by construction of the data.
         - ``above_controls``: whether the rank is better than that of every control of the cell, significant or not (for
           significance see ``beats_controls`` of :func:`.inference.infer`). Missing for controls, and in a cell without
           a ranked control.
@@ -49,11 +48,11 @@ def summarize(run: RunResults) -> pd.DataFrame:
     rows["higher_is_better"] = rows["metric"].map(direction).astype(bool)
     rows["control"] = [run.explainers[name].control for name in rows["explainer"]]
     sign = np.where(rows["higher_is_better"], 1.0, -1.0)
-    first, second = sign * rows["median"].to_numpy(float), sign * rows["mean"].to_numpy(float)
-    first[_are_answers(run, rows)] = np.nan
+    means = sign * rows["mean"].to_numpy(float)
+    means[_are_answers(run, rows)] = np.nan
     rows["rank"] = np.nan
     for index in rows.groupby([*CELL, "metric"], observed=True).indices.values():
-        rows.loc[rows.index[index], "rank"] = lexicographic_rank(first[index], second[index])
+        rows.loc[rows.index[index], "rank"] = rank_means(means[index])
     best_control = rows["rank"].where(rows["control"]).groupby([rows[key] for key in [*CELL, "metric"]], observed=True)
     bar = best_control.transform("min")
     above = (rows["rank"] < bar).astype("boolean")
@@ -207,26 +206,22 @@ def groups(codes: NDArray[np.integer[Any]], values: Floats) -> Iterator[tuple[in
         yield int(codes[start]), values[start:stop]
 
 
-def lexicographic_rank(first: Floats, second: Floats) -> Floats:
-    """Rank by ``first``, largest first; ties by ``second``; remaining ties share the average rank.
+def rank_means(means: Floats) -> Floats:
+    """Rank means, largest first. Means that differ by rounding errors only share the average rank.
 
     Args:
-        first: ``[N]``; NaN gets no rank.
-        second: ``[N]``.
+        means: ``[N]``; NaN gets no rank.
 
     Returns:
-        ``[N]`` ranks from 1, ``nan`` where ``first`` is ``nan``.
+        ``[N]`` ranks from 1, ``nan`` where the mean is ``nan``.
 
     Example:
-        >>> lexicographic_rank(np.array([0.5, 0.9, 0.5, np.nan, 0.5]), np.array([0.4, 0.1, 0.6, 0.9, 0.4]))
-        array([3.5, 1. , 2. , nan, 3.5])
+        >>> rank_means(np.array([0.5, 0.9, 0.5, np.nan, 0.6]))
+        array([3.5, 1. , 3.5, nan, 2. ])
     """
-    ranks = np.full(len(first), np.nan)
-    known = np.flatnonzero(~np.isnan(first))
-    if len(known) == 0:
-        return ranks
-    # Rounded, so that rounding errors of a mean do not break a tie.
-    keys = np.round(np.stack([-first[known], -second[known]], axis=1), 12) + 0.0
-    _, code, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    ranks[known] = (np.cumsum(count) - (count - 1) / 2)[code.ravel()]
+    from scipy.stats import rankdata
+
+    ranks = np.full(len(means), np.nan)
+    known = ~np.isnan(means)
+    ranks[known] = rankdata(-np.round(means[known], 12))
     return ranks

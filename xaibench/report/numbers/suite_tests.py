@@ -1,4 +1,4 @@
-"""Paired tests of methods over all cells of a suite.
+"""Paired tests of methods over all cells of a suite, and ranks as far as they are significant.
 
 The tested quantity is the mean over the cells, which are taken as fixed. The mean difference of each cell, its variance
 and degrees of freedom come from the paired tests of the cell (:mod:`xaibench.report.numbers.pair_testing`). Subsets
@@ -11,16 +11,89 @@ dominating cell reliably.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import holm
+from xaibench.statistics.multiple_tests import ALPHA
 from xaibench.statistics.nested_draws import two_sided_p_values
 
 _PAIR = ["first", "second"]
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CellTests:
+    """Paired tests of one metric in every cell, as arrays; ``nan`` for a pair without a test.
+
+    Attributes:
+        cells: ``[C]`` subset, variant and model.
+        pairs: ``[P]`` first and second method.
+        difference: ``[C, P]`` mean of first minus second.
+        deviation: ``[C, P]`` standard deviation of that mean.
+        df: ``[C, P]`` degrees of freedom of its variance.
+    """
+
+    cells: tuple[tuple[str, str, str], ...]
+    pairs: tuple[tuple[str, str], ...]
+    difference: Floats
+    deviation: Floats
+    df: Floats
+
+    @classmethod
+    def read(cls, pairs: pd.DataFrame, metric: str) -> CellTests:
+        """Take the tests of a metric from :data:`~xaibench.runfolder.tables.COMPARISONS`."""
+        from scipy.stats import t
+
+        mine = pairs[pairs["metric"].astype(str) == metric].astype(dict.fromkeys(CELL, str))
+        tables = [mine.pivot(index=list(CELL), columns=_PAIR, values=name) for name in ("difference", "low", "df")]
+        difference, low, df = (table.to_numpy(dtype=np.float64) for table in tables)
+        with np.errstate(invalid="ignore"):
+            deviation = (difference - low) / t.ppf(0.975, df)
+        methods: list[Any] = tables[0].columns.to_list()  # tuples, from two levels of the columns
+        return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df)
+
+    def over(
+        self,
+        cells: Collection[tuple[str, str, str]] | None = None,
+        pairs: Collection[tuple[str, str]] | None = None,
+    ) -> pd.DataFrame:
+        """Test pairs of methods over cells.
+
+        Args:
+            cells: Cells to test over; None = all.
+            pairs: Pairs to test, in either order, which are one family; None = all.
+
+        Returns:
+            One row per pair: ``first``, ``second``; ``difference``, the mean over the cells of first minus second;
+            ``low`` and ``high``, its 95 % interval; ``df``, the degrees of freedom; ``p``; and ``p_holm``,
+            Holm-corrected for all rows. Pairs without a test in some cell are left out.
+        """
+        from scipy.stats import t
+
+        wanted = None if pairs is None else {*pairs, *((second, first) for first, second in pairs)}
+        rows = np.array([i for i, cell in enumerate(self.cells) if cells is None or cell in cells], dtype=np.int64)
+        kept = np.array([wanted is None or pair in wanted for pair in self.pairs], dtype=bool)
+        columns = np.flatnonzero(kept & ~np.isnan(self.deviation[rows]).any(axis=0)) if len(rows) else rows
+        mean, variance, df = (np.zeros(0),) * 3
+        if len(columns):
+            difference, deviation, of_cells = (
+                array[np.ix_(rows, columns)] for array in (self.difference, self.deviation, self.df)
+            )
+            places = [self.cells[i][:2] for i in rows]
+            numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
+            place_of = np.array([numbers[place] for place in places], dtype=np.int64)
+            mean, variance, df = _over_cells(difference, deviation, of_cells, place_of)
+        p, half = two_sided_p_values(mean, variance, df), t.ppf(0.975, df) * np.sqrt(variance)
+        first, second = (np.array([self.pairs[i][side] for i in columns], dtype=object) for side in (0, 1))
+        columns_of = {"difference": mean, "low": mean - half, "high": mean + half, "df": df, "p": p, "p_holm": holm(p)}
+        return pd.DataFrame({"first": first, "second": second} | columns_of)
 
 
 def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -31,39 +104,18 @@ def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
         metric: One of its metrics.
 
     Returns:
-        One row per pair: ``first``, ``second``; ``difference``, the mean over the cells of first minus second;
-        ``df``, the degrees of freedom; ``p``; and ``p_holm``, Holm-corrected for all pairs of the metric. Pairs
-        without a test in some cell are left out.
+        The rows of :meth:`CellTests.over`.
     """
-    mine = pairs[pairs["metric"].astype(str) == metric]
-    if mine.empty:
-        return pd.DataFrame(columns=[*_PAIR, "difference", "df", "p", "p_holm"])
-    cells = mine.groupby(list(CELL), observed=True, sort=False).ngroup()
-    places = mine.groupby(list(CELL[:2]), observed=True, sort=False).ngroup()
-    place_of = np.asarray(places.groupby(cells).first().sort_index(), dtype=np.int64)
-    tables = {
-        name: mine.assign(cell=cells).pivot(index="cell", columns=_PAIR, values=name).sort_index()
-        for name in ("difference", "low", "high", "df")
-    }
-    whole = ~np.isnan(tables["low"].to_numpy(float)).any(axis=0)
-    difference, low, high, df = (np.asarray(table, dtype=np.float64)[:, whole] for table in tables.values())
-    mean, variance, total_df = _over_cells(difference, (high - low) / 2, df, place_of)
-    p = two_sided_p_values(mean, variance, total_df)
-    found = {"difference": mean, "df": total_df, "p": p, "p_holm": holm(p)}
-    return pd.DataFrame(found, index=tables["low"].columns[whole]).reset_index()
+    return CellTests.read(pairs, metric).over()
 
 
 def _over_cells(
-    difference: Floats, half: Floats, df: Floats, place_of: NDArray[np.int64]
+    difference: Floats, deviation: Floats, df: Floats, place_of: NDArray[np.int64]
 ) -> tuple[Floats, Floats, Floats]:
     """Return mean, variance and degrees of freedom over the cells, from ``[cells, pairs]`` and their places."""
-    from scipy.stats import t
-
-    with np.errstate(invalid="ignore"):
-        own = half / t.ppf(0.975, df) / len(difference)
     count = int(place_of.max()) + 1
-    deviations, least = np.zeros((count, own.shape[1])), np.full((count, own.shape[1]), np.inf)
-    np.add.at(deviations, place_of, own)
+    deviations, least = np.zeros((count, deviation.shape[1])), np.full((count, deviation.shape[1]), np.inf)
+    np.add.at(deviations, place_of, deviation / len(difference))
     np.minimum.at(least, place_of, df)
     variances = deviations**2
     pooled = variances.mean(axis=1, keepdims=True)
@@ -74,5 +126,34 @@ def _over_cells(
 def _satterthwaite(variances: Floats, df: Floats) -> Floats:
     """Return the degrees of freedom of sums of independent variances ``[places, pairs]``; infinite for sums of 0."""
     total, spread = variances.sum(axis=0), (variances**2 / df).sum(axis=0)
-    df: Floats = np.divide(total**2, spread, out=np.full(len(total), np.inf), where=spread > 0)
-    return df
+    found: Floats = np.divide(total**2, spread, out=np.full(len(total), np.inf), where=spread > 0)
+    return found
+
+
+def rank_intervals(
+    names: Sequence[str], tests: pd.DataFrame, *, higher_is_better: bool
+) -> Mapping[str, tuple[int, int]]:
+    """Return the ranks that each method may have, given which differences are significant.
+
+    Args:
+        names: Methods to rank.
+        tests: Tests of their pairs, from :meth:`CellTests.over`; other pairs are ignored.
+        higher_is_better: Whether higher scores are better.
+
+    Returns:
+        Method to first and last rank: one plus the number of methods that are significantly better, and the number of
+        methods minus those that are significantly worse.
+
+    Example:
+        >>> tests = pd.DataFrame({"first": ["a", "a", "b"], "second": ["b", "c", "c"],
+        ...                       "difference": [0.1, 0.3, 0.2], "p_holm": [0.2, 0.01, 0.04]})
+        >>> rank_intervals(["a", "b", "c"], tests, higher_is_better=True)
+        {'a': (1, 2), 'b': (1, 2), 'c': (3, 3)}
+    """
+    better, worse = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+    for first, second, difference, p in tests[[*_PAIR, "difference", "p_holm"]].itertuples(index=False, name=None):
+        if p < ALPHA and first in better and second in better:
+            ahead, behind = (first, second) if (difference > 0) == higher_is_better else (second, first)
+            better[ahead] += 1
+            worse[behind] += 1
+    return {name: (1 + worse[name], len(names) - better[name]) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -100,87 +100,9 @@ def _format_duration(seconds: Any) -> str:
     return " ".join(part for part in parts if part)
 
 
-#: Largest number of metrics with a sentence each; more are summarized in one.
-_MAX_SENTENCES = 3
-
-
-def verdict(run: RunResults, boards: Mapping[str, pd.DataFrame]) -> list[str]:
-    """Summarize, by kind of truth and metric, which methods rank best and which never beat the controls."""
-    found = []
-    for truth, board in boards.items():
-        leading = tuple(name for name in run.leading if name in run.truths[truth])
-        settled = [name for name in leading if name not in run.unsettled]
-        sentences = _summarize_truth(run, settled, records(board.dropna(subset=["place"])))
-        sentences += [
-            f"By {run.metrics[name].label}, no method ranks first: {run.unsettled[name].summary()}."
-            for name in leading
-            if name in run.unsettled
-        ]
-        if sentences and len(boards) > 1:
-            sentences[0] = f"{heading(truth)}: {sentences[0]}"
-        found += sentences
-    return found
-
-
 def heading(truth: str) -> str:
     """Return the heading of a kind of truth, such as ``"Human"``; ``"The map alone"`` for metrics without one."""
     return "The map alone" if truth == NO_TRUTH else truth.capitalize()
-
-
-def _summarize_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, Any]]) -> list[str]:
-    best = {metric: first for metric in leading if (first := _best_rows(placed, f"mean_rank:{metric}"))}
-    if len(leading) <= _MAX_SENTENCES:
-        return [_metric_sentence(run, metric, first, placed) for metric, first in best.items()]
-    if not placed:
-        return []
-    ahead, rank = _best_rows(placed, "mean_rank"), placed[0]["mean_rank"]
-    sentences = [f"{_lead_phrase(run, ahead)} over all cells and metrics (mean rank {rank:.1f})."]
-    winners: dict[str, list[str]] = {}
-    for metric, first in best.items():
-        winners.setdefault(_join_labels(run, first), []).append(run.metrics[metric].label)
-    named = "; ".join(f"{label} by {', '.join(metrics)}" for label, metrics in winners.items())
-    if named:
-        sentences.append(f"Metric by metric, the best are {named}.")
-    lost = {
-        run.explainers[row["explainer"]].label: sum(
-            bool(row[f"against:{m}"]) and not row[f"beats:{m}"] for m in leading
-        )
-        for row in placed
-    }
-    named = ", ".join(f"{label} ({count})" for label, count in lost.items() if count)
-    if named:
-        of = f"of {len(leading)} metrics"
-        sentences.append(f"Beating the controls in no cell, by so many {of}: {named}.")
-    return sentences
-
-
-def _metric_sentence(run: RunResults, metric: str, first: list[dict[str, Any]], placed: list[dict[str, Any]]) -> str:
-    rank = first[0][f"mean_rank:{metric}"]
-    sentence = f"By {run.metrics[metric].label}, {_lead_phrase(run, first)} over all cells (mean rank {rank:.1f})"
-    if len(first) == 1 and first[0][f"against:{metric}"]:
-        above, beats, against = (first[0][f"{what}:{metric}"] for what in ("above", "beats", "against"))
-        sentence += f"; its median is above every control's in {above} of {against} cells, and it beats them in {beats}"
-    judged = [row for row in placed if row[f"against:{metric}"]]
-    never = [run.explainers[row["explainer"]].label for row in judged if row[f"above:{metric}"] == 0]
-    if never:
-        sentence += f". Never above the best control: {', '.join(never)}"
-    return sentence + "."
-
-
-def _best_rows(placed: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
-    """Return the rows with the smallest mean rank; several if methods tie."""
-    known = [row for row in placed if row[rank] is not None]
-    smallest = min((row[rank] for row in known), default=0.0)
-    return [row for row in known if math.isclose(row[rank], smallest, rel_tol=1e-9)]
-
-
-def _join_labels(run: RunResults, rows: list[dict[str, Any]]) -> str:
-    *others, last = (run.explainers[row["explainer"]].label for row in rows)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _lead_phrase(run: RunResults, first: list[dict[str, Any]]) -> str:
-    return f"{_join_labels(run, first)} {'ranks best' if len(first) == 1 else 'share the best rank'}"
 
 
 def scored_rule(run: RunResults) -> str:
@@ -232,7 +154,7 @@ def alternative(run: RunResults, name: str) -> str:
     if kind == "maps":
         return f"Saliency maps ({rest})"
     if kind == "ranks":
-        return f"Critical-difference diagram of the mean ranks by {label}; the numbers stand in it."
+        return f"Means by {label}, with bars that join methods that do not differ significantly."
     if kind == "agreement":
         return f"Correlations between the metrics for {run.explainers[rest].label}; the numbers stand in it."
     if kind == "budgets":
@@ -243,13 +165,20 @@ def alternative(run: RunResults, name: str) -> str:
     return f"{what} of {label} by subset, model, explainer and variant; numbers in the table."
 
 
-def board_rows(boards: Boards) -> list[dict[str, Any]]:
-    """Return the rows of the leaderboard over all cells, best first; empty if nothing was ranked."""
+def board_rows(boards: Boards, metric: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of the leaderboard over all cells, best first; empty if nothing was ranked.
+
+    Args:
+        boards: The leaderboards of a kind of truth.
+        metric: Metric that orders the rows; None = the first leading one.
+    """
     everything = (None, None, None)
     if everything not in boards.cells:
         return []
-    board = pd.DataFrame(boards.columns(everything)).sort_values("mean_rank", kind="stable")
-    whole = ["place", *(name for name in board if str(name).startswith(("best:", "above:", "beats:", "against:")))]
+    index = None if metric is None else boards.standings.metrics.index(metric)
+    board = pd.DataFrame(boards.columns(everything, index)).sort_values("order", kind="stable")
+    counted = ("first:", "last:", "ahead:", "n:", "cells:", "of:", "best:", "above:", "beats:", "against:")
+    whole = ["place", "last_place", *(name for name in board if str(name).startswith(counted))]
     return records(board.astype(dict.fromkeys(whole, "Int64")))
 
 
@@ -311,36 +240,35 @@ def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]
 def board_values(found: Boards) -> dict[str, Any]:
     """Return the leaderboards of a kind of truth as JSON-ready values for the page's script.
 
-    ``own`` are the indices of its metrics in the run's order. ``boards`` maps a selection (``"1..0"``: second subset,
-    any variant, first model) to the number of its ``cells``; ``over``: for all metrics, then for each, one row
-    ``[place, cells, of, mean rank, rank over samples]`` per explainer; and ``metrics``: for each, one row ``[rank,
-    mean, low, high, median, best, above, beats, against]`` per explainer. Rows are in the order of ``ranked``; None for
-    an explainer without a ranked score.
+    ``own`` are the indices of its metrics in the run's order, ``ranking`` the position in it of the metric that orders
+    the methods. ``boards`` maps a selection (``"1..0"``: second subset, any variant, first model) to the number of its
+    ``cells`` and ``metrics``: for each, one row of :data:`_OF_METRIC` per explainer. Rows are in the order of
+    ``ranked``; None for an explainer without a ranked score.
     """
     some = found.standings
-    scopes: list[int | None] = [None, *range(len(some.metrics))] if len(some.metrics) > 1 else [None]
     chosen: dict[str, Any] = {}
     for choice, cells in found.cells.items():
         columns = found.columns(choice)
-        scoped = [columns, *(some.columns(cells, [scope]) for scope in scopes if scope is not None)]
         chosen[".".join("" if i is None else str(i) for i in choice)] = {
             "cells": len(cells),
-            "over": [_board_lines(each, _OVER_METRICS) for each in scoped],
-            "metrics": [_board_lines(columns, [f"{name}:{metric}" for name in _OF_METRIC]) for metric in some.metrics],
+            "metrics": [_board_lines(columns, metric) for metric in some.metrics],
         }
     own = [list(some.run.metrics).index(metric) for metric in some.metrics]
-    return {"own": own, "ranked": list(some.explainers), "boards": chosen}
+    return {"own": own, "ranking": some.ranking or 0, "ranked": list(some.explainers), "boards": chosen}
 
 
-_OVER_METRICS = ("place", "cells", "of", "mean_rank", "sample_rank")
-_OF_METRIC = ("mean_rank", "mean", "low", "high", "median", "best", "above", "beats", "against")
+#: Numbers of an explainer by a metric, for the page's script.
+_OF_METRIC = (
+    *("order", "first", "last", "cells", "of", "mean", "low", "high", "n"),
+    *("mean_rank", "median", "best", "above", "beats", "against", "ahead"),
+)
 
 
-def _board_lines(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[list[float | None] | None]:
-    lines = zip(*(columns[name].tolist() for name in names), strict=True)
+def _board_lines(columns: Mapping[str, NDArray[Any]], metric: str) -> list[list[float | None] | None]:
+    lines = zip(*(columns[f"{name}:{metric}"].tolist() for name in _OF_METRIC), strict=True)
     return [
         [round_for_page(value) for value in line] if cells else None
-        for line, cells in zip(lines, columns["cells"], strict=True)
+        for line, cells in zip(lines, columns[f"cells:{metric}"], strict=True)
     ]
 
 

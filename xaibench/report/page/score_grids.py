@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pandas as pd
 
 from xaibench.report.page.content import heading, records
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
-
-#: Statistic that a grid shows first: medians (as in the XAI-TRIS paper) or means (as in Saliency-Bench).
-View: TypeAlias = Literal["median", "mean"]
 
 
 @dataclass(frozen=True)
@@ -26,10 +23,10 @@ class GridCell:
         low: Lower end of the 95 % interval of the mean.
         high: Upper end.
         sample_rank: Mean rank over the samples.
-        strength: Intensity of the color in [0, 1], by the statistic that is shown first; reversed if lower is better.
+        strength: Intensity of the color in [0, 1], by the mean; reversed if lower is better.
         best: Whether it is the best of its cell.
-        mark: ``"loses"`` (its median is not above the best control's), ``"unproven"`` (it is, but the method does not
-            beat the controls significantly) or empty.
+        mark: ``"loses"`` (its mean is not better than the best control's), ``"unproven"`` (it is, but not
+            significantly) or empty.
         tinted: Whether the color is shown: for methods above the controls.
         bar: Whether it is the best control of its cell.
     """
@@ -61,7 +58,6 @@ class Grid:
     title: str
     columns: list[GridColumn]
     rows: dict[str, list[GridCell | None]]
-    first: View
 
     @property
     def levels(self) -> list[list[tuple[str, int, bool]]]:
@@ -99,11 +95,10 @@ def _metric_grid(run: RunResults, rows: Sequence[dict[str, Any]], metric: str) -
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     places = [[place(cell[0]), *([place(cell[1])] if run.has_variants else [])] for cell in cells]
     heads = [(*words, run.models[cell[2]].label) for words, cell in zip(places, cells, strict=True)]
-    medians = [row["median"] for row in rows]
-    scales = dict.fromkeys(cells, medians)
+    scales = {key: [row["mean"] for row in rows] for key in cells}
     lines = {(row["explainer"], row["cell"]): row for row in rows}
-    table = _grid_rows(run, lines, cells, scales, "median")
-    return Grid(run.metrics[metric].label, [GridColumn(head) for head in heads], table, "median")
+    table = _grid_rows(run, lines, cells, scales)
+    return Grid(run.metrics[metric].label, [GridColumn(head) for head in heads], table)
 
 
 def _cell_grid(run: RunResults, rows: Sequence[dict[str, Any]], cell: tuple[str, ...]) -> Grid:
@@ -116,8 +111,8 @@ def _cell_grid(run: RunResults, rows: Sequence[dict[str, Any]], cell: tuple[str,
     columns = [
         GridColumn((*_truth_heading(run, metric), run.metrics[metric].label), lower[metric]) for metric in metrics
     ]
-    table = _grid_rows(run, lines, metrics, scales, "mean")
-    return Grid(" · ".join(word for word in words if word), columns, table, "mean")
+    table = _grid_rows(run, lines, metrics, scales)
+    return Grid(" · ".join(word for word in words if word), columns, table)
 
 
 def _truth_heading(run: RunResults, metric: str) -> list[str]:
@@ -130,7 +125,6 @@ def _grid_rows(
     rows: Mapping[Any, dict[str, Any]],
     columns: Sequence[Any],
     scales: Mapping[Any, list[float | None]],
-    view: View,
 ) -> dict[str, list[GridCell | None]]:
     """Return the body of a grid; ``rows`` are by explainer and column."""
     best: dict[Any, float] = {}
@@ -144,18 +138,16 @@ def _grid_rows(
         found = [(column, rows.get((name, column))) for column in columns]
         if any(row for _, row in found):
             table[name] = [
-                None if row is None else _grid_cell(row, scales[column], best.get(column), bar.get(column), view)
+                None if row is None else _grid_cell(row, scales[column], best.get(column), bar.get(column))
                 for column, row in found
             ]
     return table
 
 
-def _grid_cell(
-    row: dict[str, Any], scale: list[float | None], best: float | None, bar: float | None, view: View
-) -> GridCell:
+def _grid_cell(row: dict[str, Any], scale: list[float | None], best: float | None, bar: float | None) -> GridCell:
     known = [value for value in scale if value is not None]
     span = max(known, default=0.0) - min(known, default=0.0)
-    strength = 0.0 if row[view] is None or not span else float((row[view] - min(known)) / span)
+    strength = 0.0 if row["mean"] is None or not span else float((row["mean"] - min(known)) / span)
     loses, unproven = row["above_controls"] is False, row["beats_controls"] is False
     return GridCell(
         **{name: row[name] for name in ("median", "mean", "low", "high", "sample_rank")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,10 +34,8 @@ def leaderboard_table(run: RunResults, truth: str, board: Sequence[Mapping[str, 
     metrics, shown = list(run.metrics), run.truths[truth]
     is_wide = len([name for name in shown if name in run.leading]) <= 2
     columns = [
-        _board_column("Place", "place", 0, css="n place"),
+        _board_column("Place", "place", 0, css="n place", kind="board_rank"),
         head_column("Method", kind="board_method", head_attributes={"data-key": "method"}),
-        _board_column("Mean rank", "rank", 2, css="n strong"),
-        _board_column("Over samples", "sample_rank", 2),
     ]
     for name in shown:
         columns += _metric_columns(run, name, metrics.index(name), is_wide=is_wide)
@@ -44,7 +43,7 @@ def leaderboard_table(run: RunResults, truth: str, board: Sequence[Mapping[str, 
     tail = f": {truth}" if suffix else ""
     return Table(
         name=f"leaderboard{suffix}",
-        caption=f"Methods by mean rank{tail}",
+        caption=f"Methods by mean score{tail}",
         columns=columns,
         rows=rows,
         notes=flag_notes(rows),
@@ -68,43 +67,50 @@ def _metric_columns(run: RunResults, name: str, index: int, *, is_wide: bool) ->
     median = f"{run.metrics[run.raw[name]].label}, median" if name in run.raw else "Median"
 
     def column(label: str, key: str, digits: int, css: str, first: Mapping[str, str], **changes: Any) -> Column:
-        head_key = {"mean_rank": "rank"}.get(key, key)
         usual: dict[str, Any] = {"groups": groups, "css": css, "head_css": css, "is_hidden": not is_wide}
-        usual["head_attributes"] = {"data-key": f"{head_key}:{name}", "data-m": index, **first}
+        usual["head_attributes"] = {"data-key": f"{key}:{name}", "data-m": index, **first}
         usual["attributes"] = {"data-k": key, "data-m": index}
         return _board_column(label, key, digits, **(usual | changes))
 
     interval = {"unit": ", 95 % interval", "has_interval": True, "kind": "board_interval"}
-    rank_kind = "board_value" if is_wide else "board_rank"
     raw, down = " raw" if name in run.raw else "", {"data-first": "down"}
     share = {"head_css": "n detail", "kind": "board_share"}
     return [
-        column("Mean", "mean", 3, "first detail interval", best_first, **interval),
-        column("Mean rank", "mean_rank", 2, "n first-of-many", {}, kind=rank_kind, is_hidden=False),
-        column(median, "median", 3, "n detail", best_first, head_css=f"n detail{raw}"),
-        column("Best in", "best", 0, "n detail", down),
-        column("Above controls", "above", 0, "n bar detail", down, **share),
+        column("Mean", "mean", 3, "first interval", best_first, **interval, is_hidden=False),
+        column("Places", "first", 0, "n", {}, kind="board_rank", is_hidden=False),
         column("Beats controls", "beats", 0, "n bar detail", down, **share),
+        column("Above controls", "above", 0, "n bar detail", down, **share),
+        column(median, "median", 3, "n detail", best_first, head_css=f"n detail{raw}"),
+        column("Mean rank", "mean_rank", 2, "n detail", {}),
+        column("Best in", "best", 0, "n detail", down),
+        column("Scores", "n", 0, "n detail", down),
     ]
 
 
 def _board_row(run: RunResults, row: Mapping[str, Any], shown: Sequence[str], *, is_wide: bool) -> Row:
     method = run.explainers[row["explainer"]]
     about = {"kind": method_kind(method), "own": method.own, "cells": row["cells"], "of": row["of"]}
-    cells: list[Any] = [row["place"], TableCell(method.label, detail=about), row["mean_rank"], row["sample_rank"]]
+    cells: list[Any] = [_place_cell(row["place"], row["last_place"]), TableCell(method.label, detail=about)]
     for name in shown:
-        against, beats = row[f"against:{name}"], row[f"beats:{name}"]
-        flag = UNPROVEN if not is_wide and against and not beats else ""
+        against = row[f"against:{name}"]
+        places = _place_cell(row[f"first:{name}"], row[f"last:{name}"])
         cells += [
             TableCell(row[f"mean:{name}"], interval=(row[f"low:{name}"], row[f"high:{name}"])),
-            TableCell(row[f"mean_rank:{name}"], flag=flag),
-            row[f"median:{run.raw.get(name, name)}"],
-            row[f"best:{name}"],
+            replace(places, flag=UNPROVEN if row[f"ahead:{name}"] == 0 else ""),
+            _share_cell(row[f"beats:{name}"], against),
             _share_cell(row[f"above:{name}"], against),
-            _share_cell(beats, against),
+            row[f"median:{run.raw.get(name, name)}"],
+            row[f"mean_rank:{name}"],
+            row[f"best:{name}"],
+            row[f"n:{name}"],
         ]
     css = "is-control" if row["control"] else " ".join(["is-first"] * (row["place"] == 1) + ["is-own"] * method.own)
     return Row(cells, css=css, attributes={"data-e": row["explainer"]})
+
+
+def _place_cell(first: int | None, last: int | None) -> TableCell:
+    """Return a rank interval, such as 1–4, which is sorted by its first rank."""
+    return TableCell(first, suffix="" if first is None or first == last else f"–{last}")
 
 
 def _share_cell(part: int | None, whole: int | None) -> TableCell:
@@ -114,7 +120,6 @@ def _share_cell(part: int | None, whole: int | None) -> TableCell:
 
 def grid_table(run: RunResults, grid: Grid, index: int) -> Table:
     """Return the scores of every method, with one column per cell or metric."""
-    digits = {"median": 2, "mean": 3}[grid.first]
     columns = [head_column("Method", kind="method", head_css="left")]
     for i, column in enumerate(grid.columns):
         *outer, label = column.head
@@ -122,26 +127,26 @@ def grid_table(run: RunResults, grid: Grid, index: int) -> Table:
         columns.append(
             number_column(
                 label,
-                digits,
+                3,
                 **{"unit": " ↓" if column.lower else "", "groups": tuple(map(ColumnGroup, outer)), "kind": "grid"},
-                **{"missing": "·", "css": edge, "head_css": edge, "has_interval": grid.first == "mean"},
+                **{"missing": "·", "css": edge, "head_css": edge, "has_interval": True},
             )
         )
     rows = [
-        Row([method_cell(run, name), *(_grid_cell(cell, grid.first) for cell in line)], css=method_css(run, name))
+        Row([method_cell(run, name), *map(_grid_cell, line)], css=method_css(run, name))
         for name, line in grid.rows.items()
     ]
     name, notes = f"scores-{index}", flag_notes(rows)
     return Table(name, grid.title, columns, rows, notes, css="heat")
 
 
-def _grid_cell(cell: GridCell | None, view: str) -> TableCell:
-    if cell is None or cell.median is None:
+def _grid_cell(cell: GridCell | None) -> TableCell:
+    if cell is None or cell.mean is None:
         return TableCell(None, css="none")
     classes = {"best": cell.best, "loses": cell.mark == "loses", "is-bar": cell.bar}
     return TableCell(
-        cell.mean if view == "mean" else cell.median,
-        interval=(cell.low, cell.high) if view == "mean" else None,
+        cell.mean,
+        interval=(cell.low, cell.high),
         flag={"loses": LOSES, "unproven": UNPROVEN}.get(cell.mark, ""),
         is_best=cell.best,
         css=" ".join(name for name, applies in classes.items() if applies),

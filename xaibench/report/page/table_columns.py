@@ -14,7 +14,9 @@ from xaibench.runfolder.descriptions import PartDescription
 
 #: Footnote marks of the scores that do not beat the controls.
 UNPROVEN, LOSES = "†", "▾"
-_FLAG_NOTE = "dagger: does not beat the controls; double dagger: median not above the best control's"
+_FLAG_NOTE = (
+    "dagger: not significantly better than the controls; double dagger: mean not better than the best control's"
+)
 
 
 def number_column(label: str, digits: int = 0, **changes: Any) -> Column:

@@ -25,15 +25,9 @@ from xaibench.report.figures.style import Drawn, inline_svg, save
 from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
+from xaibench.report.numbers.metric_agreement import MetricCorrelations, agreements, mean_agreements, table_4
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.numbers.ranks_and_agreement import (
-    MetricCorrelations,
-    Ranking,
-    agreements,
-    mean_agreements,
-    rankings,
-    table_4,
-)
+from xaibench.report.numbers.rankings import Ranking, rankings
 from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.score_summary import summarize, undefined
@@ -60,8 +54,8 @@ from xaibench.report.page.content import (
     scored_text,
     subject,
     summary_rows,
-    verdict,
 )
+from xaibench.report.page.headlines import verdict
 from xaibench.report.page.map_tables import map_table, sheet_tables
 from xaibench.report.page.pair_comparisons import method_pairs
 from xaibench.report.page.record_tables import (
@@ -144,7 +138,7 @@ def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | N
     _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
     page = _render(run, found, _write_figures(run, found, target), target)
     _write(target / "report.html", page.encode())
-    ranked, best = _ranked_methods(run, found.summary), best_by_cell(run, found.summary)
+    ranked, best = _ranked_methods(run, found.summary, found.pairs), best_by_cell(run, found.summary)
     notes = [*filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
     return Report(target / "report.html", ranked, best, notes)
 
@@ -182,8 +176,8 @@ class _Findings:
 
 def _compute_findings(run: RunResults) -> _Findings:
     summary, pairs = infer(run, summarize(run))
-    ranked, at_budgets = boards(run, summary), budget_scores(run, summary)
-    return _Findings(summary, pairs, ranked, rankings(run, summary), agreements(run), curve_sets(run), at_budgets)
+    ranked, at_budgets = boards(run, summary, pairs), budget_scores(run, summary)
+    return _Findings(summary, pairs, ranked, rankings(ranked), agreements(run), curve_sets(run), at_budgets)
 
 
 def _draw_figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
@@ -223,18 +217,18 @@ def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
 
     Returns:
         By kind of truth (``"data"``, ``"use"``, ``"human"``, ``"intervention"``; ``"none"`` for metrics that describe
-        the map alone; ``""`` in run folders without kinds of truth), one row per method and control, best mean rank
-        first: place, mean rank, and results by each metric. Empty without scores.
+        the map alone; ``""`` in run folders without kinds of truth), one row per method and control, best mean first:
+        the places that it may have, and the mean by each metric. Empty without scores.
 
     Raises:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    return _ranked_methods(run, infer(run, summarize(run))[0])
+    return _ranked_methods(run, *infer(run, summarize(run)))
 
 
-def _ranked_methods(run: RunResults, summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    return {truth: printable(run, board) for truth, board in leaderboards_by_truth(run, summary).items()}
+def _ranked_methods(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {truth: printable(run, board) for truth, board in leaderboards_by_truth(run, summary, pairs).items()}
 
 
 def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
@@ -244,9 +238,9 @@ def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
         run_dir: Folder that ``xaibench run`` wrote.
 
     Returns:
-        One row per subset, variant and model with the best explainer by each metric and its median (``"Deep SHAP
-        0.931"``, with ``"(control)"`` if no method ranks above that control), and a last row with the explainer of the
-        best mean rank over all cells. Empty without scores.
+        One row per subset, variant and model with the best explainer by each metric and its mean (``"Deep SHAP
+        0.931"``, with ``"(control)"`` if no method has a better mean than that control), and a last row with the method
+        of the best mean over all cells. Empty without scores.
 
     Raises:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
@@ -293,7 +287,7 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
     pairs = method_pairs(run, found.pairs, first, order)
     return {
         "facts": facts(run),
-        "verdict": verdict(run, leaderboards_by_truth(run, found.summary)),
+        "verdict": verdict(run, found.boards),
         "counts": counts(run, found.summary),
         "boards": {truth: board for truth, board in rows.items() if board},
         "pairs": pairs,

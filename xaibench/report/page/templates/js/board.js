@@ -25,7 +25,7 @@ function makeBoards(tables, boardsOf) {
 function makeBoard(table) {
   const rows = new Map(Array.from(table.tBodies[0].rows, (row) => [row.dataset.e, row]));
   const block = table.closest("[data-truth]");
-  const { own, ranked: names, boards } = page.truths[block.dataset.truth];
+  const { own, ranking, ranked: names, boards } = page.truths[block.dataset.truth];
   const wide = table.classList.contains("details");
 
   function put(row, key, metric, text, value) {
@@ -44,15 +44,22 @@ function makeBoard(table) {
     cell.style.setProperty("--share", whole ? part / whole : 0);
   }
 
+  // The ranks that a method may have, such as 1–4.
+  function places(first, last) {
+    return first === null ? "\u2013" : first === last ? String(first) : first + "\u2013" + last;
+  }
+
   function putMetric(row, metric, numbers, scale, median) {
-    const [rank, mean, low, high, , best, above, beats, against] = numbers;
-    put(row, "mean_rank", metric, formatted(rank, 2), rank);
+    const [, first, last, , , mean, low, high, n, meanRank, , best, above, beats, against, ahead] = numbers;
+    const cellOfPlaces = put(row, "first", metric, places(first, last), first);
+    const flag = cellOfPlaces && cellOfPlaces.querySelector(".flag");
+    if (flag) flag.hidden = ahead !== 0;
+    put(row, "mean_rank", metric, formatted(meanRank, 2), meanRank);
     put(row, "median", metric, formatted(median, 3), median);
     put(row, "best", metric, formatted(best, 0), best);
+    put(row, "n", metric, formatted(n, 0), n);
     putShare(row, "above", metric, above, against);
     putShare(row, "beats", metric, beats, against);
-    const flag = row.querySelector('[data-k="mean_rank"][data-m="' + metric + '"] .flag');
-    if (flag) flag.hidden = !against || beats > 0;
     const cell = put(row, "mean", metric, formatted(mean, 3), mean);
     if (!cell) return;
     cell.querySelector("small").textContent = low === null ? "" : formatted(low, 3) + " \u2013 " + formatted(high, 3);
@@ -65,7 +72,7 @@ function makeBoard(table) {
 
   // From the lowest to the highest end of an interval of the column to 0 ... 1.
   function scaleOf(lines) {
-    const ends = lines.filter(Boolean).flatMap(([, mean, low, high]) => [low ?? mean, high ?? mean]);
+    const ends = lines.filter(Boolean).flatMap((line) => [line[6] ?? line[5], line[7] ?? line[5]]);
     const known = ends.filter((value) => value !== null);
     const least = Math.min(...known);
     const span = Math.max(...known) - least || 1;
@@ -98,27 +105,25 @@ function makeBoard(table) {
 
   // Returns how many explainers are shown.
   function fill(board, metric) {
-    const over = board.over[metric === null || board.over.length === 1 ? 0 : own.indexOf(metric) + 1];
+    const by = metric === null ? ranking : own.indexOf(metric);
     const scales = board.metrics.map(scaleOf);
-    const ranked = names.map((name, i) => [name, over[i], i]);
-    ranked.sort(([, a], [, b]) => (a ? a[3] : Infinity) - (b ? b[3] : Infinity));
+    const ranked = names.map((name, i) => [name, board.metrics[by][i], i]);
+    ranked.sort(([, a], [, b]) => (a ? a[0] : Infinity) - (b ? b[0] : Infinity));
     const without = choice("controls") === "off";
     ranked.forEach(([name, line, i], place) => {
       const row = rows.get(name);
       row.hidden = !line || (without && row.classList.contains("is-control"));
       row.dataset.order = place;
       if (!line) return;
-      const [where, cells, of, rank, sampleRank] = line;
-      put(row, "place", null, where === null ? "\u2013" : where, where);
-      row.classList.toggle("is-first", where === 1);
+      const [, first, last, cells, of] = line;
+      put(row, "place", null, places(first, last), first);
+      row.classList.toggle("is-first", first === 1);
       const note = row.querySelector('[data-k="cells"]');
       note.hidden = cells >= of;
       note.textContent = " " + cells + " of " + of + " cells";
-      put(row, "rank", null, formatted(rank, 2), rank);
-      put(row, "sample_rank", null, formatted(sampleRank, 2), sampleRank);
-      const nothing = [null, null, null, null, null, null, 0, 0, 0];
-      // Beside a skill stands the score that it is of.
-      const median = (k) => (board.metrics[own.indexOf(page.metrics[k].raw ?? k)][i] || nothing)[4];
+      const nothing = [null, null, null, 0, 0, null, null, null, null, null, null, null, 0, 0, 0, null];
+      // The median of a skill is that of the score itself.
+      const median = (k) => (board.metrics[own.indexOf(page.metrics[k].raw ?? k)][i] || nothing)[10];
       board.metrics.forEach((lines, j) => putMetric(row, own[j], lines[i] || nothing, scales[j], median(own[j])));
     });
     return ranked.filter(([name]) => !rows.get(name).hidden).length;

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import friedmanchisquare
 
 import xaibench as xb
-from xaibench.report.numbers.ranks_and_agreement import (
+from xaibench.report.numbers.metric_agreement import (
     TABLE_4_EXPLAINERS,
     Ranking,
     agreements,

@@ -1,39 +1,15 @@
-"""Significant differences between methods, and the gap between public and fresh seeds."""
+"""Difference of scores between public and fresh seeds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.report.numbers.inference import Floats
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.numbers.ranks_and_agreement import Ranking
-from xaibench.report.numbers.suite_tests import pairs_over_cells
 from xaibench.statistics.multiple_tests import ALPHA
-
-
-def tied_ranks(ranking: Ranking, pairs: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return the range of ranks from which each method does not differ significantly.
-
-    Args:
-        ranking: Ranking by one metric.
-        pairs: Paired tests per cell.
-
-    Returns:
-        Method to first and last rank (from 1), including its own; empty if no pair was tested. With many methods,
-        pairs of two controls are not tested and do not count.
-    """
-    tests = pairs_over_cells(pairs, ranking.metric)
-    places = {name: number for number, name in enumerate(ranking.ranks)}
-    tied = {name: [number] for name, number in places.items()}
-    for one, other, p in tests[["first", "second", "p_holm"]].itertuples(index=False, name=None):
-        if one in places and other in places and not p < ALPHA:
-            tied[one].append(places[other])
-            tied[other].append(places[one])
-    return {name: (min(found) + 1, max(found) + 1) for name, found in tied.items()} if len(tests) else {}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""Means over all cells, with the groups of methods that do not differ significantly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from xaibench.report.numbers.leaderboards import Boards, Standings
+from xaibench.statistics.multiple_tests import ALPHA
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The explainers' means by one metric.
+
+    Attributes:
+        metric: Name of the metric.
+        means: Explainer to the mean over the cells of the cell's mean, best first.
+        cells: Number of cells.
+        groups: Maximal runs of neighbors of which no two differ significantly, of two or more.
+        left_out: Explainers without a score in some cell, or that are the answer by construction in one.
+    """
+
+    metric: str
+    means: dict[str, float]
+    cells: int
+    groups: tuple[tuple[str, ...], ...]
+    left_out: tuple[str, ...]
+
+
+def rankings(boards: Mapping[str, Boards]) -> dict[str, Ranking]:
+    """Rank the explainers by each leading metric with paired tests, without metrics that rank nobody.
+
+    Args:
+        boards: The leaderboards by kind of truth.
+
+    Returns:
+        Metric to ranking; only of metrics with three or more explainers.
+    """
+    found = {}
+    for board in boards.values():
+        standings = board.standings
+        for metric in standings.leading:
+            if metric in standings.tests and metric not in standings.run.unsettled:
+                ranking = _rank(standings, metric)
+                if len(ranking.means) > 2:
+                    found[metric] = ranking
+    return found
+
+
+def _rank(standings: Standings, metric: str) -> Ranking:
+    k = standings.metrics.index(metric)
+    mean, ranked = standings.numbers["mean"][:, k], ~np.isnan(standings.numbers["rank"][:, k])
+    cells = np.flatnonzero(np.any(ranked, axis=1))
+    whole: NDArray[np.bool_] = np.all(ranked[cells], axis=0)
+    means = mean[cells].mean(axis=0)
+    order = np.argsort(means if not standings.run.metrics[metric].higher_is_better else -means, kind="stable")
+    names = [standings.explainers[m] for m in order if whole[m]]
+    tests = standings.tests[metric].over([standings.cells[c] for c in cells])
+    return Ranking(
+        metric=metric,
+        means={standings.explainers[m]: float(means[m]) for m in order if whole[m]},
+        cells=len(cells),
+        groups=_groups(names, tests),
+        left_out=tuple(name for m, name in enumerate(standings.explainers) if not whole[m] and ranked[:, m].any()),
+    )
+
+
+def _groups(names: list[str], tests: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
+    """Return the maximal runs of neighbors without a significant difference. Pairs without a test do not differ."""
+    number = {name: i for i, name in enumerate(names)}
+    differs = np.zeros((len(names), len(names)), dtype=bool)
+    for first, second, p in tests[["first", "second", "p_holm"]].itertuples(index=False, name=None):
+        if p < ALPHA and first in number and second in number:
+            differs[number[first], number[second]] = differs[number[second], number[first]] = True
+    found: list[tuple[str, ...]] = []
+    reached = 0
+    for start in range(len(names)):
+        end = start + 1
+        while end < len(names) and not differs[start : end + 1, start : end + 1].any():
+            end += 1
+        if end - start > 1 and end > reached:
+            found.append(tuple(names[start:end]))
+        reached = max(reached, end)
+    return tuple(found)
