@@ -52,7 +52,7 @@ def spellings(registry, name):
     return list(dict.fromkeys([name, *aliases, name.upper(), name.replace("_", "-").title(), target, shorter]))
 
 
-def suite_scores(folder, explainers, metrics, kind=NETWORK, protocol="scaled"):
+def suite_scores(folder, explainers, metrics, kind=NETWORK, protocol="area"):
     """``{(explainer, metric): scores}`` of a suite run in this process, each part under the number of its spelling."""
     lines = [
         'name = "one"\ntitle = "One"',
@@ -75,7 +75,7 @@ def suite_scores(folder, explainers, metrics, kind=NETWORK, protocol="scaled"):
     return {key: list(zip(rows["value"], rows["reason"], strict=True)) for key, rows in named.items()}
 
 
-def python_scores(methods, metrics, kind=NETWORK, protocol="scaled"):
+def python_scores(methods, metrics, kind=NETWORK, protocol="area"):
     """``{(method, metric): scores}`` of :func:`xaibench.evaluate`."""
     how = {"controls": False, "device": "cpu", "protocol": protocol, "scored": "all"}
     result = xb.evaluate(methods, tiny(), network(kind), metrics, **how)
@@ -139,7 +139,7 @@ def test_a_metric_scores_alike_in_a_suite_however_it_is_written(of_metrics, tmp_
     assert [key for key, scores in found.items() if not same(scores, of_metrics[key[0], known[key[1]]])] == []
 
 
-@pytest.mark.parametrize("protocol", ["scaled", "published"])
+@pytest.mark.parametrize("protocol", ["area", "scaled", "published"])
 def test_a_protocol_is_the_same_in_python_and_in_a_suite(protocol, tmp_path):
     metrics = [name for name, info in INFOS.items() if info.thresholded]
     python = python_scores(ASKED, metrics, protocol=protocol)

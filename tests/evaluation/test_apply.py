@@ -38,7 +38,7 @@ def split():
 @pytest.mark.parametrize(
     "metric", ["iou", "jaccard", "IoU", "xaibench.metrics.localization.iou:iou", "xaibench:iou", xb.iou]
 )
-@pytest.mark.parametrize(("protocol", "score"), [("scaled", 1.0), ("published", 0.25)])
+@pytest.mark.parametrize(("protocol", "score"), [("area", 1.0), ("scaled", 1.0), ("published", 0.25)])
 def test_the_protocol_goes_by_the_metric_and_not_by_its_name(metric, protocol, score):
     applied = AppliedMetric(metric, protocol=protocol)
     assert applied.name == "iou"
@@ -63,6 +63,9 @@ def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
         (MAPS, "scaled", {"threshold": 1.0}, "no pixel above the threshold"),
         (MAPS, "published", {"threshold": 2.0}, "no pixel above the threshold"),
         (MAPS, "published", {}, ""),
+        (torch.zeros(1, 2, 2), "area", {}, "map is all zero: scored as chance"),
+        (torch.zeros(1, 2, 2), "scaled", {"threshold": "area"}, "map is all zero: scored as chance"),
+        (-torch.ones(1, 2, 2), "area", {}, ""),
     ],
 )
 def test_the_reason_is_of_the_map_and_threshold_that_were_used(maps, protocol, parameters, reason):

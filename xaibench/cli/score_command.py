@@ -64,9 +64,7 @@ def score(
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(
-            help="How maps are rescaled and thresholded: scaled (the default) or published.", show_default=False
-        ),
+        typer.Option(help="How maps are binarized: area (the default), scaled or published.", show_default=False),
     ] = None,
     scored: Annotated[
         str, typer.Option(help="With --model: score only correctly classified samples (correct), or all.")

@@ -33,7 +33,7 @@ Method: TypeAlias = Any
 Metric: TypeAlias = "str | Callable[..., Any]"
 
 #: Default metrics: with ground-truth masks, and in addition with a model.
-GROUND_TRUTH = ("iou", "precision", "recall", "f1", "hit", "average_precision")
+GROUND_TRUTH = ("iou", "topk_precision", "hit", "average_precision")
 MODEL = ("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency")
 #: Default controls, which do not use the model.
 CONTROLS = ("uniform", "sobel", "laplace", "input", "center_prior")
@@ -65,17 +65,18 @@ def evaluate(
         dataset: A name (:func:`xaibench.load`), a data set (its test split is used) or a split.
         model: The model, which returns logits ``[N, K]``, one per class of the data set. Controls and most metrics with
             masks do not need it; other explainers and metrics do.
-        metrics: Names or functions, or ``{name: parameters}``. None = IoU, precision, recall, F1, pointing game and
-            average precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
+        metrics: Names or functions, or ``{name: parameters}``. None = IoU, top-k precision, pointing game and average
+            precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
         controls: Whether to add the controls uniform noise, Sobel, Laplace, the input and the center prior; or the
             names of the controls to add.
         samples: Number of samples, taken from the start of the split; None = all.
         scored: Which samples are explained and scored, if there is a model: ``"correct"`` for samples that it
             classifies correctly, as in XAI-TRIS and Saliency-Bench (for the others, it is unknown which pixels led to
             the wrong prediction), or ``"all"``. Without a model, all samples are scored.
-        protocol: How IoU, precision, recall and F1 binarize maps: ``"scaled"`` halfway between the smallest and
-            largest magnitude, ``"published"`` at the functions' default thresholds
-            (:mod:`xaibench.evaluation.protocol`).
+        protocol: How IoU, precision, recall and F1 binarize maps (:mod:`xaibench.evaluation.protocol`): ``"area"``
+            marks the k largest pixels, where k is the number of pixels of the mask (precision, recall and F1 are then
+            the same number); ``"scaled"`` cuts halfway between the smallest and largest magnitude, ``"published"`` at
+            the functions' default thresholds.
         batch_size: Number of samples that are read, explained and scored at a time. It does not affect the scores.
         seed: Seed of explainers that use random numbers.
         device: The device for explainers and metrics; a model on another device is copied. ``"auto"`` is the GPU if

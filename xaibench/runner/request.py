@@ -70,7 +70,7 @@ class RunRequest:
         metrics: Run these metrics instead of the suite's, in the same way.
         samples: Number of test samples per data set, from the first one; or ``"all"``.
         finetune: ``"head"`` or ``"all"``: which layers are trained, in suites with pretrained networks.
-        protocol: How maps are scaled and thresholded: ``"scaled"`` or ``"published"``
+        protocol: How IoU, precision, recall and F1 binarize maps: ``"area"``, ``"scaled"`` or ``"published"``
             (:mod:`xaibench.evaluation.protocol`).
         against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
             library and are not run again. A path does so with a file of scores

@@ -15,7 +15,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
-from xaibench.metrics.shared.ties import tie_tolerance
+from xaibench.metrics.shared.ties import top_pixels
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -84,14 +84,10 @@ def topk_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") 
 def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     magnitude, inside = flat(np.abs(maps)), flat(masks)
     k = inside.sum(axis=1)
-    ascending = np.sort(magnitude, axis=1)
-    cut = np.take_along_axis(ascending, (inside.shape[1] - np.maximum(k, 1))[:, None], axis=1)
-    tolerance = tie_tolerance(magnitude)
-    above, tied = magnitude > cut + tolerance, np.abs(magnitude - cut) <= tolerance
-    n_tied = k - above.sum(axis=1)  # number of tied pixels among the k
-    expected = n_tied * (tied & inside).sum(axis=1) / tied.sum(axis=1)
-    defined = (k > 0) & (ascending[:, -1] > 0)
-    return share((above & inside).sum(axis=1) + expected, k, defined)
+    top = top_pixels(magnitude, k)
+    expected = top.n_tied * (top.tied & inside).sum(axis=1) / top.tied.sum(axis=1)
+    defined = (k > 0) & magnitude.any(axis=1)
+    return share((top.above & inside).sum(axis=1) + expected, k, defined)
 
 
 @described(

@@ -25,7 +25,7 @@ class ScoreJob(Job):
         explain: The job of the maps.
         network: The network, for a metric that evaluates the model.
         metric: The metric.
-        protocol: Protocol of the metric (:mod:`xaibench.evaluation.protocol`).
+        protocol: Protocol that decides the scores (:func:`xaibench.evaluation.protocol.resolve_protocol`).
         revision: Revision of the metric, of the protocols and of the scores of constant maps.
         raw: For a metric that relates another one to chance: the job of the other scores.
         blind: Model and parameters of a network that reads only some pixels, for a metric of the pixels that a network

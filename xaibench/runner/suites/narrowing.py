@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from xaibench.evaluation.protocol import PROTOCOLS
 from xaibench.runner.parts import Kind, expand_variables, find_part, registry
 from xaibench.runner.suites.schema import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError
 from xaibench.runner.suites.toml_writing import to_toml
@@ -40,7 +41,7 @@ def narrowed(
         metrics: Metrics to run, in the same way; None = all metrics of the suite.
         samples: Number of test samples from the first one, or ``"all"``; None = the number in the suite.
         finetune: ``"head"`` or ``"all"``, for suites that train pretrained networks.
-        protocol: ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
+        protocol: ``"area"``, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
 
     Raises:
         SuiteError: If a data set is not in the suite, ``finetune`` is given for networks that are not pretrained, or
@@ -77,9 +78,9 @@ def narrowed(
             raise SuiteError(f"finetune is {finetune!r}; expected 'head' or 'all'.")
         training = dataclasses.replace(training, method=finetune)
     if protocol is not None:
-        if protocol not in ("scaled", "published"):
-            raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
-        explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
+        if protocol not in PROTOCOLS:
+            raise SuiteError(f"protocol is {protocol!r}; expected 'area', 'scaled' or 'published'.")
+        explaining = dataclasses.replace(explaining, protocol=protocol)
     kept = _choose_parts("metric", suite.metrics, metrics)
     explained = _choose_parts("explainer", suite.explainers, explainers)
     cells = _with_explainers(cells, [part.name for part in explained], suite)

@@ -51,7 +51,7 @@ from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
 from xaibench.core.vocabulary import Output, Precision
-from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
+from xaibench.evaluation.protocol import DEFAULT, Protocol
 from xaibench.runner.suites.entry_locations import Origin
 
 #: Placeholder in a suite for the models that are given with ``--model``.
@@ -123,7 +123,7 @@ class Explaining:
         output: The explained output; ``"default"`` is that of each explainer.
         seed: Seed of the explainers.
         scored: ``"correct"`` restricts tables to the samples that every explained network classifies correctly.
-        protocol: How IoU, precision, recall and F1 scale and threshold maps (:mod:`xaibench.evaluation.protocol`).
+        protocol: How IoU, precision, recall and F1 binarize maps (:mod:`xaibench.evaluation.protocol`).
         precision: Precision of the maps, and of the model outputs in metrics; ``"own"`` is that of each network
             (float64 for our small ones), with exact matrix products in float32.
         pictures: Whether the page and its files may contain the images. False for photographs that must not be
@@ -139,7 +139,7 @@ class Explaining:
     output: Literal["default"] | Output = "default"
     seed: int = 0
     scored: Literal["correct", "all"] = "correct"
-    protocol: Protocol = SUITE_DEFAULT
+    protocol: Protocol = DEFAULT
     precision: Literal["own"] | Precision = "own"
     pictures: bool = True
     min_accuracy: float = 80.0
