@@ -55,7 +55,8 @@ def test_a_row_a_method_and_a_column_a_metric(split):
 def test_scores_are_those_of_the_metric_itself(split, metric):
     model = Halves()
     maps = xb.explain("input_x_gradient", model, split.images, split.targets)
-    result = xb.evaluate("input_x_gradient", split, model, [metric], controls=False, batch_size=7)
+    how = {"controls": False, "batch_size": 7, "sign": "signed"}
+    result = xb.evaluate("input_x_gradient", split, model, [metric], **how)
     function = getattr(xb, metric)
     if metric == "insertion":
         expected = function(model, split.images, maps, split.targets, reduction="none")
@@ -70,10 +71,20 @@ def test_scores_are_those_of_the_metric_itself(split, metric):
 
 def test_the_published_protocol_takes_the_functions_defaults(split):
     maps = np.random.default_rng(0).normal(size=(N, SIZE, SIZE))
-    result = xb.evaluate(maps, split, metrics=["iou", "recall"], controls=False, protocol="published")
+    how = {"controls": False, "protocol": "published", "sign": "signed"}
+    result = xb.evaluate(maps, split, metrics=["iou", "recall"], **how)
     for metric in ("iou", "recall"):
         expected = getattr(xb, metric)(maps, split.masks.numpy(), reduction="none")
         assert np.array_equal(result.matrix(metric)["maps"], expected, equal_nan=True)
+
+
+def test_maps_are_compared_by_magnitude_unless_signed_is_asked_for(split):
+    maps = np.random.default_rng(0).normal(size=(N, SIZE, SIZE))
+    for sign, expected in (({}, np.abs(maps)), ({"sign": "signed"}, maps)):
+        result = xb.evaluate(maps, split, metrics=["hit", "average_precision"], controls=False, **sign)
+        for metric in ("hit", "average_precision"):
+            scores = getattr(xb, metric)(expected, split.masks.numpy(), reduction="none")
+            np.testing.assert_allclose(result.matrix(metric)["maps"], scores)
 
 
 def test_a_threshold_that_is_stated_is_kept(split):
@@ -218,6 +229,7 @@ def test_a_model_that_does_not_fit_is_refused(make, message):
         ("saliency", {}, "saliency explains a model, but none was given; give one"),
         (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "Metric 'deletion' needs a model, but none was given"),
         (np.zeros((N, SIZE, SIZE)), {"protocol": "own"}, "expected one of 'area', 'scaled', 'published'"),
+        (np.zeros((N, SIZE, SIZE)), {"sign": "own"}, "sign='own': expected one of 'magnitude', 'signed'"),
         (np.zeros((N, SIZE, SIZE)), {"samples": 0}, "samples=0: expected an integer of at least 1"),
         (np.zeros((N, SIZE, SIZE)), {"controls": ["saliency"]}, "'saliency' is not a control"),
         (np.full((N, SIZE, SIZE), np.nan), {"metrics": ["iou"]}, r"maps: NaN or infinite numbers in 30 of 30 maps"),

@@ -105,6 +105,9 @@ def run(
     protocol: Annotated[
         str | None, typer.Option(help="How maps are binarized: area, scaled or published.", show_default=False)
     ] = None,
+    sign: Annotated[
+        str | None, typer.Option(help="How metrics with masks read maps: magnitude, or signed.", show_default=False)
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(

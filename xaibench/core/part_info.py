@@ -124,6 +124,9 @@ class MetricInfo:
         pitfalls: Caveats for interpretation, as Markdown; links are relative to a page of the documentation.
         thresholded: True if the map is binarized at a ``threshold``, which an evaluation protocol sets: a number, or
             ``"area"`` for as many pixels as the mask has.
+        map_sign: How a metric with a ground truth reads the sign of a map: ``"value"`` if it ranks or binarizes by
+            value, ``"magnitude"`` if it drops the sign, ``"own"`` if its definition leaves no choice, so that the
+            ``sign`` of an evaluation does not apply.
         undefined: Reasons for ``nan`` that follow from map and mask (:mod:`xaibench.metrics.undefined`);
             None = the usual ones of its kind.
         chance: Score of a random map, in a sentence; for metrics with a ground truth.
@@ -153,6 +156,7 @@ class MetricInfo:
     meaning: str = ""
     pitfalls: str = ""
     thresholded: bool = False
+    map_sign: Literal["value", "magnitude", "own"] = "value"
     undefined: tuple[str, ...] | None = None
     chance: str = ""
     chance_level: Callable[..., Any] | None = None

@@ -17,7 +17,15 @@ from xaibench.core.vocabulary import SCORED_AS_CHANCE
 from xaibench.evaluation.checks import as_float64, check_parameters, check_scores, name_of
 from xaibench.evaluation.map_encoding import round_maps
 from xaibench.evaluation.model_placement import copy_weights, has_weights, to_device
-from xaibench.evaluation.protocol import Protocol, resolve_protocol, scaled, scores_constant_maps
+from xaibench.evaluation.protocol import (
+    Protocol,
+    Sign,
+    apply_sign,
+    resolve_protocol,
+    resolve_sign,
+    scaled,
+    scores_constant_maps,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,6 +169,7 @@ class AppliedMetric:
             same metric.
         parameters: Parameters of the metric, without ``reduction``.
         protocol: How maps are binarized (:mod:`xaibench.evaluation.protocol`).
+        sign: Whether metrics with a ground truth get the magnitude of maps or signed maps; None passes maps unchanged.
         device: The device on which the model is evaluated; ``"auto"`` is the GPU if there is one.
 
     Attributes:
@@ -180,6 +189,7 @@ class AppliedMetric:
         parameters: Mapping[str, Any] | None = None,
         *,
         protocol: Protocol,
+        sign: Sign | None = None,
         device: str | torch.device = "auto",
     ) -> None:
         from xaibench.metrics import METRICS
@@ -197,6 +207,7 @@ class AppliedMetric:
         parameters = {} if parameters is None else parameters
         check_parameters(self.name, self._function, self.info, parameters)
         self._protocol, self._parameters = resolve_protocol(self.info, parameters, protocol)
+        self._sign, self._map_part = sign, resolve_sign(self.info, self._protocol, sign)
         self._device = device
         self.raw = self._build_raw()
 
@@ -206,7 +217,7 @@ class AppliedMetric:
         if not self.info.skill_of:
             return None
         shared = self._accepted_parameters(METRICS.resolve(self.info.skill_of)) | dict(self.info.skill_parameters)
-        return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, device=self._device)
+        return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, sign=self._sign, device=self._device)
 
     @property
     def needs_model(self) -> bool:
@@ -297,6 +308,7 @@ class AppliedMetric:
             cache = {} if answers is None else answers
             inputs: tuple[Any, ...] = (self._shared_outputs(once.ask, batch, model, cache), maps)
         elif self.info.kind in ("ground-truth", "map"):
+            given = apply_sign(given, self._map_part)
             given = scaled(given) if self._protocol == "scaled" else given
             inputs = (given, batch[1].numpy()) if self.info.kind == "ground-truth" else (given,)
         else:

@@ -22,6 +22,18 @@ PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 #: values, next to nothing is above half of the maximum.
 DEFAULT: Protocol = "area"
 
+#: For metrics with a ground truth: whether maps are compared by ``"magnitude"`` or ``"signed"``, so that all of them
+#: rank one map in one way. ``"magnitude"`` passes the absolute value. ``"signed"`` passes the map as it is to metrics
+#: that rank or binarize by value, and its positive part to metrics that drop the sign. Functions that are called
+#: directly follow their own definitions. The chance level of the earth mover's distance is that of noise without zeros
+#: under both: the positive part of noise is some 1 to 2 % farther away.
+Sign: TypeAlias = Literal["magnitude", "signed"]
+
+SIGNS: tuple[Sign, ...] = get_args(Sign)
+
+#: XAI-TRIS scores magnitudes.
+DEFAULT_SIGN: Sign = "magnitude"
+
 #: The threshold of ``"scaled"``.
 THRESHOLD = 0.5
 
@@ -79,6 +91,39 @@ def resolve_protocol(
     if protocol == "scaled":
         return "scaled", {"threshold": THRESHOLD, **parameters}
     return "published", dict(parameters)
+
+
+def resolve_sign(
+    info: MetricInfo | None, protocol: Protocol, sign: Sign | None
+) -> Literal["magnitude", "positive"] | None:
+    """Return the part of the map that a metric gets instead of the map; None if it makes no difference to the metric.
+
+    Args:
+        info: Metadata of the metric; None for a metric without metadata, which ranks by value.
+        protocol: Its resolved protocol (:func:`resolve_protocol`). ``"scaled"`` drops the sign.
+        sign: The choice of the evaluation; None passes maps as they are.
+
+    Example:
+        >>> from xaibench.metrics import emd, hit
+        >>> [resolve_sign(metric.info, "published", sign) for metric in (hit, emd) for sign in SIGNS]
+        ['magnitude', None, None, 'positive']
+    """
+    if sign is None or (info and (info.kind != "ground-truth" or info.map_sign == "own" or info.skill_of)):
+        return None
+    drops_sign = protocol == "scaled" or (info is not None and info.map_sign == "magnitude")
+    if sign == "magnitude":
+        return None if drops_sign else "magnitude"
+    return "positive" if drops_sign else None
+
+
+def apply_sign(
+    maps: NDArray[np.floating[Any]], part: Literal["magnitude", "positive"] | None
+) -> NDArray[np.floating[Any]]:
+    """Return the absolute value or the positive part of maps; None: the maps as they are."""
+    if part is None:
+        return maps
+    changed: NDArray[np.floating[Any]] = np.abs(maps) if part == "magnitude" else np.maximum(maps, 0)
+    return changed
 
 
 def scores_constant_maps(info: MetricInfo | None) -> bool:

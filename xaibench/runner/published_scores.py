@@ -301,7 +301,8 @@ def _metric_identity(part: NamedPart, plan: Plan) -> str:
     jobs = {score for _, score in _score_jobs(plan.cells) if score.metric == part}
     revised = {each.revision for score in jobs for each in (score, score.raw) if each is not None}
     protocol, _ = resolve_protocol(find_part("metric", part.use).info, part.parameters, plan.suite.explaining.protocol)
-    return json.dumps([part.as_json(), protocol, sorted(revised)])
+    signs = {each.sign for score in jobs for each in (score, score.raw) if each is not None and each.sign}
+    return json.dumps([part.as_json(), protocol, sorted(revised), *signs])
 
 
 def _score_jobs(cells: tuple[CellPlan, ...]) -> Iterator[Any]:

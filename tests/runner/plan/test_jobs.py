@@ -10,6 +10,7 @@ from xaibench.core.registry import UnknownNameError
 from xaibench.runner.plan import plan as plan_module
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.published_scores import identity
 from xaibench.runner.stages.collect import _describe_parts
 from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.parsing import parse_suite
@@ -23,6 +24,10 @@ TABLES = {
     "explainers": {"saliency": {}, "lime": {"n_samples": 10}, "guided_gradcam": {}, "uniform": {}},
     "metrics": {"emd_perf": {}, "topk_precision": {}},
 }
+
+
+#: A network that reads some pixels, for metrics of what it uses.
+BLIND = {"datasets": ["xai-tris/lin-white-8x8"], "models": ["blind:cnn"]}
 
 
 def plan(**changes):
@@ -116,6 +121,35 @@ def test_only_scores_of_binarized_maps_depend_on_the_protocol():
     assert len({frozenset(each["iou"]) for each in (area, scaled, published)}) == 3
     for name in ("hit", "emd_perf", "at"):
         assert area[name] == scaled[name] == published[name]
+
+
+def test_a_sign_is_in_the_keys_of_the_scores_that_it_decides():
+    metrics = {
+        "hit": {},
+        "emd_perf": {},
+        "average_precision_skill": {},
+        "use_auc": {},
+        "sparseness": {},
+        "insertion": {},
+    }
+
+    def planned(sign):
+        return plan(metrics=metrics, explaining={"sign": sign}, cells=[BLIND])
+
+    plans = [planned(sign) for sign in ("magnitude", "signed")]
+    keys, names = (
+        [{name: found(made, name) for name in metrics} for made in plans]
+        for found in (
+            lambda made, name: {j.key for j in made.jobs if j.stage == "score" and j.metric.name == name},
+            lambda made, name: identity(made)["metrics"][name],
+        )
+    )
+    decided = {"hit", "emd_perf", "average_precision_skill"}
+    for found in (keys, names):
+        assert {name for name in metrics if found[0][name] != found[1][name]} == decided
+    signs = {j.metric.name: j.sign for j in plans[0].jobs if j.stage == "score"}
+    assert signs["hit"] == "magnitude"
+    assert signs["emd_perf"] is None, "of the magnitude anyway: the same key as before there was a choice"
 
 
 def test_the_paper_suite_explains_every_training():

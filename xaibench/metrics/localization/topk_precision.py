@@ -34,6 +34,7 @@ _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 200
         pitfalls="k is the size of the ground truth; a box or a generous outline makes it larger than the area that "
         "the network needs. In XAI-TRIS's LIN and MULT the absent shape is also ground truth: a map that "
         "marks only the present shape scores about one half.",
+        map_sign="magnitude",
         chance="The share of the image that the ground truth covers.",
         chance_level=marked_share,
         picture="top pixels",
@@ -99,6 +100,7 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
         meaning="Share of the map’s magnitude that is inside the ground truth. 1: all of it.",
         pitfalls="A single pixel inside scores 1. Small values over a large background add up, so noisy maps lose "
         "more here than in rank-based metrics.",
+        map_sign="magnitude",
         chance="The share of the image that the ground truth covers.",
         chance_level=marked_share,
         picture="mass inside",

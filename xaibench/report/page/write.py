@@ -303,6 +303,7 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
         "firsts": {name: shares for board in found.boards.values() for name, shares in first_places(board).items()},
         "reproducibility": reproducibility(run),
         "all_scored": run.settings.get("explaining", {}).get("scored") == "all",
+        "signed": run.settings.get("explaining", {}).get("sign") == "signed",
         "promises": promises(run),
         "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},
         "published": {

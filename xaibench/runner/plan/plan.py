@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xaibench.core.frozen import Frozen
-from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, scores_constant_maps
+from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.parts import DatasetPart, ModelPart, find_part
 from xaibench.runner.plan.checks import check_parts
@@ -204,7 +204,8 @@ def _score_job(
     revised = f"{part.revision}.{PROTOCOL_REVISION}"
     if scores_constant_maps(part.info):
         revised += f".{CONSTANT_MAP_REVISION}"
-    return ScoreJob(explain, network, metric, protocol, revised, raw, blind)
+    sign = suite.explaining.sign if resolve_sign(part.info, protocol, suite.explaining.sign) else None
+    return ScoreJob(explain, network, metric, protocol, revised, raw, blind, sign)
 
 
 def underlying_metric(suite: Suite, metric: NamedPart) -> NamedPart | None:

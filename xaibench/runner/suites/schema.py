@@ -51,7 +51,7 @@ from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
 from xaibench.core.vocabulary import Output, Precision
-from xaibench.evaluation.protocol import DEFAULT, Protocol
+from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, Protocol, Sign
 from xaibench.runner.suites.entry_locations import Origin
 
 #: Placeholder in a suite for the models that are given with ``--model``.
@@ -124,6 +124,8 @@ class Explaining:
         seed: Seed of the explainers.
         scored: ``"correct"`` restricts tables to the samples that every explained network classifies correctly.
         protocol: How IoU, precision, recall and F1 binarize maps (:mod:`xaibench.evaluation.protocol`).
+        sign: Whether metrics with masks compare maps by ``"magnitude"`` or ``"signed"``
+            (:mod:`xaibench.evaluation.protocol`).
         precision: Precision of the maps, and of the model outputs in metrics; ``"own"`` is that of each network
             (float64 for our small ones), with exact matrix products in float32.
         pictures: Whether the page and its files may contain the images. False for photographs that must not be
@@ -140,6 +142,7 @@ class Explaining:
     seed: int = 0
     scored: Literal["correct", "all"] = "correct"
     protocol: Protocol = DEFAULT
+    sign: Sign = DEFAULT_SIGN
     precision: Literal["own"] | Precision = "own"
     pictures: bool = True
     min_accuracy: float = 80.0
