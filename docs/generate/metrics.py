@@ -61,11 +61,12 @@ HEAD = """# Metrics
 
 Maps are `[N, H, W]` (or `[H, W]`, a batch of one), numpy or torch; scores have the same type. Samples are scored
 independently: a score does not depend on the other samples or on the batch size. There is no hidden absolute value,
-scaling, threshold or resize; if a metric uses the magnitude of a map or normalizes it, this page says so. Undefined
-scores are `nan`; `xb.metrics.undefined_reasons(maps, masks, name)` returns the reasons. `xb.evaluate` and suites score
-a map that a metric with a ground truth cannot score (a constant map, or no pixel above the threshold) as chance, so
-that a method does not gain by an empty map, and count such maps. Invalid maps (`nan` in a map, shapes that do not
-match) raise an error.
+scaling, threshold or resize; if a metric uses the magnitude of a map or normalizes it, this page says so. In one table,
+`xb.evaluate` and suites let all metrics with masks read a map in one way: by magnitude, or with `sign="signed"` by
+value ([sign](saliency-bench.md#sign)). Undefined scores are `nan`; `xb.metrics.undefined_reasons(maps, masks, name)`
+returns the reasons. `xb.evaluate` and suites score a map that a metric with a ground truth cannot score (a constant
+map, or no pixel above the threshold) as chance, so that a method does not gain by an empty map, and count such maps.
+Invalid maps (`nan` in a map, shapes that do not match) raise an error.
 
 Each metric belongs to one of [four kinds of truth](truths.md), by which the table is sorted. For a metric with masks it
 is the truth of the masks (*data*, *use* or *human*). A metric that changes the image or the model measures an

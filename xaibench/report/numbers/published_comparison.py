@@ -14,7 +14,6 @@ from xaibench.benchmarks.saliency_bench.published_tables import (
     TABLE_3_METRICS,
     published_set,
 )
-from xaibench.evaluation.protocol import DEFAULT
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.descriptions import PartDescription
 
@@ -86,7 +85,7 @@ def thresholding(run: RunResults) -> str:
     explaining = run.settings.get("explaining")
     if explaining is None:
         return ""
-    rule = _RULES.get(explaining.get("protocol", DEFAULT), "")
+    rule = _RULES.get(explaining.get("protocol", "area"), "")
     stated = []
     for name, parameters in run.settings.get("metrics", {}).items():
         if name in run.metrics and isinstance(parameters, dict) and "threshold" in parameters:
