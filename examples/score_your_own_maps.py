@@ -70,7 +70,7 @@ plt.show()
 # means *against the class* in yours and should not count, cut it off before: `maps.clip(0)`.
 #
 # **The threshold.** IoU, precision, recall and F1 cut the map in two at a value. Nothing scales the map for you, so a
-# threshold of 0.5 means 0.5 of *your* units.
+# threshold of 0.5 means 0.5 of *your* units. `threshold="area"` marks as many pixels as the mask has, on any scale.
 #
 # **What is undefined.** A map that is zero everywhere points nowhere. It scores `nan`, not 0, and means leave it out:
 # look at how many were scored.
@@ -81,7 +81,8 @@ print(f"sign       all {xb.mass_accuracy(blob, masks):.3f}, positive part only {
 largest = np.abs(blob).max((1, 2), keepdims=True)
 print(
     f"threshold  IoU at 0.5 of the values {xb.iou(blob, masks, threshold=0.5):.3f}, "
-    f"at 0.5 of each map's largest {xb.iou(np.abs(blob) / largest, masks, threshold=0.5):.3f}"
+    f"at 0.5 of each map's largest {xb.iou(np.abs(blob) / largest, masks, threshold=0.5):.3f}, "
+    f"at the mask's area {xb.iou(np.abs(blob), masks, threshold='area'):.3f}"
 )
 broken = blob.copy()
 broken[:10] = 0

@@ -156,14 +156,14 @@ def precision_at_recalls(e: Example, metric: Metric) -> str:
 
 def against_chance(e: Example, metric: Metric) -> str:
     raw = METRICS.resolve(metric.info.skill_of)
-    given = {"threshold": THRESHOLD} if metric.info.thresholded else {}
+    given = metric.info.skill_parameters
     drawing, _ = ground_truth(e, metric.info.label, "how far the score is from that of noise, on the way to the best")
     drawing.grid(np.random.default_rng(0).random((8, 8)), magnitude, "noise", "one of many", e.mask)
     score, chance = raw(e.map, e.mask, **given), float(chance_level(metric.info.skill_of, e.mask, given)[0])
     place = drawing.axes(raw.info.label, f"gray: chance, {number(chance)}", width=90)
     for low, high, color in ((0, chance, FAINT), (chance, score, GREEN)):
         drawing.curve([place(0.2, low), place(0.2, high), place(0.8, high), place(0.8, low)], fill=color)
-    skill = metric(e.map, e.mask, **given)
+    skill = metric(e.map, e.mask)
     assert abs(skill - (score - chance) / (1 - chance)) < 1e-12
     drawing.result(["green / not gray", f"{number(score - chance)} / {number(1 - chance)}"], number(skill), 150)
     return drawing.svg()

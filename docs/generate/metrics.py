@@ -56,16 +56,17 @@ FOLDED = """
 HEAD = """# Metrics
 
     score = xb.deletion(model, images, maps, targets)  # the mean over the defined ones
-    scores = xb.iou(maps, masks, threshold=0.5, reduction="none")  # [N], nan: undefined
+    scores = xb.iou(maps, masks, threshold="area", reduction="none")  # [N], nan: undefined
     score, curves = xb.deletion(model, images, maps, targets, return_curves=True)
 
 Maps are `[N, H, W]` (or `[H, W]`, a batch of one), numpy or torch; scores have the same type. Samples are scored
 independently: a score does not depend on the other samples or on the batch size. There is no hidden absolute value,
-scaling, threshold or resize; if a metric uses the magnitude of a map or normalizes it, this page says so. Undefined
-scores are `nan`; `xb.metrics.undefined_reasons(maps, masks, name)` returns the reasons. `xb.evaluate` and suites score
-a map that a metric with a ground truth cannot score (a constant map, or no pixel above the threshold) as chance, so
-that a method does not gain by an empty map, and count such maps. Invalid maps (`nan` in a map, shapes that do not
-match) raise an error.
+scaling, threshold or resize; if a metric uses the magnitude of a map or normalizes it, this page says so. In one table,
+`xb.evaluate` and suites let all metrics with masks read a map in one way: by magnitude, or with `sign="signed"` by
+value ([sign](saliency-bench.md#sign)). Undefined scores are `nan`; `xb.metrics.undefined_reasons(maps, masks, name)`
+returns the reasons. `xb.evaluate` and suites score a map that a metric with a ground truth cannot score (a constant
+map, or no pixel above the threshold) as chance, so that a method does not gain by an empty map, and count such maps.
+Invalid maps (`nan` in a map, shapes that do not match) raise an error.
 
 Each metric belongs to one of [four kinds of truth](truths.md), by which the table is sorted. For a metric with masks it
 is the truth of the masks (*data*, *use* or *human*). A metric that changes the image or the model measures an
@@ -101,15 +102,16 @@ maps with values drawn from [0, 1].
 If noise scores 0.81, a score of 0.83 is hardly better than chance. `emd_skill`, `precision_skill`, `iou_skill` and
 `average_precision_skill` are (score − chance) / (1 − chance) per sample: 0 is chance, 1 perfect, below 0 worse than
 noise. In a suite or in `xb.evaluate` they are derived from scores that are already computed, so both together cost no
-second distance, and noise is binarized like the maps. Leaderboards use the skill of a metric if it has one.
+second distance. `iou_skill` is that of IoU at the mask's area, under every protocol. Leaderboards use the skill of a
+metric if it has one.
 
     xb.emd_perf(maps, masks), xb.emd_skill(maps, masks)
-    xb.metrics.chance_level("iou", masks, {{"threshold": 0.5, "scaled": True}})  # [N]
+    xb.metrics.chance_level("iou", masks, {{"threshold": "area"}})  # [N]
 
 ## Agreement of metrics
 
     matrix = xb.metrics.agreement({{
-        "iou": xb.iou(maps, masks, threshold=0.5, reduction="none"),
+        "iou": xb.iou(maps, masks, threshold="area", reduction="none"),
         "hit": xb.hit(maps, masks, reduction="none"),
         "insertion": xb.insertion(model, images, maps, targets, reduction="none"),
         "deletion": xb.deletion(model, images, maps, targets, reduction="none"),

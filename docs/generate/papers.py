@@ -70,8 +70,9 @@ TABLE_3 = """
 
 ## Saliency-Bench, Table 3: scores
 
-As published. The published functions cut maps above 0 (recall: above 0.5); `--protocol published` does the same, and
-`scaled`, the default, cuts at half of each map's range ([how maps are cut](saliency-bench.md#how-maps-are-cut)).
+As published. The published functions cut maps above 0 (recall: above 0.5); `--protocol published --sign signed` does
+the same, and `scaled`, the suite's own, cuts at half of each map's range
+([how maps are cut](saliency-bench.md#how-maps-are-cut)).
 """
 
 TABLE_4 = """

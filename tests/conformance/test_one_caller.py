@@ -52,12 +52,12 @@ def spellings(registry, name):
     return list(dict.fromkeys([name, *aliases, name.upper(), name.replace("_", "-").title(), target, shorter]))
 
 
-def suite_scores(folder, explainers, metrics, kind=NETWORK, protocol="scaled"):
+def suite_scores(folder, explainers, metrics, kind=NETWORK, protocol="area", sign="magnitude"):
     """``{(explainer, metric): scores}`` of a suite run in this process, each part under the number of its spelling."""
     lines = [
         'name = "one"\ntitle = "One"',
         "[training]\nseeds = [0]\nmethod = 'none'",
-        f"[explaining]\nsamples = 4\nscored = 'all'\nprotocol = '{protocol}'",
+        f"[explaining]\nsamples = 4\nscored = 'all'\nprotocol = '{protocol}'\nsign = '{sign}'",
         f"[[cells]]\ndatasets = ['{TINY}']\nmodels = ['{kind}']",
     ]
     for table, parts in (("explainers", explainers), ("metrics", metrics)):
@@ -75,9 +75,9 @@ def suite_scores(folder, explainers, metrics, kind=NETWORK, protocol="scaled"):
     return {key: list(zip(rows["value"], rows["reason"], strict=True)) for key, rows in named.items()}
 
 
-def python_scores(methods, metrics, kind=NETWORK, protocol="scaled"):
+def python_scores(methods, metrics, kind=NETWORK, protocol="area", sign="magnitude"):
     """``{(method, metric): scores}`` of :func:`xaibench.evaluate`."""
-    how = {"controls": False, "device": "cpu", "protocol": protocol, "scored": "all"}
+    how = {"controls": False, "device": "cpu", "protocol": protocol, "sign": sign, "scored": "all"}
     result = xb.evaluate(methods, tiny(), network(kind), metrics, **how)
     return {
         key: list(zip(rows["value"], rows["reason"], strict=True))
@@ -139,11 +139,12 @@ def test_a_metric_scores_alike_in_a_suite_however_it_is_written(of_metrics, tmp_
     assert [key for key, scores in found.items() if not same(scores, of_metrics[key[0], known[key[1]]])] == []
 
 
-@pytest.mark.parametrize("protocol", ["scaled", "published"])
-def test_a_protocol_is_the_same_in_python_and_in_a_suite(protocol, tmp_path):
-    metrics = [name for name, info in INFOS.items() if info.thresholded]
-    python = python_scores(ASKED, metrics, protocol=protocol)
-    suite = suite_scores(tmp_path, ASKED, metrics, protocol=protocol)
+@pytest.mark.parametrize("sign", ["magnitude", "signed"])
+@pytest.mark.parametrize("protocol", ["area", "scaled", "published"])
+def test_a_protocol_and_a_sign_are_the_same_in_python_and_in_a_suite(protocol, sign, tmp_path):
+    metrics = [name for name, info in INFOS.items() if info.thresholded] + ["hit", "emd_perf", "emd_skill", "roc_auc"]
+    python = python_scores(ASKED, metrics, protocol=protocol, sign=sign)
+    suite = suite_scores(tmp_path, ASKED, metrics, protocol=protocol, sign=sign)
     assert len(python) == 2 * len(metrics) >= 8
     assert [key for key in python if not same(python[key], suite[key])] == []
 

@@ -1,6 +1,7 @@
 import functools
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -8,10 +9,11 @@ from torch import nn
 import xaibench as xb
 from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
 from xaibench.data import Split
-from xaibench.evaluation import apply
+from xaibench.evaluation import PROTOCOLS, apply
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.map_encoding import decode_maps, encode_maps, round_maps
 from xaibench.evaluation.model_placement import to_device
+from xaibench.evaluation.protocol import resolve_sign
 from xaibench.evaluation.training_data import training_batches
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 from xaibench.metrics import METRICS
@@ -38,7 +40,7 @@ def split():
 @pytest.mark.parametrize(
     "metric", ["iou", "jaccard", "IoU", "xaibench.metrics.localization.iou:iou", "xaibench:iou", xb.iou]
 )
-@pytest.mark.parametrize(("protocol", "score"), [("scaled", 1.0), ("published", 0.25)])
+@pytest.mark.parametrize(("protocol", "score"), [("area", 1.0), ("scaled", 1.0), ("published", 0.25)])
 def test_the_protocol_goes_by_the_metric_and_not_by_its_name(metric, protocol, score):
     applied = AppliedMetric(metric, protocol=protocol)
     assert applied.name == "iou"
@@ -55,6 +57,45 @@ def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
     assert scores == {"scaled": [0.25], "published": [1.0]}
 
 
+#: Largest by magnitude in the mask, by value outside.
+SIGNED = torch.tensor([[[-3.0, 1.0], [2.0, -0.5]]])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"])
+def test_a_sign_is_that_of_all_metrics_except_those_whose_definition_leaves_no_choice(name, protocol):
+    if METRICS.resolve(name).info.own_truth == "use":
+        expected = {"magnitude": SIGNED, "signed": SIGNED}
+    else:
+        expected = {"magnitude": SIGNED.abs(), "signed": SIGNED.clip(0)}
+        if name in ("roc_auc", "average_precision", "average_precision_skill"):
+            expected["signed"] = SIGNED  # ranks the negative pixels as well
+    for sign, maps in expected.items():
+        scored = AppliedMetric(name, protocol=protocol, sign=sign)(SIGNED, BATCH)
+        pd.testing.assert_frame_equal(scored, AppliedMetric(name, protocol=protocol)(maps, BATCH))
+
+
+@pytest.mark.parametrize(("sign", "score"), [("magnitude", 1.0), ("signed", 0.0)])
+def test_one_map_is_ranked_in_one_way(sign, score):
+    for name in ("hit", "iou", "f1", "topk_precision"):
+        assert AppliedMetric(name, protocol="area", sign=sign)(SIGNED, BATCH)["value"].tolist() == [score]
+
+
+def test_a_sign_holds_for_metrics_of_ones_own_and_not_for_those_without_masks():
+    seen = []
+
+    def own(maps, masks, *, reduction="mean"):
+        seen.append(maps.copy())
+        return np.zeros(len(maps))
+
+    for sign in ("magnitude", "signed"):
+        AppliedMetric(own, protocol="area", sign=sign)(SIGNED, BATCH)
+    assert np.array_equal(seen[0], SIGNED.abs())
+    assert np.array_equal(seen[1], SIGNED)
+    assert resolve_sign(METRICS.resolve("sparseness").info, "published", "signed") is None
+    assert resolve_sign(METRICS.resolve("insertion").info, "published", "magnitude") is None
+
+
 @pytest.mark.parametrize(
     ("maps", "protocol", "parameters", "reason"),
     [
@@ -63,6 +104,9 @@ def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
         (MAPS, "scaled", {"threshold": 1.0}, "no pixel above the threshold"),
         (MAPS, "published", {"threshold": 2.0}, "no pixel above the threshold"),
         (MAPS, "published", {}, ""),
+        (torch.zeros(1, 2, 2), "area", {}, "map is all zero: scored as chance"),
+        (torch.zeros(1, 2, 2), "scaled", {"threshold": "area"}, "map is all zero: scored as chance"),
+        (-torch.ones(1, 2, 2), "area", {}, ""),
     ],
 )
 def test_the_reason_is_of_the_map_and_threshold_that_were_used(maps, protocol, parameters, reason):

@@ -38,10 +38,10 @@ def test_a_row_a_method_and_a_column_a_metric(split):
     result = xb.evaluate({"saliency": "saliency", "mine": lambda m, x, y: x.mean(1)}, split, Halves(), samples=8)
     assert result.methods == ["saliency", "mine", "uniform", "sobel", "laplace", "input", "center_prior"]
     assert list(result.metrics) == [
-        *("iou", "precision", "recall", "f1", "hit", "average_precision"),
+        *("iou", "topk_precision", "hit", "average_precision"),
         *("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency"),
     ]
-    assert len(result.scores) == 7 * 11 * 8
+    assert len(result.scores) == 7 * 9 * 8
     table = result.table()
     assert table.columns[0] == "iou ↑"
     assert "deletion ↓" in table.columns
@@ -55,14 +55,15 @@ def test_a_row_a_method_and_a_column_a_metric(split):
 def test_scores_are_those_of_the_metric_itself(split, metric):
     model = Halves()
     maps = xb.explain("input_x_gradient", model, split.images, split.targets)
-    result = xb.evaluate("input_x_gradient", split, model, [metric], controls=False, batch_size=7)
+    how = {"controls": False, "batch_size": 7, "sign": "signed"}
+    result = xb.evaluate("input_x_gradient", split, model, [metric], **how)
     function = getattr(xb, metric)
     if metric == "insertion":
         expected = function(model, split.images, maps, split.targets, reduction="none")
     elif metric == "sparseness":
         expected = function(maps, reduction="none")
     elif metric in ("iou", "f1"):
-        expected = function(scaled(maps.numpy()), split.masks.numpy(), threshold=0.5, reduction="none")
+        expected = function(maps, split.masks, threshold="area", reduction="none")
     else:
         expected = function(maps, split.masks, reduction="none")
     np.testing.assert_allclose(result.matrix(metric)["input_x_gradient"], np.asarray(expected), rtol=1e-5)
@@ -70,17 +71,33 @@ def test_scores_are_those_of_the_metric_itself(split, metric):
 
 def test_the_published_protocol_takes_the_functions_defaults(split):
     maps = np.random.default_rng(0).normal(size=(N, SIZE, SIZE))
-    result = xb.evaluate(maps, split, metrics=["iou", "recall"], controls=False, protocol="published")
+    how = {"controls": False, "protocol": "published", "sign": "signed"}
+    result = xb.evaluate(maps, split, metrics=["iou", "recall"], **how)
     for metric in ("iou", "recall"):
         expected = getattr(xb, metric)(maps, split.masks.numpy(), reduction="none")
         assert np.array_equal(result.matrix(metric)["maps"], expected, equal_nan=True)
 
 
+def test_maps_are_compared_by_magnitude_unless_signed_is_asked_for(split):
+    maps = np.random.default_rng(0).normal(size=(N, SIZE, SIZE))
+    for sign, expected in (({}, np.abs(maps)), ({"sign": "signed"}, maps)):
+        result = xb.evaluate(maps, split, metrics=["hit", "average_precision"], controls=False, **sign)
+        for metric in ("hit", "average_precision"):
+            scores = getattr(xb, metric)(expected, split.masks.numpy(), reduction="none")
+            np.testing.assert_allclose(result.matrix(metric)["maps"], scores)
+
+
 def test_a_threshold_that_is_stated_is_kept(split):
     maps = np.random.default_rng(0).random((N, SIZE, SIZE))
     result = xb.evaluate(maps, split, metrics={"iou": {"threshold": 0.9}}, controls=False)
+    expected = xb.iou(maps, split.masks.numpy(), threshold=0.9, reduction="none")
+    np.testing.assert_allclose(result.matrix("iou")["maps"], expected)
+    result = xb.evaluate(maps, split, metrics={"iou": {"threshold": 0.9}}, controls=False, protocol="scaled")
     expected = xb.iou(scaled(maps), split.masks.numpy(), threshold=0.9, reduction="none")
     assert np.array_equal(result.matrix("iou")["maps"], expected)
+    result = xb.evaluate(maps, split, metrics={"iou": {"threshold": "area"}}, controls=False, protocol="scaled")
+    expected = xb.iou(maps, split.masks.numpy(), threshold="area", reduction="none")
+    np.testing.assert_allclose(result.matrix("iou")["maps"], expected)
 
 
 def test_a_list_of_names_and_captums_objects_are_methods(split):
@@ -101,9 +118,7 @@ def test_maps_computed_elsewhere(split, make):
     maps = make(split.masks.numpy().astype(np.float32))
     result = xb.evaluate({"right": maps}, split, controls=["uniform", "sobel"])
     summary = result.summary().set_index(["metric", "method"])
-    assert (
-        summary.loc[["iou", "precision", "recall", "f1", "hit", "average_precision"]].xs("right", level=1)["mean"] == 1
-    ).all()
+    assert (summary.loc[["iou", "topk_precision", "hit", "average_precision"]].xs("right", level=1)["mean"] == 1).all()
     assert summary.loc[("iou", "right"), "beats_controls"]
     assert summary.loc[("iou", "sobel"), "beats_controls"] is None
 
@@ -213,7 +228,8 @@ def test_a_model_that_does_not_fit_is_refused(make, message):
         (np.zeros((N, 5, 5)), {}, r"its maps are \[30, 5, 5\], but the masks are \[30, 12, 12\]"),
         ("saliency", {}, "saliency explains a model, but none was given; give one"),
         (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "Metric 'deletion' needs a model, but none was given"),
-        (np.zeros((N, SIZE, SIZE)), {"protocol": "own"}, "expected one of 'scaled', 'published'"),
+        (np.zeros((N, SIZE, SIZE)), {"protocol": "own"}, "expected one of 'area', 'scaled', 'published'"),
+        (np.zeros((N, SIZE, SIZE)), {"sign": "own"}, "sign='own': expected one of 'magnitude', 'signed'"),
         (np.zeros((N, SIZE, SIZE)), {"samples": 0}, "samples=0: expected an integer of at least 1"),
         (np.zeros((N, SIZE, SIZE)), {"controls": ["saliency"]}, "'saliency' is not a control"),
         (np.full((N, SIZE, SIZE), np.nan), {"metrics": ["iou"]}, r"maps: NaN or infinite numbers in 30 of 30 maps"),

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import xaibench as xb
+from xaibench.evaluation import PROTOCOLS
 from xaibench.evaluation.apply import AppliedMetric
 from xaibench.metrics import METRICS, chance_level
 from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
@@ -23,23 +24,23 @@ def samples():
     return torch.rand(5, 1, 6, 6), masks, torch.zeros(5, dtype=torch.int64)
 
 
-@pytest.mark.parametrize("protocol", ["scaled", "published"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", RAW)
 def test_a_zero_map_has_the_chance_level_and_an_empty_mask_no_score(name, protocol):
     table = AppliedMetric(name, protocol=protocol)(torch.zeros(5, 6, 6), samples())
     assert table["reason"].iloc[4] == "mask is empty"
     assert np.isnan(table["value"].iloc[4])
-    if name in DEFINED:
+    if name in DEFINED and protocol != "area":
         assert table["value"].tolist()[:4] == [DEFINED[name]] * 4
         assert table["reason"].tolist()[:4] == [""] * 4
         return
-    thresholds = {"threshold": 0.5, "scaled": True} if protocol == "scaled" else {}
-    expected = chance_level(name, samples()[1][:4].numpy(), thresholds)
+    thresholds = {"scaled": {"threshold": 0.5, "scaled": True}, "area": {"threshold": "area"}}
+    expected = chance_level(name, samples()[1][:4].numpy(), thresholds.get(protocol, {}))
     np.testing.assert_array_equal(table["value"][:4], expected)
     assert table["reason"][:4].str.endswith(CHANCE).all()
 
 
-@pytest.mark.parametrize("name", [name for name in SKILLS if name != "iou_skill"])
+@pytest.mark.parametrize("name", SKILLS)
 def test_the_skill_of_a_zero_map_is_exactly_zero(name):
     table = AppliedMetric(name, protocol="scaled")(torch.zeros(5, 6, 6), samples())
     assert table["value"].tolist()[:4] == [0.0] * 4

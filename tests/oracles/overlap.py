@@ -1,5 +1,6 @@
 """The overlap scores and the pointing game, from sets of pixels."""
 
+import itertools
 import math
 
 
@@ -33,6 +34,24 @@ def f1(values, mask, threshold):
         return math.nan
     p, r = precision(values, mask, threshold), recall(values, mask, threshold)
     return 2 * p * r / (p + r) if r > 0 else 0.0
+
+
+def at_area(score, values, mask):
+    """The score of the k largest pixels, where k is the size of the mask, averaged over all choices among ties."""
+    k = len(_pixels(mask))
+    if not k or not values.any():
+        return math.nan
+    ranked = sorted(_pixels(mask | True), key=lambda pixel: -values[pixel])
+    cut = values[ranked[k - 1]]
+    above = [pixel for pixel in ranked if values[pixel] > cut]
+    tied = [pixel for pixel in ranked if values[pixel] == cut]
+    scores = []
+    for chosen in itertools.combinations(tied, k - len(above)):
+        marked = mask & False
+        for pixel in (*above, *chosen):
+            marked[pixel] = True
+        scores.append(score(marked, mask, 0))
+    return math.fsum(scores) / len(scores)
 
 
 def hit(values, mask, tolerance):

@@ -76,7 +76,8 @@ def test_arguments_say_the_same_as_a_request(request_of, tmp_path):
     assert other.stages.equals(estimate(asked, measure=False).stages)
     with asked.opened() as opened:
         assert 'protocol = "scaled"' in opened.text
-        assert {job.protocol for job in opened.plan.jobs if job.stage == "score"} == {"scaled"}
+        assert 'sign = "magnitude"' in opened.text
+        assert opened.plan.suite.explaining.protocol == "scaled"
 
 
 def test_an_explainer_is_built_once_per_explain_job_and_not_to_score(request_of, monkeypatch):

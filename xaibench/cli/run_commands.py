@@ -103,7 +103,10 @@ def run(
         typer.Option(help="Layers to train in suites with pretrained networks: head or all.", show_default=False),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="How maps are scaled and thresholded: scaled or published.", show_default=False)
+        str | None, typer.Option(help="How maps are binarized: area, scaled or published.", show_default=False)
+    ] = None,
+    sign: Annotated[
+        str | None, typer.Option(help="How metrics with masks read maps: magnitude, or signed.", show_default=False)
     ] = None,
     against: Annotated[
         str | None,

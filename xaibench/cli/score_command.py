@@ -64,10 +64,9 @@ def score(
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(
-            help="How maps are rescaled and thresholded: scaled (the default) or published.", show_default=False
-        ),
+        typer.Option(help="How maps are binarized: area (the default), scaled or published.", show_default=False),
     ] = None,
+    sign: Annotated[str, typer.Option(help="How metrics with masks read maps: by magnitude, or signed.")] = "magnitude",
     scored: Annotated[
         str, typer.Option(help="With --model: score only correctly classified samples (correct), or all.")
     ] = "correct",
@@ -98,6 +97,7 @@ def score(
             metrics=names(metrics),
             model=_load_model(model, dataset, samples),
             protocol=cast(Any, protocol or DEFAULT),
+            sign=cast(Any, sign),
             scored=cast(Any, scored),
         )
         typer.echo(_style_table(result))

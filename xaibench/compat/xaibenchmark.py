@@ -67,8 +67,8 @@ def evaluate_method(
         model: Returns logits, one per class of the data set. None = the network of the paper: a ResNet-18 with ImageNet
             weights, whose last layer is trained on the training split (:func:`xaibench.models.fit_head`).
         seed: Seed of that training and of random explainers.
-        **options: Options of :func:`xaibench.evaluate`. By default, maps are thresholded as in the published functions
-            (``protocol="published"``).
+        **options: Options of :func:`xaibench.evaluate`. By default, maps are thresholded as in the published functions,
+            which keep their sign (``protocol="published", sign="signed"``).
 
     Returns:
         Metric name to the mean over the correctly classified images; larger is better; ``nan`` if no score is defined.
@@ -88,7 +88,8 @@ def evaluate_method(
         method = method.replace(" ", "_")  # accept the spelling of papers: "Integrated Gradients"
     if model is None:
         model = _train_published_network(data, seed)
-    defaults: dict[str, Any] = {"protocol": "published", "controls": False, "metrics": list(_METRICS)}
+    defaults: dict[str, Any] = {"protocol": "published", "sign": "signed"}
+    defaults |= {"controls": False, "metrics": list(_METRICS)}
     result = evaluate({"method": method}, data, model, seed=seed, **(defaults | options))
     summary = result.summary()
     return dict(zip(summary["metric"], summary["mean"].astype(float), strict=True))

@@ -6,10 +6,11 @@ This module imports neither torch nor anything else that is slow to load.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from xaibench.core.checks import check_choice
+from xaibench.core.frozen import Frozen
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -121,7 +122,11 @@ class MetricInfo:
         range: Smallest and largest possible value.
         meaning: What a score means, in one or two sentences.
         pitfalls: Caveats for interpretation, as Markdown; links are relative to a page of the documentation.
-        thresholded: True if the map is binarized at a ``threshold``, which an evaluation protocol sets.
+        thresholded: True if the map is binarized at a ``threshold``, which an evaluation protocol sets: a number, or
+            ``"area"`` for as many pixels as the mask has.
+        map_sign: How a metric with a ground truth reads the sign of a map: ``"value"`` if it ranks or binarizes by
+            value, ``"magnitude"`` if it drops the sign, ``"own"`` if its definition leaves no choice, so that the
+            ``sign`` of an evaluation does not apply.
         undefined: Reasons for ``nan`` that follow from map and mask (:mod:`xaibench.metrics.undefined`);
             None = the usual ones of its kind.
         chance: Score of a random map, in a sentence; for metrics with a ground truth.
@@ -129,6 +134,7 @@ class MetricInfo:
             of a map of independent uniform noise for each mask. It gets the parameters that matter for it.
         skill_of: Name of the metric that it rescales against chance; its scores follow from that metric's scores and
             the masks.
+        skill_parameters: The parameters of that metric, if they are not its defaults.
         shared_scores: The two steps of a metric whose model calls do not depend on the map, so that an evaluation of
             several methods calls the model once.
         picture: Name of its drawing in ``docs/generate``; empty = the one of its kind.
@@ -150,10 +156,12 @@ class MetricInfo:
     meaning: str = ""
     pitfalls: str = ""
     thresholded: bool = False
+    map_sign: Literal["value", "magnitude", "own"] = "value"
     undefined: tuple[str, ...] | None = None
     chance: str = ""
     chance_level: Callable[..., Any] | None = None
     skill_of: str = ""
+    skill_parameters: Frozen = field(default_factory=Frozen)
     shared_scores: SharedModelScores | None = None
     picture: str = ""
     class_name: str = ""

@@ -17,7 +17,15 @@ from xaibench.core.vocabulary import SCORED_AS_CHANCE
 from xaibench.evaluation.checks import as_float64, check_parameters, check_scores, name_of
 from xaibench.evaluation.map_encoding import round_maps
 from xaibench.evaluation.model_placement import copy_weights, has_weights, to_device
-from xaibench.evaluation.protocol import Protocol, apply_protocol, chance_parameters, scores_constant_maps
+from xaibench.evaluation.protocol import (
+    Protocol,
+    Sign,
+    apply_sign,
+    resolve_protocol,
+    resolve_sign,
+    scaled,
+    scores_constant_maps,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,6 +177,7 @@ class AppliedMetric:
             same metric.
         parameters: Parameters of the metric, without ``reduction``.
         protocol: How maps are binarized (:mod:`xaibench.evaluation.protocol`).
+        sign: Whether metrics with a ground truth get the magnitude of maps or signed maps; None passes maps unchanged.
         device: The device on which the model is evaluated; ``"auto"`` is the GPU if there is one.
 
     Attributes:
@@ -188,6 +197,7 @@ class AppliedMetric:
         parameters: Mapping[str, Any] | None = None,
         *,
         protocol: Protocol,
+        sign: Sign | None = None,
         device: str | torch.device = "auto",
     ) -> None:
         from xaibench.metrics import METRICS
@@ -204,7 +214,9 @@ class AppliedMetric:
         )
         parameters = {} if parameters is None else parameters
         check_parameters(self.name, self._function, self.info, parameters)
-        self._parameters, self._protocol, self._device = dict(parameters), protocol, device
+        self._protocol, self._parameters = resolve_protocol(self.info, parameters, protocol)
+        self._sign, self._map_part = sign, resolve_sign(self.info, self._protocol, sign)
+        self._device = device
         self.raw = self._build_raw()
 
     def _build_raw(self) -> AppliedMetric | None:
@@ -212,8 +224,8 @@ class AppliedMetric:
 
         if not self.info.skill_of:
             return None
-        shared = self._accepted_parameters(METRICS.resolve(self.info.skill_of))
-        return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, device=self._device)
+        shared = self._accepted_parameters(METRICS.resolve(self.info.skill_of)) | dict(self.info.skill_parameters)
+        return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, sign=self._sign, device=self._device)
 
     @property
     def needs_model(self) -> bool:
@@ -281,11 +293,16 @@ class AppliedMetric:
         from xaibench.metrics import skill_scores
         from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
 
-        level = chance_parameters(self.info, self._parameters, self._protocol)
-        values = skill_scores(self.info.skill_of, raw["value"].to_numpy(), masks.numpy(), level)
+        assert self.raw is not None, "only the table of the underlying metric is converted"
+        values = skill_scores(self.info.skill_of, raw["value"].to_numpy(), masks.numpy(), self.raw._chance_parameters)
         values[raw["reason"].str.endswith(SCORED_AS_CHANCE).to_numpy(bool) & ~np.isnan(values)] = 0.0
         is_perfect = np.isnan(values) & raw["value"].notna()
         return raw.assign(value=values, reason=raw["reason"].mask(is_perfect, PERFECT_CHANCE))
+
+    @property
+    def _chance_parameters(self) -> dict[str, Any]:
+        """Parameters of the chance level, so that noise is binarized in the same way as the maps."""
+        return self._parameters | ({"scaled": True} if self._protocol == "scaled" else {})
 
     def _score(
         self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any, answers: dict[str, Tensor] | None
@@ -293,14 +310,15 @@ class AppliedMetric:
         import pandas as pd
 
         maps = round_maps(maps)
-        scaled, parameters, function = maps.numpy(), dict(self._parameters), self._function
+        given, parameters, function = maps.numpy(), self._parameters, self._function
         if (once := self.info.shared_scores) is not None:
             function, parameters = once.score, self._accepted_parameters(once.score)
             cache = {} if answers is None else answers
             inputs: tuple[Any, ...] = (self._shared_outputs(once.ask, batch, model, cache), maps)
         elif self.info.kind in ("ground-truth", "map"):
-            scaled, parameters = apply_protocol(self.info, scaled, parameters, self._protocol)
-            inputs = (scaled, batch[1].numpy()) if self.info.kind == "ground-truth" else (scaled,)
+            given = apply_sign(given, self._map_part)
+            given = scaled(given) if self._protocol == "scaled" else given
+            inputs = (given, batch[1].numpy()) if self.info.kind == "ground-truth" else (given,)
         else:
             inputs = self._model_inputs(maps, batch, model, explainer)
         result = function(*inputs, **parameters, reduction="none")
@@ -310,7 +328,7 @@ class AppliedMetric:
         table = pd.DataFrame({"sample": range(len(maps)), "value": values})
         if curves is not None:
             table["curve"] = as_float64(curves.values).tolist()
-        table["reason"] = self._reasons(values, scaled, batch[1].numpy(), parameters)
+        table["reason"] = self._reasons(values, given, batch[1].numpy(), parameters)
         return self._score_maps_as_chance(table, batch[1].numpy())
 
     def _score_maps_as_chance(self, table: pd.DataFrame, masks: Any) -> pd.DataFrame:
@@ -321,8 +339,7 @@ class AppliedMetric:
         rows = np.flatnonzero(table["reason"].isin(REASONS_OF_MAP))
         if not len(rows) or not scores_constant_maps(self.info) or self.info.chance_level is None:
             return table
-        parameters = chance_parameters(self.info, self._parameters, self._protocol)
-        levels = call_chance_level(self.info.chance_level, masks[rows], parameters)
+        levels = call_chance_level(self.info.chance_level, masks[rows], self._chance_parameters)
         rows, levels = rows[~np.isnan(levels)], levels[~np.isnan(levels)]
         table.loc[rows, "value"] = levels
         table.loc[rows, "reason"] += SCORED_AS_CHANCE
@@ -362,7 +379,7 @@ class AppliedMetric:
             )
         return explainer, network, images, targets
 
-    def _reasons(self, values: Any, scaled: Any, masks: Any, parameters: Mapping[str, Any]) -> list[str]:
+    def _reasons(self, values: Any, given: Any, masks: Any, parameters: Mapping[str, Any]) -> list[str]:
         """Return why each undefined score is undefined, given the maps and the threshold that the metric received."""
         from xaibench.metrics import undefined_reasons
 
@@ -371,7 +388,7 @@ class AppliedMetric:
             return [""] * len(values)
         default = inspect.signature(self._function).parameters.get("threshold")
         threshold = parameters.get("threshold", default.default if default else 0.0)
-        reasons = undefined_reasons(scaled, masks, self._registered_name, threshold=threshold)
+        reasons = undefined_reasons(given, masks, self._registered_name, threshold=threshold)
         return [(why or "undefined") if nan else "" for nan, why in zip(undefined, reasons, strict=True)]
 
 

@@ -14,7 +14,7 @@ from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
 from xaibench.evaluation.checks import check_maps, check_numbers
 from xaibench.evaluation.model_placement import to_device
-from xaibench.evaluation.protocol import DEFAULT, PROTOCOLS, Protocol
+from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, PROTOCOLS, SIGNS, Protocol, Sign
 from xaibench.evaluation.score_collection import ScoreCollector
 from xaibench.evaluation.table import Evaluation
 from xaibench.evaluation.training_data import training_batches
@@ -33,7 +33,7 @@ Method: TypeAlias = Any
 Metric: TypeAlias = "str | Callable[..., Any]"
 
 #: Default metrics: with ground-truth masks, and in addition with a model.
-GROUND_TRUTH = ("iou", "precision", "recall", "f1", "hit", "average_precision")
+GROUND_TRUTH = ("iou", "topk_precision", "hit", "average_precision")
 MODEL = ("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency")
 #: Default controls, which do not use the model.
 CONTROLS = ("uniform", "sobel", "laplace", "input", "center_prior")
@@ -48,6 +48,7 @@ def evaluate(
     controls: bool | Sequence[str] = True,
     samples: int | None = None,
     protocol: Protocol = DEFAULT,
+    sign: Sign = DEFAULT_SIGN,
     scored: Literal["correct", "all"] = "correct",
     batch_size: int = 32,
     seed: int = 0,
@@ -65,17 +66,22 @@ def evaluate(
         dataset: A name (:func:`xaibench.load`), a data set (its test split is used) or a split.
         model: The model, which returns logits ``[N, K]``, one per class of the data set. Controls and most metrics with
             masks do not need it; other explainers and metrics do.
-        metrics: Names or functions, or ``{name: parameters}``. None = IoU, precision, recall, F1, pointing game and
-            average precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
+        metrics: Names or functions, or ``{name: parameters}``. None = IoU, top-k precision, pointing game and average
+            precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
         controls: Whether to add the controls uniform noise, Sobel, Laplace, the input and the center prior; or the
             names of the controls to add.
         samples: Number of samples, taken from the start of the split; None = all.
         scored: Which samples are explained and scored, if there is a model: ``"correct"`` for samples that it
             classifies correctly, as in XAI-TRIS and Saliency-Bench (for the others, it is unknown which pixels led to
             the wrong prediction), or ``"all"``. Without a model, all samples are scored.
-        protocol: How IoU, precision, recall and F1 binarize maps: ``"scaled"`` halfway between the smallest and
-            largest magnitude, ``"published"`` at the functions' default thresholds
-            (:mod:`xaibench.evaluation.protocol`).
+        protocol: How IoU, precision, recall and F1 binarize maps (:mod:`xaibench.evaluation.protocol`): ``"area"``
+            marks the k largest pixels, where k is the number of pixels of the mask (precision, recall and F1 are then
+            the same number); ``"scaled"`` cuts halfway between the smallest and largest magnitude, ``"published"`` at
+            the functions' default thresholds.
+        sign: How metrics with a ground truth read maps: by ``"magnitude"``, or ``"signed"``. Signed maps are ranked and
+            binarized by value, and metrics that take magnitudes (earth mover's distance, top-k precision, mass
+            accuracy) get their positive part. Metrics whose definition leaves no choice get maps as they are
+            (``map_sign`` in their info). Metrics without masks are not affected.
         batch_size: Number of samples that are read, explained and scored at a time. It does not affect the scores.
         seed: Seed of explainers that use random numbers.
         device: The device for explainers and metrics; a model on another device is copied. ``"auto"`` is the GPU if
@@ -117,8 +123,9 @@ def evaluate(
     if count == 0:
         raise ValueError("dataset: the split has no samples, expected at least one.")
     check_choice("protocol", protocol, PROTOCOLS)
+    check_choice("sign", sign, SIGNS)
     check_choice("scored", scored, ("correct", "all"))
-    scorers = _build_metrics(metrics, model, protocol, device)
+    scorers = _build_metrics(metrics, model, protocol, sign, device)
     applied = functools.partial(
         AppliedExplainer,
         seed=seed,
@@ -194,6 +201,7 @@ def _build_metrics(
     metrics: Metric | Sequence[Metric] | Mapping[Metric, Mapping[str, Any]] | None,
     model: nn.Module | None,
     protocol: Protocol,
+    sign: Sign,
     device: str,
 ) -> list[AppliedMetric]:
     if metrics is None:
@@ -205,7 +213,7 @@ def _build_metrics(
         raise ValueError(f"metrics={metrics!r}: expected at least one metric, or None for the default ones.")
     scorers: dict[str, AppliedMetric] = {}
     for metric, parameters in table.items():
-        scorer = AppliedMetric(metric, parameters, protocol=protocol, device=device)
+        scorer = AppliedMetric(metric, parameters, protocol=protocol, sign=sign, device=device)
         if scorer.needs_model and model is None:
             raise ValueError(f"Metric {scorer.name!r} needs a model, but none was given; give one, or omit the metric.")
         if scorers.setdefault(scorer.name, scorer) is not scorer:

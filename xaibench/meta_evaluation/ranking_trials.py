@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
+from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN
 from xaibench.statistics.bounded_means import bounded_intervals
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def meta_evaluate(
 
     Args:
         metrics: One or several metrics, or ``{name: parameters}``. A metric is a name or a function, including custom
-            ones. Metrics that binarize maps get them rescaled to [0, 1] with a threshold of 0.5, as in
+            ones. Maps are binarized at the area of the mask and compared by magnitude, as by default in
             :func:`xaibench.evaluate`.
         truth: The kind of truth, for metrics that can be used with several; None: all of them.
         draws: Number of draws.
@@ -147,7 +148,8 @@ def meta_evaluate(
     if truth is not None:
         check_choice("truth", truth, TRUTHS)
     given = metrics.items() if isinstance(metrics, Mapping) else [(one, {}) for one in _as_list(metrics)]
-    applied = [AppliedMetric(metric, parameters, protocol="scaled", device="cpu") for metric, parameters in given]
+    how: dict[str, Any] = {"protocol": DEFAULT, "sign": DEFAULT_SIGN, "device": "cpu"}
+    applied = [AppliedMetric(metric, parameters, **how) for metric, parameters in given]
     by_truth: dict[Truth, list[AppliedMetric]] = {}
     for metric in applied:
         for kind in _select_truths(metric, truth):

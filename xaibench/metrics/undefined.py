@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.shared.map_inputs import check_finite_number, check_pair, finite_samples
+from xaibench.metrics.shared.map_inputs import Threshold, check_pair, check_threshold, finite_samples
 from xaibench.metrics.shared.undefined_scores import (
     CONSTANT_MAP,
     EMPTY_MASK,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,), "model": (CONSTANT_MAP,)}
 
 
-def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, threshold: float = 0.0) -> list[str]:
+def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, threshold: Threshold = 0.0) -> list[str]:
     """Return the reason why each sample's score is undefined (NaN).
 
     Unlike the metrics, this function accepts maps that are not finite, so that a benchmark can detect such samples
@@ -36,7 +36,7 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
         metric: Registered name of a metric, or ``"package.module:name"``; by default the reasons that most metrics with
             a ground truth share. A metric that calls a model or an explainer may be undefined for other reasons, which
             maps and masks do not show.
-        threshold: Threshold of a metric that binarizes the map; ignored by the others.
+        threshold: Threshold of a metric that binarizes the map, or ``"area"``; ignored by the others.
 
     Returns:
         Per sample ``"map is not finite"``, ``"mask is empty"``, ``"mask covers the whole image"``, ``"map is all
@@ -54,16 +54,16 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
         >>> undefined_reasons(np.zeros((1, 2, 2)), np.eye(2, dtype=bool)[None], "iou")
         ['']
     """
-    check_finite_number(threshold, "threshold")
+    check_threshold(threshold)
     values, truth = check_pair(maps, masks)
     there: dict[str, NDArray[np.bool_]] = {NOT_FINITE: ~finite_samples(values)}
-    for cause in _causes(metric):
-        holds = _perfect_chance(str(metric), truth, threshold) if cause == PERFECT_CHANCE else None
+    for cause in _causes(metric, threshold):
+        holds = _perfect_chance(str(metric), truth) if cause == PERFECT_CHANCE else None
         there[cause] = _holds(cause, values, truth, threshold) if holds is None else holds
     return [next((cause for cause, where in there.items() if where[i]), "") for i in range(len(values))]
 
 
-def _causes(metric: str | None) -> tuple[str, ...]:
+def _causes(metric: str | None, threshold: Threshold) -> tuple[str, ...]:
     if metric is None:
         return _CAUSES_OF_KIND["ground-truth"]
     from xaibench.metrics.table import METRICS
@@ -71,21 +71,25 @@ def _causes(metric: str | None) -> tuple[str, ...]:
     info = getattr(METRICS.resolve(metric), "info", None)
     if info is None:
         return _CAUSES_OF_KIND["ground-truth"]
+    if info.thresholded and threshold == "area":
+        return EMPTY_MASK, ZERO_MAP
     usual = _CAUSES_OF_KIND.get(info.kind, ())
     return usual if info.undefined is None else info.undefined
 
 
-def _perfect_chance(skill: str, truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
+def _perfect_chance(skill: str, truth: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return ``[N]`` bool: where noise already has the best score, such as for a mask of the whole image."""
     from xaibench.metrics.localization.chance_corrected import chance_level
     from xaibench.metrics.table import METRICS
 
-    raw = METRICS.resolve(skill).info.skill_of
-    best = METRICS.resolve(raw).info.range[1]
-    return np.asarray(chance_level(raw, truth, {"threshold": threshold}) == best)
+    info = METRICS.resolve(skill).info
+    best = METRICS.resolve(info.skill_of).info.range[1]
+    return np.asarray(chance_level(info.skill_of, truth, info.skill_parameters) == best)
 
 
-def _holds(cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
+def _holds(
+    cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], threshold: Threshold
+) -> NDArray[np.bool_]:
     """Return ``[N]`` bool: for which samples ``cause`` holds."""
     if cause == EMPTY_MASK:
         holds = ~np.any(truth, axis=(1, 2))
@@ -96,5 +100,5 @@ def _holds(cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], th
     elif cause == CONSTANT_MAP:
         holds = np.all(values == values[:, :1, :1], axis=(1, 2))
     else:
-        holds = ~np.any(values.astype(np.float64) > threshold, axis=(1, 2))
+        holds = ~np.any(values.astype(np.float64) > (0.0 if threshold == "area" else threshold), axis=(1, 2))
     return np.asarray(holds)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from xaibench.benchmarks.folders import benchmark_files
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed
+from xaibench.evaluation.protocol import resolve_protocol
 from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environment, read_parts
 from xaibench.runfolder.tables import ACCURACY, CELL, SCORES
 from xaibench.runner.parts import find_part, part_info
-from xaibench.runner.plan.plan import CellPlan, Plan, make_plan
+from xaibench.runner.plan.plan import CellPlan, Plan, make_plan, underlying_metric
 from xaibench.runner.stages.score_rows import dataset_name, score_truth
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.files import load_suite
@@ -265,8 +266,8 @@ def _revision(explainer: str) -> str:
 
 def _find_skills(suite: Suite) -> dict[str, str]:
     """Return the chance-corrected metrics of a suite whose underlying metric it has too, and that metric."""
-    names = {part.use: part.name for part in suite.metrics}
-    return {part.name: names[raw] for part in suite.metrics if (raw := find_part("metric", part.use).skill_of) in names}
+    behind = {part.name: underlying_metric(suite, part) for part in suite.metrics}
+    return {name: raw.name for name, raw in behind.items() if raw in suite.metrics}
 
 
 #: Explainer name in rows that contain the chance level of the metric behind a chance-corrected metric.
@@ -306,7 +307,9 @@ def _metric_identity(part: NamedPart, plan: Plan) -> str:
     """Return the identity of a metric: everything that affects its score of a map."""
     jobs = {score for _, score in _score_jobs(plan.cells) if score.metric == part}
     revised = {each.revision for score in jobs for each in (score, score.raw) if each is not None}
-    return json.dumps([part.as_json(), plan.suite.explaining.protocol, sorted(revised)])
+    protocol, _ = resolve_protocol(find_part("metric", part.use).info, part.parameters, plan.suite.explaining.protocol)
+    signs = {each.sign for score in jobs for each in (score, score.raw) if each is not None and each.sign}
+    return json.dumps([part.as_json(), protocol, sorted(revised), *signs])
 
 
 def _score_jobs(cells: tuple[CellPlan, ...]) -> Iterator[Any]:

@@ -41,6 +41,7 @@ class RequestFields(TypedDict, total=False):
     samples: int | Literal["all"] | None
     finetune: str | None
     protocol: str | None
+    sign: str | None
     against: str | Path | None
     train: bool
 
@@ -70,8 +71,9 @@ class RunRequest:
         metrics: Run these metrics instead of the suite's, in the same way.
         samples: Number of test samples per data set, from the first one; or ``"all"``.
         finetune: ``"head"`` or ``"all"``: which layers are trained, in suites with pretrained networks.
-        protocol: How maps are scaled and thresholded: ``"scaled"`` or ``"published"``
+        protocol: How IoU, precision, recall and F1 binarize maps: ``"area"``, ``"scaled"`` or ``"published"``
             (:mod:`xaibench.evaluation.protocol`).
+        sign: Whether metrics with masks compare maps by ``"magnitude"`` or ``"signed"``, in the same place.
         against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
             library and are not run again. A path does so with a file of scores
             (:func:`xaibench.runner.published_scores.write_published`).
@@ -95,6 +97,7 @@ class RunRequest:
     samples: int | Literal["all"] | None = None
     finetune: str | None = None
     protocol: str | None = None
+    sign: str | None = None
     against: str | Path | None = None
     train: bool = False
 
@@ -130,7 +133,7 @@ class RunRequest:
     @property
     def choices(self) -> dict[str, Any]:
         """The fields that change the suite and are not None."""
-        names = ("datasets", "models", "explainers", "metrics", "samples", "finetune", "protocol")
+        names = ("datasets", "models", "explainers", "metrics", "samples", "finetune", "protocol", "sign")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @contextlib.contextmanager

@@ -63,6 +63,26 @@ def test_what_cuts_the_map_is_the_mean_over_many_maps_of_noise(name, threshold, 
     assert abs(np.nanmean(scores) - level) <= 4 * error + 1e-12
 
 
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("inside", [1, 2, 4, 5])
+def test_at_the_area_it_is_the_mean_over_all_orders(name, inside):
+    orders = np.array(list(itertools.permutations(range(1, 6))), dtype=float).reshape(-1, 1, 5)
+    mask = np.arange(5).reshape(1, 5) < inside
+    masks = np.broadcast_to(mask, orders.shape)
+    scores = METRICS.resolve(name)(orders, masks, threshold="area", reduction="none")
+    np.testing.assert_allclose(chance_level(name, mask, {"threshold": "area"}), [scores.mean()], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_at_the_area_it_is_the_mean_over_many_maps_of_noise(name):
+    mask = np.zeros((8, 8), dtype=bool)
+    mask[1:4, 2:7] = True
+    maps = noise(20_000, mask.shape)
+    scores = METRICS.resolve(name)(maps, np.broadcast_to(mask, maps.shape), threshold="area", reduction="none")
+    (level,) = chance_level(name, mask, {"threshold": "area"})
+    assert abs(scores.mean() - level) < 4 * scores.std() / math.sqrt(len(scores))
+
+
 @pytest.mark.parametrize(("name", "parameters"), [("mass_accuracy", {}), ("hit", {"tolerance": 1.0}), ("emd", {})])
 def test_the_others_are_the_mean_over_many_maps_of_noise(name, parameters):
     mask = np.zeros((3, 4), dtype=bool)

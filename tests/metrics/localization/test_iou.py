@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from oracles import overlap as oracle
 from part_cases import MetricCase
 
-from xaibench.metrics import f1, iou, precision, recall
+from xaibench.metrics import chance_level, f1, iou, precision, recall, topk_precision, undefined_reasons
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 AT_THRESHOLD = [iou, precision, recall, f1]
@@ -25,8 +25,8 @@ CASES = {
 
 
 @st.composite
-def pairs(draw, elements=values):
-    shape = draw(st.tuples(st.integers(1, 6), st.integers(1, 6)))
+def pairs(draw, elements=values, most=6):
+    shape = draw(st.tuples(st.integers(1, most), st.integers(1, most)))
     return draw(hnp.arrays(np.float64, shape, elements=elements)), draw(hnp.arrays(np.bool_, shape))
 
 
@@ -129,8 +129,43 @@ def test_a_map_with_nothing_above_the_threshold():
 def test_a_threshold_that_is_no_number_is_refused(metric, bad):
     with pytest.raises(ValueError, match="threshold must be a finite number, got"):
         metric(np.ones((2, 2)), np.ones((2, 2)), threshold=bad)
-    with pytest.raises(TypeError, match=r"threshold must be a finite number, got '0\.5'"):
+    with pytest.raises(ValueError, match=r"threshold must be a finite number or 'area', got '0\.5'"):
         metric(np.ones((2, 2)), np.ones((2, 2)), threshold="0.5")
+
+
+@at_threshold
+@given(pair=pairs(most=3))
+@settings(max_examples=60, deadline=None)
+def test_at_the_area_it_is_the_mean_over_all_choices_among_ties(metric, pair):
+    values, mask = pair
+    expected = oracle.at_area(getattr(oracle, metric.__name__), values, mask)
+    np.testing.assert_allclose(metric(values, mask, threshold="area"), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("metric", [precision, recall, f1], ids=lambda metric: metric.__name__)
+def test_at_the_area_the_others_are_topk_precision(metric):
+    rng = np.random.default_rng(0)
+    maps, masks = rng.random((8, 5, 5)).round(1), rng.random((8, 5, 5)) < 0.4
+    expected = topk_precision(maps, masks, reduction="none")
+    np.testing.assert_allclose(metric(maps, masks, threshold="area", reduction="none"), expected, rtol=1e-15)
+
+
+def test_at_the_area_neither_scale_nor_rounding_decides():
+    rng = np.random.default_rng(0)
+    maps, masks = rng.standard_normal((8, 5, 5)).round(1), rng.random((8, 5, 5)) < 0.4
+    scores = iou(maps, masks, threshold="area", reduction="none")
+    for other in (maps * 1e6, np.exp(maps), maps * (1 + 1e-13 * rng.standard_normal(maps.shape))):
+        np.testing.assert_allclose(iou(other, masks, threshold="area", reduction="none"), scores, rtol=1e-12)
+
+
+@at_threshold
+def test_at_the_area_a_zero_map_has_no_score_and_a_constant_one_that_of_chance(metric):
+    mask = np.arange(30).reshape(5, 6) < 6
+    assert math.isnan(metric(np.zeros((5, 6)), mask, threshold="area"))
+    assert undefined_reasons(np.zeros((5, 6)), mask, metric.__name__, threshold="area") == ["map is all zero"]
+    assert undefined_reasons(-np.ones((5, 6)), mask, metric.__name__, threshold="area") == [""]
+    (chance,) = chance_level(metric.__name__, mask, {"threshold": "area"})
+    assert metric(np.full((5, 6), -2.0), mask, threshold="area") == pytest.approx(chance, rel=1e-12)
 
 
 @at_threshold

@@ -7,6 +7,7 @@ import pytest
 from part_cases import MetricCase
 
 import xaibench as xb
+from xaibench.evaluation import PROTOCOLS
 from xaibench.evaluation.apply import AppliedMetric
 from xaibench.metrics import METRICS, chance_level, skill_scores, undefined_reasons
 
@@ -32,10 +33,12 @@ def test_skills_are_of_the_four_scores():
 @every_skill
 def test_a_skill_is_the_score_on_the_way_from_chance_to_one(name):
     masks, maps = masks_and_maps(40)
-    score, chance = METRICS.resolve(SKILLS[name])(maps, masks, reduction="none"), chance_level(SKILLS[name], masks)
+    given = METRICS.resolve(name).info.skill_parameters
+    score = METRICS.resolve(SKILLS[name])(maps, masks, reduction="none", **given)
+    chance = chance_level(SKILLS[name], masks, given)
     skill = METRICS.resolve(name)(maps, masks, reduction="none")
     np.testing.assert_allclose(skill, (score - chance) / (1 - chance), rtol=1e-12)
-    assert np.array_equal(skill_scores(SKILLS[name], score, masks), skill)
+    assert np.array_equal(skill_scores(SKILLS[name], score, masks, given), skill)
 
 
 @every_skill
@@ -57,8 +60,8 @@ def test_the_share_of_the_noise_s_distance_that_is_saved_is_the_skill_whatever_t
 
 
 @every_skill
-@pytest.mark.parametrize("protocol", ["scaled", "published"])
-def test_the_uniform_control_has_none_under_either_protocol(name, protocol):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_uniform_control_has_none_under_every_protocol(name, protocol):
     masks, maps = masks_and_maps()
     result = xb.evaluate(
         {"noise": maps}, split_of(masks), metrics=[name], controls=["uniform"], protocol=protocol, progress=False
@@ -77,7 +80,7 @@ def split_of(masks):
     return Split(images, torch.from_numpy(masks), torch.zeros(len(masks), dtype=torch.int64))
 
 
-@pytest.mark.parametrize("name", ["precision_skill", "average_precision_skill"])
+@pytest.mark.parametrize("name", ["precision_skill", "iou_skill", "average_precision_skill"])
 def test_where_noise_is_perfect_there_is_no_skill(name):
     full, maps = np.ones((1, 4, 4), dtype=bool), np.ones((1, 4, 4))
     assert math.isnan(METRICS.resolve(name)(maps, full))
@@ -97,7 +100,6 @@ def test_reasons_of_the_raw_score_stay():
     masks[0], maps[1] = False, 0
     result = xb.evaluate({"own": maps}, split_of(masks), metrics=list(SKILLS), controls=False, progress=False)
     reasons = {metric: rows["reason"].tolist() for metric, rows in result.scores.groupby("metric")}
-    assert reasons.pop("iou_skill") == ["mask is empty", "", ""]
     assert set(map(tuple, reasons.values())) == {("mask is empty", "map is all zero: scored as chance", "")}
 
 
@@ -126,3 +128,16 @@ def test_what_is_applied_is_the_function():
     for name in SKILLS:
         table = AppliedMetric(name, protocol="published")(torch.from_numpy(maps), split[:])
         assert np.array_equal(table["value"], METRICS.resolve(name)(maps, masks, reduction="none"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_skill_of_iou_is_of_the_cut_at_the_mask_s_area_under_every_protocol(protocol):
+    masks, maps = masks_and_maps(20)
+    maps[:, 0, 0] = 1000  # half of the maximum marks this pixel only
+    maps = np.where(masks, 2 + maps, maps)
+    result = xb.evaluate(
+        {"own": maps}, split_of(masks), metrics=["iou", "iou_skill"], controls=False, protocol=protocol, progress=False
+    )
+    skill = result.matrix("iou_skill")["own"]
+    assert skill.mean() > 0.3
+    np.testing.assert_allclose(skill, xb.iou_skill(maps, masks, reduction="none"), rtol=1e-12)

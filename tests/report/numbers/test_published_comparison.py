@@ -58,6 +58,7 @@ def test_a_run_of_other_sets_has_nothing_beside(shared_findings):
             "smallest to largest value, and cut above 0.5.",
         ),
         ('[explaining]\nprotocol = "published"', "published functions: above 0, for recall above 0.5."),
+        ("[explaining]", "as many of the largest pixels are marked as the mask has."),
         ("[explaining]\n[metrics]\niou = { threshold = 0.25 }\nhit = {}", "another threshold for: IoU above 0.25."),
         ("explaining = 3", ""),
         ("not toml [", ""),

@@ -202,6 +202,16 @@ def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
     assert len(pd.read_csv(drawn_run / "summary.csv")) == (0 if how == "no rows" else 132)
 
 
+def test_the_page_says_once_how_maps_are_compared(drawn_run):
+    for sign, said in (
+        ("magnitude", "its magnitude is compared"),
+        ("signed", "its values are compared, with their sign,"),
+    ):
+        (drawn_run / "suite.toml").write_text(f'name = "drawn"\n[explaining]\nsign = "{sign}"\n')
+        text = write_report(drawn_run).read_text(encoding="utf-8")
+        assert text.count(f"{said} with that ground truth") == 1
+
+
 def test_maps_scored_as_chance_are_counted_below_the_leaderboard(drawn_run):
     scores = pd.read_parquet(drawn_run / "scores.parquet").astype({"reason": object})
     scores["value"], scores["reason"] = scores["value"].fillna(0.5), ""

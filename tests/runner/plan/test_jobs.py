@@ -10,6 +10,8 @@ from xaibench.core.registry import UnknownNameError
 from xaibench.runner.plan import plan as plan_module
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.published_scores import identity
+from xaibench.runner.stages.collect import _describe_parts
 from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.parsing import parse_suite
 from xaibench.runner.suites.schema import NamedPart, SuiteError
@@ -22,6 +24,10 @@ TABLES = {
     "explainers": {"saliency": {}, "lime": {"n_samples": 10}, "guided_gradcam": {}, "uniform": {}},
     "metrics": {"emd_perf": {}, "topk_precision": {}},
 }
+
+
+#: A network that reads some pixels, for metrics of what it uses.
+BLIND = {"datasets": ["xai-tris/lin-white-8x8"], "models": ["blind:cnn"]}
 
 
 def plan(**changes):
@@ -66,7 +72,7 @@ def test_scores_of_constant_maps_are_part_of_the_key(monkeypatch):
 
 
 def test_a_skill_follows_from_the_scores_and_looks_at_no_map():
-    jobs = plan(metrics={"emd_skill": {}, "emd_perf": {}, "iou_skill": {"threshold": 0.5, "scaled": True}}).jobs
+    jobs = plan(metrics={"emd_skill": {}, "emd_perf": {}, "iou_skill": {}}).jobs
     scores = [job for job in jobs if job.stage == "score"]
     skills = [job for job in scores if job.metric.use.endswith("_skill")]
     assert len(scores) == 2 * len(skills)  # emd_perf is there already, iou is added
@@ -76,11 +82,74 @@ def test_a_skill_follows_from_the_scores_and_looks_at_no_map():
         assert job.explain == job.raw.explain
     assert {job.raw.metric for job in skills} == {
         NamedPart("emd_perf", "emd_perf"),
-        NamedPart("iou", "iou", Frozen({"threshold": 0.5})),
+        NamedPart("iou", "iou", Frozen({"threshold": "area"})),
     }
     for job in skills[:1] + skills[-1:]:
         small = job.small(3)
         assert small.raw.explain == small.explain
+
+
+@pytest.mark.parametrize(
+    ("protocol", "metrics", "behind"),
+    [
+        ("area", {"iou": {}, "iou_skill": {}}, "iou"),
+        ("scaled", {"iou": {}, "at": {"use": "iou", "threshold": "area"}, "iou_skill": {}}, "at"),
+        ("published", {"at": {"use": "iou", "threshold": "area"}, "iou": {}, "iou_skill": {}}, "at"),
+        ("scaled", {"iou": {}, "iou_skill": {}}, None),
+    ],
+)
+def test_the_skill_of_iou_is_of_the_suite_s_cut_at_the_area(protocol, metrics, behind):
+    planned = plan(metrics=metrics, explaining={"protocol": protocol})
+    skills = {job.raw.metric for job in planned.jobs if job.stage == "score" and job.raw}
+    (raw,) = skills
+    assert dict(raw.parameters) == ({} if behind == "iou" else {"threshold": "area"})
+    assert (raw in planned.suite.metrics) == (behind is not None)
+    described = _describe_parts(planned).metrics
+    assert described["iou_skill"].skill_of == (behind or "")
+    assert described["iou"].label == "IoU"
+    assert "at" not in metrics or described["at"].label == "IoU at the mask’s area"
+
+
+def test_only_scores_of_binarized_maps_depend_on_the_protocol():
+    metrics = {"iou": {}, "hit": {}, "emd_perf": {}, "iou_skill": {}, "at": {"use": "iou", "threshold": "area"}}
+
+    def keys(protocol):
+        jobs = plan(metrics=metrics, explaining={"protocol": protocol}).jobs
+        return {name: {j.key for j in jobs if j.stage == "score" and j.metric.name == name} for name in metrics}
+
+    area, scaled, published = map(keys, ("area", "scaled", "published"))
+    assert len({frozenset(each["iou"]) for each in (area, scaled, published)}) == 3
+    for name in ("hit", "emd_perf", "at"):
+        assert area[name] == scaled[name] == published[name]
+
+
+def test_a_sign_is_in_the_keys_of_the_scores_that_it_decides():
+    metrics = {
+        "hit": {},
+        "emd_perf": {},
+        "average_precision_skill": {},
+        "use_auc": {},
+        "sparseness": {},
+        "insertion": {},
+    }
+
+    def planned(sign):
+        return plan(metrics=metrics, explaining={"sign": sign}, cells=[BLIND])
+
+    plans = [planned(sign) for sign in ("magnitude", "signed")]
+    keys, names = (
+        [{name: found(made, name) for name in metrics} for made in plans]
+        for found in (
+            lambda made, name: {j.key for j in made.jobs if j.stage == "score" and j.metric.name == name},
+            lambda made, name: identity(made)["metrics"][name],
+        )
+    )
+    decided = {"hit", "emd_perf", "average_precision_skill"}
+    for found in (keys, names):
+        assert {name for name in metrics if found[0][name] != found[1][name]} == decided
+    signs = {j.metric.name: j.sign for j in plans[0].jobs if j.stage == "score"}
+    assert signs["hit"] == "magnitude"
+    assert signs["emd_perf"] is None, "of the magnitude anyway: the same key as before there was a choice"
 
 
 def test_the_paper_suite_explains_every_training():

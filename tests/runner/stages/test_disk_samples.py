@@ -82,7 +82,7 @@ def test_scores_are_those_of_evaluate(finished, pets):
     """A run and ``evaluate`` binarize and score maps in the same way."""
     scores = pd.read_parquet(finished / "scores.parquet")
     test = xb.load("pet", root=pets, size=32).test
-    result = xb.evaluate("uniform", test, metrics=["iou", "hit"], controls=False)
+    result = xb.evaluate("uniform", test, metrics=["iou", "hit"], controls=False, protocol="scaled")
     for metric in ("iou", "hit"):
         mine = scores[(scores["explainer"] == "uniform") & (scores["metric"] == metric)].sort_values("sample")
         assert np.array_equal(mine["value"], result.matrix(metric)["uniform"], equal_nan=True)

@@ -37,7 +37,8 @@ def test_models_training_and_protocol_are_exchanged(bench):
     assert {cell.models for cell in other.cells} == {("vgg16", "resnet50")}
     assert other.training.method == "all"
     assert other.explaining.protocol == "published"
-    for bad in ({"finetune": "tail"}, {"protocol": "own"}):
+    assert narrowed(bench, sign="signed").explaining.sign == "signed"
+    for bad in ({"finetune": "tail"}, {"protocol": "own"}, {"sign": "own"}):
         with pytest.raises(SuiteError, match="expected '"):
             narrowed(bench, **bad)
     for bad in ({"models": "vgg16"}, {"datasets": []}):

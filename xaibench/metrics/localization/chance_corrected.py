@@ -25,10 +25,10 @@ def chance_level(metric: str, masks: Array, parameters: Mapping[str, Any] | None
     Args:
         metric: Name of a metric with a ground truth, or ``"package.module:name"``.
         masks: ``[N, H, W]`` or ``[H, W]``, binary, ``True`` = important.
-        parameters: Parameters of the metric that affect the chance level, such as ``{"threshold": 0.5}``. For a metric
-            with a threshold also ``{"scaled": True}`` if the noise's magnitude is scaled to [0, 1] first, as the
-            protocol ``"scaled"`` does with maps (:mod:`xaibench.evaluation.protocol`); otherwise the noise is uniform
-            in [-1, 1).
+        parameters: Parameters of the metric that affect the chance level, such as ``{"threshold": 0.5}`` or
+            ``{"threshold": "area"}``. With a number as threshold also ``{"scaled": True}`` if the noise's magnitude is
+            scaled to [0, 1] first, as the protocol ``"scaled"`` does with maps (:mod:`xaibench.evaluation.protocol`);
+            otherwise the noise is uniform in [-1, 1).
 
     Returns:
         ``[N]`` float64, in the type of the masks and the units of the metric; NaN where noise has no score, such as for

@@ -20,6 +20,12 @@ IoU                                 :math:`R\,p\, \sum_o P(|M \setminus F^+| = o
 If maps are scaled to [0, 1] before the threshold is applied, so is the noise's magnitude: then the largest pixel is
 always marked, the smallest never, and the others are as before.
 
+At the threshold ``"area"`` exactly :math:`R` pixels of the noise are marked, and the number of them inside is
+hypergeometric. Precision, recall and F1 are :math:`R/N`, and IoU is
+
+.. math:: \sum_i P(|M \cap F^+| = i) \, \frac{i}{2R - i}, \qquad
+    P(|M \cap F^+| = i) = \binom{R}{i} \binom{N-R}{R-i} \Big/ \binom{N}{R}
+
 The earth mover's distance of noise has no formula: :mod:`xaibench.metrics.localization.emd_noise` integrates it.
 """
 
@@ -32,6 +38,8 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from xaibench.metrics.shared.map_inputs import Threshold
 
 #: Computes chance levels ``[n]`` from masks ``[n, H, W]`` and the metric's parameters.
 ChanceLevel: TypeAlias = Callable[..., NDArray[np.float64]]
@@ -55,8 +63,12 @@ def expected_average_precision(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     return _by_count(masks, _average_precision)
 
 
-def expected_recall(masks: NDArray[np.bool_], *, threshold: float = 0.5, scaled: bool = False) -> NDArray[np.float64]:
+def expected_recall(
+    masks: NDArray[np.bool_], *, threshold: Threshold = 0.5, scaled: bool = False
+) -> NDArray[np.float64]:
     """Return the expected share of pixels above the threshold."""
+    if threshold == "area":
+        return marked_share(masks)
 
     def level(inside: int, pixels: int) -> float:
         certain, free, p = _count_marked(pixels, threshold, scaled)
@@ -66,9 +78,11 @@ def expected_recall(masks: NDArray[np.bool_], *, threshold: float = 0.5, scaled:
 
 
 def expected_precision(
-    masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: bool = False
+    masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled: bool = False
 ) -> NDArray[np.float64]:
     """Return :math:`R/N`, given that at least one pixel is above the threshold."""
+    if threshold == "area":
+        return marked_share(masks)
 
     def level(inside: int, pixels: int) -> float:
         certain, free, p = _count_marked(pixels, threshold, scaled)
@@ -77,8 +91,10 @@ def expected_precision(
     return _by_count(masks, level)
 
 
-def expected_f1(masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: bool = False) -> NDArray[np.float64]:
+def expected_f1(masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled: bool = False) -> NDArray[np.float64]:
     """Return the expected F1: for any number of marked pixels, their expected share inside is :math:`R/N`."""
+    if threshold == "area":
+        return marked_share(masks)
 
     def level(inside: int, pixels: int) -> float:
         certain, free, p = _count_marked(pixels, threshold, scaled)
@@ -89,10 +105,12 @@ def expected_f1(masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: boo
     return _by_count(masks, level)
 
 
-def expected_iou(masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: bool = False) -> NDArray[np.float64]:
-    """Return the expected IoU; pixels inside and outside are marked independently."""
+def expected_iou(masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled: bool = False) -> NDArray[np.float64]:
+    """Return the expected IoU; pixels inside and outside are marked independently, except at the mask's area."""
 
     def level(inside: int, pixels: int) -> float:
+        if threshold == "area":
+            return expected_iou_at_area(inside, 0, pixels, inside, inside)
         return _expected_iou(inside, pixels, threshold, scaled)
 
     return _by_count(masks, level)
@@ -103,6 +121,32 @@ def _by_count(masks: NDArray[np.bool_], level: Callable[[int, int], float]) -> N
     counts, which = np.unique(np.count_nonzero(masks, axis=(1, 2)), return_inverse=True)
     levels = [level(int(inside), math.prod(masks.shape[1:])) if inside else math.nan for inside in counts]
     return np.array(levels, dtype=np.float64)[which]
+
+
+@functools.lru_cache(maxsize=2**16)
+def expected_iou_at_area(k: int, both: int, tied: int, tied_inside: int, n_tied: int) -> float:
+    """Return the expected IoU of ``k`` marked pixels and a ground truth of ``k`` pixels.
+
+    Args:
+        k: Number of marked pixels, at least 1.
+        both: Number of pixels that are certainly marked and inside.
+        tied: Number of pixels from which the other marked ones are drawn.
+        tied_inside: Number of these that are inside.
+        n_tied: Number of pixels that are drawn.
+
+    Example:
+        >>> expected_iou_at_area(2, 1, 4, 1, 1)  # 3 of 4 draws hit nothing more: 3/4 · 1/3 + 1/4 · 1
+        0.5
+    """
+    from scipy.stats import hypergeom  # imported on use, because it is slow to load
+
+    if n_tied == tied:  # nothing is drawn
+        found, chance = np.array([tied_inside]), np.array([1.0])
+    else:
+        found = np.arange(max(0, n_tied - (tied - tied_inside)), min(n_tied, tied_inside) + 1)
+        chance = np.asarray(hypergeom.pmf(found, tied, tied_inside, n_tied), dtype=np.float64)
+    inside = both + found
+    return float(chance @ (inside / (2 * k - inside)) / chance.sum())
 
 
 def _average_precision(inside: int, pixels: int) -> float:

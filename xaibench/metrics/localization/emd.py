@@ -105,6 +105,7 @@ def emd(
         "evenly. 0: it already does.",
         pitfalls="In pixels: images of different sizes are not comparable. At 224×224 the exact distance takes about "
         "twenty seconds per map; `exact=False` gives bounds ([more](emd.md)).",
+        map_sign="magnitude",
         chance="About the score of a constant map: about 1.9 pixels in XAI-TRIS at 8×8.",
         chance_level=expected_distance,
         picture="cheapest plan",
@@ -204,6 +205,7 @@ def emd_perf(
         "image scores high, and differences between methods are small: compare it with the controls or use"
         " `emd_skill`, and do not compare it with 1. The released code divides by √(2HW), which raises "
         'every score (`diameter="released"`).',
+        map_sign="magnitude",
         chance="About the score of a constant map: about 0.81 in XAI-TRIS’s LIN at 8×8, 0.86 at 64×64.",
         chance_level=expected_performance,
         picture="cheapest plan, turned",

@@ -15,6 +15,12 @@ The default thresholds of the first three are taken from the published functions
 pass one explicit ``threshold`` to all of them to compare them. Maps are used as they are, without magnitude or scaling:
 pass ``abs(maps)`` or maps scaled to [0, 1] if you want that. Maps are compared with the threshold in float64,
 regardless of their precision.
+
+With ``threshold="area"`` the :math:`k = |F^+|` largest pixels are marked, as many as the ground truth has, so that the
+score depends on the order of the pixels only. Precision, recall and F1 are then the same number, that of
+:func:`xaibench.metrics.topk_precision` (which ranks by magnitude). The score is the expected value over all choices
+among the pixels that tie at the cut (:mod:`xaibench.metrics.shared.ties`). A map that is all zero ranks no pixels, and
+its score is undefined.
 """
 
 from __future__ import annotations
@@ -26,8 +32,15 @@ from numpy.typing import NDArray
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.localization.chance_levels import expected_f1, expected_iou, expected_precision, expected_recall
-from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
+from xaibench.metrics.localization.chance_levels import (
+    expected_f1,
+    expected_iou,
+    expected_iou_at_area,
+    expected_precision,
+    expected_recall,
+)
+from xaibench.metrics.shared.map_inputs import Scores, Threshold, check_threshold, flat, score_pairs, share
+from xaibench.metrics.shared.ties import top_pixels
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, NOTHING_ABOVE
 
 if TYPE_CHECKING:
@@ -46,9 +59,9 @@ _ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.0
         range=(0.0, 1.0),
         meaning="Number of pixels that are both marked by the map and in the ground truth, divided by the number "
         "that are either. 1: the same pixels.",
-        pitfalls="The score depends on the threshold as much as on the map. Use one threshold for all methods, on "
-        "maps with the same scaling; [suites](saliency-bench.md#how-maps-are-cut) state theirs. Maps with a "
-        "few high peaks mark almost nothing at half of their maximum.",
+        pitfalls="At a fixed threshold the score depends on the threshold as much as on the map: maps with a few high "
+        'peaks mark almost nothing at half of their maximum. [`threshold="area"`](saliency-bench.md#how-maps-are-cut) '
+        "marks as many pixels as the ground truth has, and is the default of `evaluate`.",
         thresholded=True,
         undefined=(EMPTY_MASK,),
         chance="About s/(1 + s) if half of the image is marked, where s is the share covered by the ground truth.",
@@ -58,7 +71,7 @@ _ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.0
         citation=_ZHANG,
     )
 )
-def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
+def iou(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Intersection over union of the pixels above the threshold and the ground truth.
 
     .. math:: |M \cap F^+| \,/\, |M \cup F^+|, \qquad M = \{s > \tau\}
@@ -72,26 +85,33 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
         masks: Same shape as the maps, binary; ``True`` = important.
-        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked. ``"area"``: the
+            :math:`k = |F^+|` largest pixels are marked.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0.
+        The score; ``nan`` for an empty mask, and with ``"area"`` for a map that is all zero. A map with no pixel above
+        the threshold scores 0.
 
     Raises:
-        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        ValueError: If shapes differ, maps or the threshold are not finite, masks are not binary, or the threshold is
+            another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
         >>> iou(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
         0.6666666666666666
+        >>> iou(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]]), threshold="area")
+        0.3333333333333333
     """
-    check_finite_number(threshold, "threshold")
+    check_threshold(threshold)
 
     def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+        if threshold == "area":
+            return _iou_at_area(maps, masks)
         n = _count(maps, masks, threshold)
-        return share(n.both, n.marked + n.truth - n.both, n.truth > 0)
+        return share(n.both, n.marked + n.truth - n.both, n.defined)
 
     return score_pairs(kernel, maps, masks, reduction)
 
@@ -113,7 +133,7 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
         citation=_ZHANG,
     )
 )
-def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
+def precision(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Share of the pixels above the threshold that are in the ground truth.
 
     .. math:: |M \cap F^+| \,/\, |M|, \qquad M = \{s > \tau\}
@@ -128,14 +148,17 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
         masks: Same shape as the maps, binary; ``True`` = important.
-        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked. ``"area"``: the
+            :math:`k = |F^+|` largest pixels are marked.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask and for a map with no pixel above the threshold.
+        The score; ``nan`` for an empty mask, for a map with no pixel above the threshold, and with ``"area"`` for a map
+        that is all zero.
 
     Raises:
-        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        ValueError: If shapes differ, maps or the threshold are not finite, masks are not binary, or the threshold is
+            another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
@@ -143,11 +166,11 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
         >>> precision(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
         0.5
     """
-    check_finite_number(threshold, "threshold")
+    check_threshold(threshold)
 
     def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         n = _count(maps, masks, threshold)
-        return share(n.both, n.marked, (n.truth > 0) & (n.marked > 0))
+        return share(n.both, n.marked, n.defined & (n.marked > 0))
 
     return score_pairs(kernel, maps, masks, reduction)
 
@@ -169,7 +192,7 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
         citation=_ZHANG,
     )
 )
-def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Reduction = "mean") -> Scores:
+def recall(maps: Array, masks: Array, *, threshold: Threshold = 0.5, reduction: Reduction = "mean") -> Scores:
     r"""Share of the ground truth that is above the threshold.
 
     .. math:: |M \cap F^+| \,/\, |F^+|, \qquad M = \{s > \tau\}
@@ -183,14 +206,17 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
         masks: Same shape as the maps, binary; ``True`` = important.
-        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked. ``"area"``: the
+            :math:`k = |F^+|` largest pixels are marked.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0.
+        The score; ``nan`` for an empty mask, and with ``"area"`` for a map that is all zero. A map with no pixel above
+        the threshold scores 0.
 
     Raises:
-        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        ValueError: If shapes differ, maps or the threshold are not finite, masks are not binary, or the threshold is
+            another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
@@ -199,11 +225,11 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
         >>> recall(maps, masks), recall(maps, masks, threshold=0.0)
         (0.5, 1.0)
     """
-    check_finite_number(threshold, "threshold")
+    check_threshold(threshold)
 
     def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         n = _count(maps, masks, threshold)
-        return share(n.both, n.truth, n.truth > 0)
+        return share(n.both, n.truth, n.defined)
 
     return score_pairs(kernel, maps, masks, reduction)
 
@@ -224,7 +250,7 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
         citation=_ZHANG,
     )
 )
-def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
+def f1(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Harmonic mean of precision and recall, both at the same threshold.
 
     .. math:: 2\,|M \cap F^+| \,/\, (|M| + |F^+|), \qquad M = \{s > \tau\}
@@ -240,15 +266,17 @@ def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reductio
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
         masks: Same shape as the maps, binary; ``True`` = important.
-        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked. ``"area"``: the
+            :math:`k = |F^+|` largest pixels are marked.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0 (its precision is
-        undefined, its recall is 0).
+        The score; ``nan`` for an empty mask, and with ``"area"`` for a map that is all zero. A map with no pixel above
+        the threshold scores 0 (its precision is undefined, its recall is 0).
 
     Raises:
-        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        ValueError: If shapes differ, maps or the threshold are not finite, masks are not binary, or the threshold is
+            another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
@@ -256,23 +284,48 @@ def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reductio
         >>> f1(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]), threshold=0.5)
         0.5
     """
-    check_finite_number(threshold, "threshold")
+    check_threshold(threshold)
 
     def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         n = _count(maps, masks, threshold)
-        return share(2 * n.both, n.marked + n.truth, n.truth > 0)
+        return share(2 * n.both, n.marked + n.truth, n.defined)
 
     return score_pairs(kernel, maps, masks, reduction)
 
 
 class _Overlap(NamedTuple):
-    """Numbers of pixels ``[N]``: marked by the map, in the ground truth, and both."""
+    """Numbers of pixels ``[N]``: marked by the map, in the ground truth, and both; and where a score is defined."""
 
     marked: _Counts
     truth: _Counts
-    both: _Counts
+    both: _Counts | NDArray[np.float64]
+    defined: NDArray[np.bool_]
 
 
-def _count(maps: NDArray[np.float64], masks: NDArray[np.bool_], threshold: float) -> _Overlap:
-    marked, truth = flat(maps > threshold), flat(masks)
-    return _Overlap(*(np.count_nonzero(pixels, axis=1) for pixels in (marked, truth, marked & truth)))
+def _count(maps: NDArray[np.float64], masks: NDArray[np.bool_], threshold: Threshold) -> _Overlap:
+    truth = flat(masks)
+    size = np.count_nonzero(truth, axis=1)
+    if threshold == "area":
+        top = top_pixels(flat(maps), size)
+        expected = top.n_tied * np.count_nonzero(top.tied & truth, axis=1) / np.count_nonzero(top.tied, axis=1)
+        both = np.count_nonzero(top.above & truth, axis=1) + expected
+        return _Overlap(size, size, both, (size > 0) & flat(maps).any(axis=1))
+    marked = flat(maps > threshold)
+    both = np.count_nonzero(marked & truth, axis=1)
+    return _Overlap(np.count_nonzero(marked, axis=1), size, both, size > 0)
+
+
+def _iou_at_area(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    values, truth = flat(maps), flat(masks)
+    k = np.count_nonzero(truth, axis=1)
+    top = top_pixels(values, k)
+    numbers = zip(
+        k.tolist(),
+        np.count_nonzero(top.above & truth, axis=1).tolist(),
+        np.count_nonzero(top.tied, axis=1).tolist(),
+        np.count_nonzero(top.tied & truth, axis=1).tolist(),
+        top.n_tied.tolist(),
+        strict=True,
+    )
+    scores = np.array([expected_iou_at_area(*each) if each[0] else np.nan for each in numbers], dtype=np.float64)
+    return np.where(values.any(axis=1), scores, np.nan)

@@ -37,6 +37,7 @@ def _expected_mass_outside(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         pitfalls="Only for a network that provably uses some pixels only, with those pixels as the mask. If the mask "
         "shows what is important to people or in the data, a network may use other pixels, and the score "
         "of a faithful map is not 0.",
+        map_sign="own",
         undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
         chance="1.",
         chance_level=_expected_mass_outside,
@@ -98,6 +99,7 @@ def _mass_outside(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArra
         "the cell’s share of the image.",
         pitfalls="Only positive values count: in maps without a sign, everything counts. A network may also find its "
         "class in another cell, unless each cell has a network of its own.",
+        map_sign="own",
         undefined=(EMPTY_MASK, NOTHING_ABOVE),
         chance="The share of the mosaic that the cell covers.",
         chance_level=marked_share,

@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from xaibench.core.frozen import Frozen
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_corrected import skill_scores
@@ -151,55 +152,55 @@ def precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean")
         "ground-truth",
         higher_is_better=True,
         range=(-math.inf, 1.0),
-        meaning="IoU relative to noise that is binarized in the same way. 0: no better than noise, 1: perfect, "
-        "below 0: worse than noise.",
-        pitfalls="Noise at a threshold of one half marks half of the image, which suits large ground truths; a map "
-        "that marks few pixels may score below 0 there, even if all of them are right.",
-        thresholded=True,
+        meaning="IoU at the mask’s area, relative to noise. 0: no better than noise, 1: perfect, below 0: worse than "
+        "noise.",
+        pitfalls="Only for maps cut at the mask’s area: the IoU at another threshold depends on how many pixels the "
+        "threshold marks, so noise is no fair comparison there.",
         chance=_CHANCE,
         skill_of="iou",
-        undefined=(EMPTY_MASK, PERFECT_CHANCE),
+        skill_parameters=Frozen({"threshold": "area"}),
+        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
         picture="score, chance and best",
         class_name="IoUSkill",
         citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
+        revision=2,
     )
 )
-def iou_skill(
-    maps: Array, masks: Array, *, threshold: float = 0.0, scaled: bool = False, reduction: Reduction = "mean"
-) -> Scores:
-    r"""Intersection over union relative to chance: 0 for equally binarized noise, 1 for the ground truth itself.
+def iou_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Intersection over union at the mask's area, relative to chance: 0 for noise, 1 for the ground truth itself.
 
     .. math:: \frac{\text{IoU} - c}{1 - c}, \qquad
-        c = R\,p \sum_o \binom{N-R}{o} p^o (1-p)^{N-R-o} \frac{1}{R+o}
+        c = \sum_i \binom{R}{i} \binom{N-R}{R-i} \binom{N}{R}^{-1} \frac{i}{2R - i}
 
-    with :math:`R` of the :math:`N` pixels in the ground truth and :math:`p` the chance that a pixel of the noise is
-    marked: the exact expectation, since inside and outside are marked independently. At most 1, higher is better.
+    with :math:`R` of the :math:`N` pixels in the ground truth; the skill of :func:`iou` with ``threshold="area"``,
+    which marks the :math:`R` largest pixels. The expectation is exact, over all choices of :math:`R` pixels. At most 1,
+    higher is better.
+
+    There is no skill for other thresholds. They mark more or fewer pixels than the ground truth has, so a map with few
+    high values is below noise even if all of them are inside.
 
     Departures: the published functions report only the IoU.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, ranked by value, not by magnitude.
         masks: Same shape as the maps, binary; ``True`` = important.
-        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
-        scaled: Noise to compare with. ``False``: uniform in [-1, 1), so :math:`p = (1 - \tau) / 2`. ``True``: its
-            magnitude scaled to [0, 1], for maps that were scaled in this way (by the protocol ``"scaled"`` or by you);
-            the largest pixel is 1, the smallest 0, and :math:`p = 1 - \tau` for the others.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The skill; ``nan`` for an empty mask, and for one that covers the whole image if all noise is marked.
+        The skill; ``nan`` for an empty mask, for one that covers the whole image, and for a map that is all zero.
 
     Raises:
-        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
-        >>> round(iou_skill(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]])), 3)
-        0.484
+        >>> masks = np.array([[1, 1, 0, 0]])  # noise: 7/18
+        >>> round(iou_skill(np.array([[0.9, 0.2, -0.5, 0.7]]), masks), 3)  # (1/3 - 7/18) / (1 - 7/18)
+        -0.091
     """
-    scores = iou(maps, masks, threshold=threshold, reduction="none")
-    return _reduce_skill("iou", scores, maps, masks, {"threshold": threshold, "scaled": scaled}, reduction)
+    scores = iou(maps, masks, threshold="area", reduction="none")
+    return _reduce_skill("iou", scores, maps, masks, {"threshold": "area"}, reduction)
 
 
 @described(

@@ -15,7 +15,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
-from xaibench.metrics.shared.ties import tie_tolerance
+from xaibench.metrics.shared.ties import top_pixels
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -34,6 +34,7 @@ _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 200
         pitfalls="k is the size of the ground truth; a box or a generous outline makes it larger than the area that "
         "the network needs. In XAI-TRIS's LIN and MULT the absent shape is also ground truth: a map that "
         "marks only the present shape scores about one half.",
+        map_sign="magnitude",
         chance="The share of the image that the ground truth covers.",
         chance_level=marked_share,
         picture="top pixels",
@@ -84,14 +85,10 @@ def topk_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") 
 def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     magnitude, inside = flat(np.abs(maps)), flat(masks)
     k = inside.sum(axis=1)
-    ascending = np.sort(magnitude, axis=1)
-    cut = np.take_along_axis(ascending, (inside.shape[1] - np.maximum(k, 1))[:, None], axis=1)
-    tolerance = tie_tolerance(magnitude)
-    above, tied = magnitude > cut + tolerance, np.abs(magnitude - cut) <= tolerance
-    n_tied = k - above.sum(axis=1)  # number of tied pixels among the k
-    expected = n_tied * (tied & inside).sum(axis=1) / tied.sum(axis=1)
-    defined = (k > 0) & (ascending[:, -1] > 0)
-    return share((above & inside).sum(axis=1) + expected, k, defined)
+    top = top_pixels(magnitude, k)
+    expected = top.n_tied * (top.tied & inside).sum(axis=1) / top.tied.sum(axis=1)
+    defined = (k > 0) & magnitude.any(axis=1)
+    return share((top.above & inside).sum(axis=1) + expected, k, defined)
 
 
 @described(
@@ -103,6 +100,7 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
         meaning="Share of the map’s magnitude that is inside the ground truth. 1: all of it.",
         pitfalls="A single pixel inside scores 1. Small values over a large background add up, so noisy maps lose "
         "more here than in rank-based metrics.",
+        map_sign="magnitude",
         chance="The share of the image that the ground truth covers.",
         chance_level=marked_share,
         picture="mass inside",

@@ -37,6 +37,7 @@ _ZHOU = (
         "use. 0.5: no better than noise.",
         pitfalls="A used pixel may have no effect in *this* image (with AND, if the other pixel is missing), and a "
         "map that correctly shows this loses here: use `shapley_error` where the values are known.",
+        map_sign="own",
         undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
         chance="One half.",
         chance_level=half,
@@ -90,6 +91,7 @@ def _by_magnitude_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> ND
         meaning="Average precision in finding the pixels that the network uses. Chance is their share of the image.",
         pitfalls="The chance level is the used share of the image: networks that use shares of different size are "
         "not comparable. As with `use_auc`, a used pixel may have no effect in some images.",
+        map_sign="own",
         undefined=(EMPTY_MASK, ZERO_MAP),
         chance="A little more than the share of the image that is used.",
         chance_level=expected_average_precision,

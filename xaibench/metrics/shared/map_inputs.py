@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 #: Result of a metric: a ``float`` for ``reduction="mean"``, otherwise ``[N]`` in the type of the maps. (``Any``,
 #: because callers would have to narrow a union although they know the type.)
 Scores: TypeAlias = float | Any
+
+#: Threshold of a map: pixels with a larger value are marked. ``"area"`` marks the k largest pixels, where k is the
+#: number of pixels of the sample's mask.
+Threshold: TypeAlias = float | Literal["area"]
 
 #: Computes the scores of samples from checked maps ``[n, H, W]`` float64 and masks ``[n, H, W]`` bool.
 Kernel: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]]
@@ -120,6 +124,14 @@ def check_finite_number(value: float, name: str, least: float = -math.inf) -> No
         raise TypeError(f"{name} must be {expected}, got {value!r}.")
     if not (math.isfinite(value) and value >= least):
         raise ValueError(f"{name} must be {expected}, got {value!r}.")
+
+
+def check_threshold(threshold: Threshold) -> None:
+    """Raise an error unless ``threshold`` is a finite number or ``"area"``."""
+    if isinstance(threshold, str) and threshold != "area":
+        raise ValueError(f"threshold must be a finite number or 'area', got {threshold!r}.")
+    if not isinstance(threshold, str):
+        check_finite_number(threshold, "threshold")
 
 
 def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

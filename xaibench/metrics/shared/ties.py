@@ -12,7 +12,7 @@ largest magnitude.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,35 @@ def tie_tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the absolute difference ``[N, 1]`` up to which values of each row of ``[N, P]`` count as equal."""
     largest: NDArray[np.float64] = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
     return TOLERANCE * largest
+
+
+class TopPixels(NamedTuple):
+    """The k largest pixels of each map, where ties at the cut are left open.
+
+    Attributes:
+        above: ``[N, P]``: the pixels that are among the k largest in any case.
+        tied: ``[N, P]``: the pixels whose value ties with the k-th largest.
+        n_tied: ``[N]``: how many of the tied pixels complete the k.
+    """
+
+    above: NDArray[np.bool_]
+    tied: NDArray[np.bool_]
+    n_tied: NDArray[np.int64]
+
+
+def top_pixels(values: NDArray[np.float64], k: NDArray[np.int64]) -> TopPixels:
+    """Return the ``k`` largest of the values of each row of ``[N, P]``; values tie up to the tolerance.
+
+    Example:
+        >>> top = top_pixels(np.array([[9.0, 1.0, 1.0, 0.0]]), np.array([2]))
+        >>> top.above.tolist(), top.tied.tolist(), top.n_tied.tolist()
+        ([[True, False, False, False]], [[False, True, True, False]], [1])
+    """
+    ascending = np.sort(values, axis=1)
+    cut = np.take_along_axis(ascending, (values.shape[1] - np.maximum(k, 1))[:, None], axis=1)
+    tolerance = tie_tolerance(values)
+    above, tied = values > cut + tolerance, np.abs(values - cut) <= tolerance
+    return TopPixels(above, tied, k - above.sum(axis=1))
 
 
 def ascending_steps(ascending: NDArray[np.float64]) -> NDArray[np.float64]:

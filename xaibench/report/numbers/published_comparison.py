@@ -73,17 +73,22 @@ def _network_entry(run: RunResults, model: str) -> dict[str, Any]:
     return {"model": label, "same_network": model.split(":")[-1] == NETWORK}
 
 
+_RULES = {
+    "area": "Of each map, as many of the largest pixels are marked as the mask has.",
+    "scaled": "The magnitude of each map is stretched to [0, 1], smallest to largest value, and cut above 0.5.",
+    "published": "Maps are cut by the defaults of the published functions: above 0, for recall above 0.5.",
+}
+
+
 def thresholding(run: RunResults) -> str:
     """Describe how the run's suite thresholded maps for IoU, precision, recall and F1; empty if unknown."""
     explaining = run.settings.get("explaining")
     if explaining is None:
         return ""
-    if explaining.get("protocol") == "scaled":
-        rule = "The magnitude of each map is stretched to [0, 1], smallest to largest value, and cut above 0.5."
-    else:
-        rule = "Maps are cut by the defaults of the published functions: above 0, for recall above 0.5."
+    rule = _RULES.get(explaining.get("protocol", "area"), "")
     stated = []
     for name, parameters in run.settings.get("metrics", {}).items():
         if name in run.metrics and isinstance(parameters, dict) and "threshold" in parameters:
-            stated.append(f"{run.metrics[name].label} above {parameters['threshold']}")
+            threshold = parameters["threshold"]
+            stated.append(run.metrics[name].label + (f" above {threshold}" if threshold != "area" else ""))
     return rule + (f" The suite states another threshold for: {', '.join(stated)}." if stated else "")

@@ -303,6 +303,7 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
         "scored": scored_rule(run),
         "all_scored": scored_rule(run) == "all",
         "scored_text": scored_text(run),
+        "signed": run.settings.get("explaining", {}).get("sign") == "signed",
         "promises": [*promises(run), *(f"{name}: {said}" for name, said in run.environment.get("notes", {}).items())],
         "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},
         "published": {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xaibench.core.frozen import Frozen
-from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, scores_constant_maps
+from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.parts import DatasetPart, ModelPart, find_part
 from xaibench.runner.plan.checks import check_parts
@@ -196,21 +196,37 @@ def _score_job(
     metric: NamedPart,
     blind: tuple[str, Frozen] | None = None,
 ) -> ScoreJob:
-    """Return the job of a metric. A metric relative to chance needs the job of the other metric.
-
-    The other metric is that of the suite if it has the same parameters. Otherwise it is scored too, but not shown.
-    """
+    """Return the job of a metric. A metric relative to chance needs the job of the other metric."""
     part = find_part("metric", metric.use, metric.parameters)
-    raw = None
-    if use := part.skill_of:
-        accepted = find_part("metric", use).accepted
-        parameters = Frozen({name: value for name, value in metric.parameters.items() if name in accepted})
-        same = [other for other in suite.metrics if (other.use, other.parameters) == (use, parameters)]
-        raw = _score_job(suite, explain, None, next(iter(same), NamedPart(use, use, parameters)))
+    behind = underlying_metric(suite, metric)
+    raw = _score_job(suite, explain, None, behind) if behind else None
+    protocol, _ = resolve_protocol(part.info, metric.parameters, suite.explaining.protocol)
     revised = f"{part.revision}.{PROTOCOL_REVISION}"
     if scores_constant_maps(part.info):
         revised += f".{CONSTANT_MAP_REVISION}"
-    return ScoreJob(explain, network, metric, suite.explaining.protocol, revised, raw, blind)
+    sign = suite.explaining.sign if resolve_sign(part.info, protocol, suite.explaining.sign) else None
+    return ScoreJob(explain, network, metric, protocol, revised, raw, blind, sign)
+
+
+def underlying_metric(suite: Suite, metric: NamedPart) -> NamedPart | None:
+    """Return the metric that a metric of a suite relates to chance; None if it has its own scores.
+
+    It is that of the suite if it has the same parameters under the suite's protocol. Otherwise it is scored too, but
+    not shown.
+    """
+    use = find_part("metric", metric.use).skill_of
+    if not use:
+        return None
+    part = find_part("metric", use)
+    given = {name: value for name, value in metric.parameters.items() if name in part.accepted}
+    wanted = NamedPart(use, use, Frozen(given | dict(find_part("metric", metric.use).info.skill_parameters)))
+
+    def resolved(other: NamedPart) -> tuple[str, Frozen]:
+        protocol, parameters = resolve_protocol(part.info, other.parameters, suite.explaining.protocol)
+        return protocol, Frozen(parameters)
+
+    same = (other for other in suite.metrics if other.use == use and resolved(other) == resolved(wanted))
+    return next(same, wanted)
 
 
 def _has_convolution(network: Network) -> bool:

@@ -25,11 +25,13 @@ class ScoreJob(Job):
         explain: The job of the maps.
         network: The network, for a metric that evaluates the model.
         metric: The metric.
-        protocol: Protocol of the metric (:mod:`xaibench.evaluation.protocol`).
+        protocol: Protocol that decides the scores (:func:`xaibench.evaluation.protocol.resolve_protocol`).
         revision: Revision of the metric, of the protocols and of the scores of constant maps.
         raw: For a metric that relates another one to chance: the job of the other scores.
         blind: Model and parameters of a network that reads only some pixels, for a metric of the pixels that a network
             uses. The pixels that it reads replace the masks of the data set.
+        sign: Whether maps are compared by magnitude or signed, if the metric depends on it; None passes them unchanged
+            (:func:`xaibench.evaluation.protocol.resolve_sign`).
         answers_from: Job for another explainer with the same model outputs, which it leaves in the store.
         leaves_answers: Whether a later job uses the model outputs of this one. Neither ``answers_from`` nor this
             affects the scores.
@@ -43,6 +45,7 @@ class ScoreJob(Job):
     revision: str
     raw: ScoreJob | None = None
     blind: tuple[str, Frozen] | None = None
+    sign: str | None = None
     answers_from: ScoreJob | None = dataclasses.field(default=None, compare=False)
     leaves_answers: bool = dataclasses.field(default=False, compare=False)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from xaibench.runfolder.tables import (
 from xaibench.runner.parts import Kind, find_part, registry
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob, Network
-from xaibench.runner.plan.plan import CellPlan, Plan
+from xaibench.runner.plan.plan import CellPlan, Plan, underlying_metric
 from xaibench.runner.stages.execute import read_correct, read_image_hashes, read_training, select_training
 from xaibench.runner.stages.mass_shares import write_shares
 from xaibench.runner.stages.preview_samples import picture_cell, without_images
@@ -36,7 +37,7 @@ from xaibench.runner.stages.samples import sample_rows
 from xaibench.runner.stages.score_rows import cell_scores, dataset_name, subset_and_variant
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
-from xaibench.runner.suites.schema import NamedPart
+from xaibench.runner.suites.schema import NamedPart, Suite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -277,8 +278,18 @@ def _describe_parts(plan: Plan) -> RunParts:
         citation=suite.citation,
         explainers={part.name: _describe(part, "explainer") for part in suite.explainers},
         models={part.name: _describe(part, "model") for part in models},
-        metrics={part.name: _describe(part, "metric") for part in suite.metrics},
+        metrics={part.name: _describe_metric(part, suite) for part in suite.metrics},
     )
+
+
+def _describe_metric(part: NamedPart, suite: Suite) -> PartDescription:
+    """Describe a metric, with the suite's name of the metric that it relates to chance; empty if that is not shown."""
+    behind = underlying_metric(suite, part)
+    description = replace(_describe(part, "metric"), skill_of=behind.name if behind in suite.metrics else "")
+    if part.parameters.get("threshold") == "area":  # next to another cut in the same table
+        info = find_part("metric", part.use).info
+        return replace(description, label=f"{info.label if info else part.use} at the mask’s area")
+    return description
 
 
 def _describe(part: NamedPart, kind: Kind) -> PartDescription:

@@ -18,7 +18,7 @@ from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.map_encoding import decode_maps, encode_maps
 from xaibench.evaluation.model_placement import to_device
-from xaibench.evaluation.protocol import Protocol
+from xaibench.evaluation.protocol import Protocol, Sign
 from xaibench.evaluation.training_data import training_batches
 from xaibench.runner.parts import find_part
 from xaibench.runner.plan.job_base import Job, Stage
@@ -140,8 +140,8 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
     import pandas as pd
     import torch
 
-    protocol = cast("Protocol", job.protocol)
-    metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, device=device)
+    protocol, sign = cast("Protocol", job.protocol), cast("Sign | None", job.sign)
+    metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, sign=sign, device=device)
     split = read_test_split(store, job.explain.data)
     if job.raw is not None:
         store.save_table("score", job.key, _compute_skill(metric, store.load_table("score", job.raw.key), split))

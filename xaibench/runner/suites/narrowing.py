@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from xaibench.evaluation.protocol import PROTOCOLS, SIGNS
 from xaibench.runner.parts import Kind, expand_variables, find_part, registry
 from xaibench.runner.suites.schema import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError
 from xaibench.runner.suites.toml_writing import to_toml
@@ -26,6 +27,7 @@ def narrowed(
     samples: int | Literal["all"] | None = None,
     finetune: str | None = None,
     protocol: str | None = None,
+    sign: str | None = None,
 ) -> Suite:
     """Return the suite with some of its data sets, or with other parts, samples or training.
 
@@ -40,7 +42,8 @@ def narrowed(
         metrics: Metrics to run, in the same way; None = all metrics of the suite.
         samples: Number of test samples from the first one, or ``"all"``; None = the number in the suite.
         finetune: ``"head"`` or ``"all"``, for suites that train pretrained networks.
-        protocol: ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
+        protocol: ``"area"``, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
+        sign: ``"magnitude"`` or ``"signed"`` (:mod:`xaibench.evaluation.protocol`).
 
     Raises:
         SuiteError: If a data set is not in the suite, ``finetune`` is given for networks that are not pretrained, or
@@ -77,9 +80,13 @@ def narrowed(
             raise SuiteError(f"finetune is {finetune!r}; expected 'head' or 'all'.")
         training = dataclasses.replace(training, method=finetune)
     if protocol is not None:
-        if protocol not in ("scaled", "published"):
-            raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
-        explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
+        if protocol not in PROTOCOLS:
+            raise SuiteError(f"protocol is {protocol!r}; expected 'area', 'scaled' or 'published'.")
+        explaining = dataclasses.replace(explaining, protocol=protocol)
+    if sign is not None:
+        if sign not in SIGNS:
+            raise SuiteError(f"sign is {sign!r}; expected 'magnitude' or 'signed'.")
+        explaining = dataclasses.replace(explaining, sign=sign)
     kept = _choose_parts("metric", suite.metrics, metrics)
     explained = _choose_parts("explainer", suite.explainers, explainers)
     cells = _with_explainers(cells, [part.name for part in explained], suite)
@@ -196,8 +203,8 @@ def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
         tables.pop(unused, None)
     tables["training"] = tables.get("training", {}) | {"method": suite.training.method}
     how = suite.explaining
-    changed_now = {"protocol": how.protocol, "samples": how.samples, "samples_per_job": how.samples_per_job}
-    tables["explaining"] = tables.get("explaining", {}) | changed_now
+    names = ("protocol", "sign", "samples", "samples_per_job")
+    tables["explaining"] = tables.get("explaining", {}) | {name: getattr(how, name) for name in names}
     tables["cells"] = [_cell_table(cell) for cell in suite.cells]
     tables["explainers"] = {part.name: _part_table("explainer", part) for part in suite.explainers}
     tables["metrics"] = {part.name: _part_table("metric", part) for part in suite.metrics}

@@ -51,7 +51,7 @@ from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
 from xaibench.core.vocabulary import Output, Precision
-from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
+from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, Protocol, Sign
 from xaibench.runner.suites.entry_locations import Origin
 
 #: Placeholder in a suite for the models that are given with ``--model``.
@@ -125,7 +125,9 @@ class Explaining:
         scored: Which samples of a network count in the tables: ``"correct"`` for those that it classifies correctly,
             ``"correct-by-all"`` for those that every explained network of the data set classifies correctly, as in
             XAI-TRIS (adding a network then changes the scores of the others), or ``"all"``.
-        protocol: How IoU, precision, recall and F1 scale and threshold maps (:mod:`xaibench.evaluation.protocol`).
+        protocol: How IoU, precision, recall and F1 binarize maps (:mod:`xaibench.evaluation.protocol`).
+        sign: Whether metrics with masks compare maps by ``"magnitude"`` or ``"signed"``
+            (:mod:`xaibench.evaluation.protocol`).
         precision: Precision of the maps, and of the model outputs in metrics; ``"own"`` is that of each network
             (float64 for our small ones), with exact matrix products in float32.
         pictures: Whether the page and its files may contain the images. False for photographs that must not be
@@ -141,7 +143,8 @@ class Explaining:
     output: Literal["default"] | Output = "default"
     seed: int = 0
     scored: Literal["correct", "correct-by-all", "all"] = "correct"
-    protocol: Protocol = SUITE_DEFAULT
+    protocol: Protocol = DEFAULT
+    sign: Sign = DEFAULT_SIGN
     precision: Literal["own"] | Precision = "own"
     pictures: bool = True
     min_accuracy: float = 80.0
