@@ -106,6 +106,39 @@ def test_undefined_scores_are_counted_where_there_are_any():
     found = xb.evaluate(
         {"mine": torch.rand(5, 6, 6)}, xb.data.Split(images, masks, targets), metrics=["iou", "hit"], controls=False
     )
-    assert found.notes()[1:] == ["Undefined scores, which enter no mean: mine 2."]
+    assert found.notes()[1:] == [
+        "iou: 4 of 5 samples have a score (1: mask is empty).",
+        "hit: 4 of 5 samples have a score (1: mask is empty).",
+    ]
     whole = xb.data.Split(images[:4], masks[:4], targets[:4])
     assert len(xb.evaluate({"mine": torch.rand(4, 6, 6)}, whole, metrics=["iou"], controls=False).notes()) == 1
+
+
+def test_a_metric_without_any_score_says_why():
+    images, masks, targets = samples()
+    split = xb.data.Split(images, torch.zeros_like(masks), targets)
+    found = xb.evaluate({"mine": torch.rand(5, 6, 6)}, split, metrics=["iou", "hit"], controls=["uniform"])
+    assert "nan" not in str(found)
+    assert found.table().to_numpy().tolist() == [["–", "–"], ["–", "–"]]
+    assert "iou: 0 of 5 samples have a score (5: mask is empty)." in found.notes()
+
+
+def test_a_method_with_fewer_scores_is_named():
+    images, masks, targets = samples()
+    maps = torch.rand(5, 6, 6)
+    maps[1] = 0
+
+    def without_zeros(maps, masks, *, reduction="none"):
+        return np.where(maps.any((1, 2)), 0.5, np.nan)
+
+    split = xb.data.Split(images, masks, targets)
+    found = xb.evaluate({"mine": maps, "other": torch.rand(5, 6, 6)}, split, metrics=[without_zeros], controls=False)
+    (note,) = [note for note in found.notes() if "have a score" in note]
+    assert note.startswith("without_zeros, mine: 4 of 5 samples have a score (1: ")
+
+
+def test_a_single_sample_has_no_interval():
+    images, masks, targets = samples()
+    split = xb.data.Split(images[:1], masks[:1], targets[:1])
+    found = xb.evaluate({"mine": torch.rand(1, 6, 6)}, split, metrics=["iou"], controls=False)
+    assert found.table().iloc[0, 0].endswith(" [–]")

@@ -60,6 +60,18 @@ class Ranks(NamedTuple):
         return html_table(rows, head=("method", "mean rank"), notes=[self._note()])
 
 
+def _cell_text(mean: float, low: float, high: float, mark: str) -> str:
+    """Return a mean with its interval, such as ``"0.512 [0.401, 0.623]"``.
+
+    Example:
+        >>> _cell_text(0.5, np.nan, np.nan, "†"), _cell_text(np.nan, np.nan, np.nan, "")
+        ('0.500 [–]†', '–')
+    """
+    if np.isnan(mean):
+        return f"–{mark}"
+    return f"{mean:.3f} [–]{mark}" if np.isnan(low) else f"{mean:.3f} [{low:.3f}, {high:.3f}]{mark}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Scores of several methods on the same samples.
@@ -215,17 +227,15 @@ class Evaluation:
         """Format the summary as a table with one row per method and one column per metric: ``mean [low, high]``.
 
         A † marks methods that are not better than every control. An arrow after the metric's name shows which
-        direction is better.
+        direction is better. A mean without defined scores is a dash, and so is an interval of a single sample.
 
         Returns:
             The table of strings, with the methods in the order given.
         """
         summary = self.summary()
         unbeaten = summary["beats_controls"].eq(False)
-        cells = [
-            f"{row.mean:.3f} [{row.low:.3f}, {row.high:.3f}]{MARK if mark else ''}"
-            for row, mark in zip(summary.drop(columns="beats_controls").itertuples(), unbeaten, strict=True)
-        ]
+        numbers = summary[["mean", "low", "high"]].itertuples(index=False, name=None)
+        cells = [_cell_text(*row, MARK if mark else "") for row, mark in zip(numbers, unbeaten, strict=True)]
         wide = summary.assign(cell=cells).pivot(index="method", columns="metric", values="cell")
         wide = wide.reindex(index=self.methods, columns=list(self.metrics))
         arrows = {name: f"{name} {'↑' if info.higher_is_better else '↓'}" for name, info in self.metrics.items()}
@@ -251,13 +261,26 @@ class Evaluation:
     def _unscored_notes(self) -> Iterator[str]:
         chance = self.scores["reason"].str.endswith(SCORED_AS_CHANCE).to_numpy(bool)
         maps = self.scores[chance].drop_duplicates(["method", "sample"])
-        undefined = self.scores[self.scores["value"].isna()]
-        for start, rows in (
-            ("Maps scored as chance, because they are constant or no pixel is above the threshold", maps),
-            ("Undefined scores, which enter no mean", undefined),
-        ):
-            if counts := Counter(rows["method"]):
-                yield f"{start}: {', '.join(f'{method} {count}' for method, count in counts.items())}."
+        if counts := Counter(maps["method"]):
+            shown = ", ".join(f"{method} {count}" for method, count in counts.items())
+            yield f"Maps scored as chance, because they are constant or no pixel is above the threshold: {shown}."
+        for metric in self.metrics:
+            yield from self._undefined_notes(metric)
+
+    def _undefined_notes(self, metric: str) -> Iterator[str]:
+        """Yield of how many samples the means of a metric are, if not of all, and why; methods alike share a line."""
+        rows = self.scores[self.scores["metric"] == metric]
+        found: dict[tuple[int, tuple[tuple[str, int], ...]], list[str]] = {}
+        for method in self.methods:
+            reasons = rows.loc[(rows["method"] == method) & rows["value"].isna(), "reason"]
+            if len(reasons):
+                of = int((rows["method"] == method).sum())
+                found.setdefault((of, tuple(sorted(Counter(reasons).items()))), []).append(method)
+        for (of, reasons_of), methods in found.items():
+            missing = sum(count for _, count in reasons_of)
+            why = "; ".join(f"{count}: {reason or 'undefined'}" for reason, count in reasons_of)
+            who = "" if len(methods) == len(self.methods) else f", {', '.join(methods)}"
+            yield f"{metric}{who}: {of - missing} of {of} samples have a score ({why})."
 
     def _describe_samples(self) -> str:
         scored = self.scores["sample"].nunique()
