@@ -29,8 +29,14 @@ def test_maps_are_counted_once_and_scores_each_where_the_sample_counts():
     assert found == {"a": UnscoredMaps(1, 2, 1, 4), "b": UnscoredMaps(0, 2, 1, 2)}
     assert unscored_notes(found, LABELS) == [
         "Maps scored as chance, because they are constant or no pixel is above the threshold: A 1 of 2.",
-        "Undefined scores, which enter no mean: A 1 of 4, B 1 of 2.",
+        "Undefined scores, which enter no mean: B 1 of 2, A 1 of 4.",
     ]
+
+
+def test_only_the_methods_with_the_largest_shares_are_named():
+    counts = {name: UnscoredMaps(part, 100, 0, 100) for name, part in zip("abcde", (1, 20, 3, 40, 5), strict=True)}
+    (note,) = unscored_notes(counts, {name: name.upper() for name in "abcde"})
+    assert note.endswith(": D 40 of 100, B 20 of 100, E 5 of 100 and at most 3 % of 2 others.")
 
 
 def test_without_any_there_is_no_sentence():

@@ -178,10 +178,10 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
 
 #: Sources of variation that the intervals account for, by the highest level that was repeated.
 _INTERVAL_SCOPES = {
-    "data sets": "over the data sets that were drawn, with their trainings and samples: other ones could have been.",
-    "trainings": "over the trainings and the samples of one data set: they leave out what another one would change.",
-    "samples": "over the samples alone, of one training: they leave out what another training or data set would have "
-    "changed, which is often more.",
+    "data sets": "the random choice of data sets, trainings and samples.",
+    "trainings": "the random choice of trainings and samples, but not for that of the data set.",
+    "samples": "the random choice of samples, but not for that of the training and the data set, whose effect is often "
+    "larger.",
 }
 
 
@@ -201,7 +201,8 @@ def promises(run: RunResults) -> list[str]:
     found = [(name, int((level == name).sum())) for name in _INTERVAL_SCOPES]
     levels = [(name, count) for name, count in found if count]
     return [
-        f"Intervals{'' if len(levels) == 1 else f' of {count} cell' + 's' * (count > 1)} are {_INTERVAL_SCOPES[name]}"
+        f"The 95 % intervals{'' if len(levels) == 1 else f' of {count} cell' + 's' * (count > 1)} account for "
+        f"{_INTERVAL_SCOPES[name]}"
         for name, count in levels
     ]
 

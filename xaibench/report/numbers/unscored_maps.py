@@ -13,6 +13,10 @@ from xaibench.core.vocabulary import SCORED_AS_CHANCE
 _MAP = ["dataset", "model", "data_seed", "seed", "sample"]
 
 
+#: Largest number of methods that a sentence names, those with the largest shares.
+_MAX_NAMES = 3
+
+
 @dataclass(frozen=True)
 class UnscoredMaps:
     """Numbers of maps that a method's scores treat as chance, and of undefined scores, over the samples that count.
@@ -82,5 +86,9 @@ def _counts_in_words(counts: Mapping[str, tuple[int, int]], labels: Mapping[str,
     if len(counts) == len(labels) > 1 and len(set(counts.values())) == 1:
         part, whole = next(iter(counts.values()))
         return f"{part:,} of {whole:,} of every method"
-    known = [name for name in labels if name in counts]
-    return listed([f"{labels[name]} {counts[name][0]:,} of {counts[name][1]:,}" for name in known])
+    known = sorted((name for name in labels if name in counts), key=lambda name: -counts[name][0] / counts[name][1])
+    named = [f"{labels[name]} {counts[name][0]:,} of {counts[name][1]:,}" for name in known[:_MAX_NAMES]]
+    if len(known) <= _MAX_NAMES:
+        return listed(named)
+    part, whole = counts[known[_MAX_NAMES]]
+    return f"{', '.join(named)} and at most {part / whole:.0%} of {len(known) - _MAX_NAMES} others".replace("%", " %")

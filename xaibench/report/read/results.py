@@ -95,14 +95,16 @@ class RunResults:
 
     @cached_property
     def truths(self) -> dict[str, tuple[str, ...]]:
-        """Metrics by their kind of truth, in display order; nothing is averaged over two kinds.
+        """Metrics by their kind of truth; nothing is averaged over two kinds.
+
+        The kind of the suite's first metric comes first, which is the one that the suite is about.
 
         ``"none"`` holds metrics that describe the map alone. In run folders without kinds of truth, all metrics are
         under ``""``.
         """
         of = {name: part.truth for name, part in self.metrics.items()}
         # Names other than the known kinds come last.
-        order = (*TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True))
+        order = dict.fromkeys((*list(of.values())[:1], *TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True)))
         found = {truth: tuple(name for name in of if of[name] == truth) for truth in order}
         return {truth: names for truth, names in found.items() if names}
 
