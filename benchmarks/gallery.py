@@ -48,15 +48,15 @@ CAMS = (
 )
 
 #: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap
-#: values with, four and a control are fitted on a data set, one knows no function of this network, and those of
+#: values with, five and a control are fitted on a data set, one knows no function of this network, and those of
 #: transformers need one.
 ON_PHOTO: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 1000, "feature_mask": "slic"} for name in ("lime", "kernel_shap")},
     "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"n_masks": 2000},
 }  # fmt: skip
 ATTENTION = tuple(name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention")
-NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "pattern_net", "pattern_attribution", "lrp", "prior")
-NOT_ON_PHOTO += ATTENTION
+NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "gradient_pattern", "pattern_net", "pattern_attribution")
+NOT_ON_PHOTO += ("lrp", "prior", *ATTENTION)
 
 
 class Transformer(nn.Module):

@@ -60,6 +60,9 @@ interval. Made by `python docs/generate/budget.py` from runs of these suites on 
 `--explainers` is stated with some of the methods, or without their largest budgets: a thousand passes of a network for
 photographs are half a minute of a core for each method and photograph, ten thousand some minutes. So of the photographs
 there are two runs, one of a hundred at 100 passes, one of ten at up to 1,000; those that the network gets right count.
+
+Gradient Pattern is [PatternLocal](explainers.md#pattern_local) with the mean gradient as its surrogate, not the LIME
+surrogate of its paper.
 """
 
 SECTION = """

@@ -80,7 +80,7 @@ PASSES = {
     "sobol": "`n_designs` × (1 + cells)",
     "random_baseline_ig": "2 `n_baselines` × `n_steps`",
     "ig2": "3 `n_steps` × `n_references`",
-    "pattern_local": "1 + 2 `n_samples`",
+    "gradient_pattern": "1 + 2 `n_samples`",
     "deep_shap": "4 × baselines",
     "scorecam": "1 + feature maps",
     "ablationcam": "1 + feature maps",

@@ -16,7 +16,7 @@ from papers import accuracies, table
 
 from xaibench.report.claims.across_sizes import across_sizes
 from xaibench.report.claims.evaluation import Claim
-from xaibench.report.claims.paper_claims import claims
+from xaibench.report.claims.paper_claims import claims, exclusions
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.content import CLASSIFIERS, scored_rule
@@ -37,8 +37,9 @@ HEAD = """# What the runs found
 The paper's findings (Clark, Wilming, Haufe, Machine Learning 2024), held against the runs that were really done for
 this page. Each is a number with its 95 % interval ([over all that was drawn](uncertainty.md)) and a verdict: it *holds*
 where the whole interval lies on the stated side of the bound, and is *undecided* where the bound lies inside. One that
-does not hold is reported as well. The same table stands on the report page of every XAI-TRIS run. Made by
-`python docs/generate/findings.py RUN`, with any run folder.
+does not hold is reported as well. Where the paper gives only words, such as *nearly all*, the bound is ours and marked
+so, and the verdict is also given at a lower and at an upper bound. The same table stands on the report page of every
+XAI-TRIS run. Made by `python docs/generate/findings.py RUN`, with any run folder.
 """
 
 
@@ -51,7 +52,10 @@ def section(run: RunResults) -> str:
     parts = [f"\n## {run.title}\n\n    xaibench run {run.suite}\n"]
     parts.append(f"\nScored: {counts} samples per network, those that {CLASSIFIERS[scored_rule(run)]}. ")
     parts.append(" ".join(promises(run)) + "\n")
-    parts += [f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(found, name))}\n" for name in names]
+    if excluded := exclusions(run):
+        parts.append(f"\n**Left out** of all verdicts: {'; '.join(excluded)}.\n")
+    tested = [name for name in names if any(claim.metric == name for claim in found)]
+    parts += [f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(found, name))}\n" for name in tested]
     parts.append(f"\n### Test accuracy\n\n{accuracies(run)}\n")
     parts += [
         f"\n### Mean of each method: {run.metrics[name].label}\n\n{WIDE.format(means(run, name))}\n" for name in names
@@ -77,11 +81,11 @@ def both_sizes(runs: list[RunResults]) -> str:
 def verdicts(found: list[Claim], metric: str) -> str:
     rows = [
         [
-            each.statement,
+            f"{each.statement} ({each.place})",
             f"{each.quantity} ({each.cells} {'comparison' if each.cells == 1 else 'comparisons'})",
             f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})",
-            f"{'>' if each.above else '<'} {each.bound:g}",
-            f"**{each.verdict}**",
+            each.bound_text,
+            f"**{each.verdict_text}**",
         ]
         for each in found
         if each.metric == metric

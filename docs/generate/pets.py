@@ -79,7 +79,8 @@ VERDICTS = """
 ## What the paper found, and whether it holds here
 
 A statement *holds* where the whole 95 % interval (over the images drawn) lies on the stated side of the bound, and is
-*undecided* where the bound lies inside. One network, one set: what holds here need not elsewhere.
+*undecided* where the bound lies inside. Where the paper gives only words, the bound is ours and marked so, and the
+verdict is also given at a lower and at an upper bound. One network, one set: what holds here need not elsewhere.
 """
 
 

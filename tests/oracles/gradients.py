@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 from scipy import ndimage
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 
@@ -116,6 +118,21 @@ def pattern_local(training, x, w, value, share, *, projected):
         k * torch.outer(training[i] - mean, training[i] - mean) for k, i in zip(kernel, nearest, strict=True)
     )
     return covariance @ w
+
+
+def lime_surrogate(model, image, target, training, rng, n_samples):
+    """Ribeiro et al. 2016 as in LimeTabularExplainer without discretization: weights ``[V]``, and the value at x."""
+    scaler = StandardScaler().fit(training)
+    offsets = np.stack([rng.standard_normal(image.numel()) for _ in range(n_samples)])
+    offsets[0] = 0
+    data = image.flatten().numpy() + offsets * scaler.scale_
+    with torch.no_grad():
+        labels = [model(torch.from_numpy(row).reshape(1, *image.shape))[0, target].item() for row in data]
+    scaled = (data - scaler.mean_) / scaler.scale_
+    distances = np.sqrt(((scaled - scaled[0]) ** 2).sum(1))
+    width = 0.75 * np.sqrt(image.numel())
+    regression = Ridge(alpha=1.0).fit(scaled, labels, sample_weight=np.sqrt(np.exp(-(distances**2) / width**2)))
+    return torch.from_numpy(regression.coef_ / scaler.scale_), torch.tensor(regression.predict(scaled[:1])[0])
 
 
 def xrai(segments, attribution, fewest):

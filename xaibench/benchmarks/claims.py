@@ -56,10 +56,13 @@ class Statement:
         statement: The statement.
         source: Paper and section.
         quantity: Definition of the number.
-        bound: Bound beyond which the statement holds. If the paper states none, it is ours, and ``quantity`` says so.
+        bound: Bound beyond which the statement holds.
         above: Whether the statement holds above the bound, or below it.
         compare: Yields ``[1 + R]`` per comparison; their mean is the number.
         metrics: Metrics that the statement is about; empty = all.
+        datasets: Ending of the names of the data sets that the statement is about, such as ``"-64x64"``; empty = all.
+        tried: If the bound is ours, since the paper gives only words: a lower and an upper bound, at which the verdict
+            is given as well. Empty if the bound follows from the words, such as a majority or a sign.
     """
 
     statement: str
@@ -69,6 +72,8 @@ class Statement:
     above: bool
     compare: Callable[[Cells], Iterator[Floats]]
     metrics: tuple[str, ...] = ()
+    datasets: str = ""
+    tried: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ class CorrelationStatement:
         explainer: The explainer whose scores are correlated.
         bound: Bound beyond which the statement holds.
         above: Whether the statement holds above the bound, or below it.
+        tried: Other bounds, if the bound is ours; see :class:`Statement`.
     """
 
     statement: str
@@ -90,6 +96,12 @@ class CorrelationStatement:
     explainer: str
     bound: float
     above: bool
+    tried: tuple[float, ...] = ()
+
+
+def _keep(cell: Cell, accuracy: float, note: str) -> str:
+    """Return that a cell supports claims, whatever its accuracy."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,8 @@ class PaperClaims:
         correlations: Statements about pairs of metrics.
         explainers: The paper's methods and controls. Others of a run are left out, as no statement is about them. Empty
             = all.
+        leave_out: Called with a cell, the mean test accuracy of its networks in percent (NaN if unknown) and the note
+            of its data set; returns why it supports no statement, or an empty string.
     """
 
     applies: Callable[[Cell], bool]
@@ -110,6 +124,7 @@ class PaperClaims:
     size_statements: tuple[Statement, ...] = ()
     correlations: tuple[CorrelationStatement, ...] = ()
     explainers: frozenset[str] = frozenset()
+    leave_out: Callable[[Cell, float, str], str] = _keep
 
     def is_about(self, explainer: str) -> bool:
         """Return whether the statements are about an explainer."""

@@ -22,8 +22,9 @@ QUICK = {
     "blur_ig": {"n_steps": 2},
     **{
         name: {"n_samples": 2}
-        for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients", "pattern_local")
+        for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients", "gradient_pattern")
     },
+    "pattern_local": {"n_samples": 4},
     "rise": {"n_masks": 4},
     "sobol": {"n_designs": 2, "grid_size": 2},
     "hsic": {"n_samples": 4},

@@ -2,6 +2,8 @@
 
 They compute the functions of :mod:`xaibench.benchmarks.certified.functions`, as a linear layer, a multi-layer
 perceptron or a convolutional network. They are not trained. Unused pixels are cut off by weights that are exactly zero.
+Only in ``cancellation`` does an unused pixel go through two neurons and cancel afterwards: exactly for the pixels of
+the certified sets, up to rounding for others.
 """
 
 from __future__ import annotations

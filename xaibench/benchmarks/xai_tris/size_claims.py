@@ -60,5 +60,6 @@ SIZE_STATEMENTS = (
         0.5,
         True,
         _same_order,
+        tried=(0.4, 0.6),
     ),
 )

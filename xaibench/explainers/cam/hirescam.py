@@ -27,8 +27,11 @@ class HiResCAM(FeatureMaps):
     """Sum over k of g_k A_k, position by position: Grad-CAM without averaging the gradient over the positions.
 
     If one linear layer follows the feature maps, pooled or flattened, the map before resizing sums to the logit minus
-    the bias. Signed, since the definition has no ReLU (the ``grad-cam`` package clips the map at zero, and agrees above
-    it). LayerCAM uses the positive gradients only.
+    the bias. LayerCAM uses the positive gradients only.
+
+    Departures: signed, since the definition has no ReLU. The ``grad-cam`` package clips the map at zero before it
+    enlarges it. Scaled to [0, 1], its maps of SqueezeNet differ by up to 0.9 from this map clipped after enlarging, and
+    by 1.2e-7 from this map clipped before.
     """
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:

@@ -29,7 +29,8 @@ class GuidedIG(Repeating, Attribution):
     Each step reduces the L1 distance to x by the same amount. It moves only the ``fraction`` of the values with the
     smallest partial derivatives, and no value deviates from the straight line by more than ``max_dist`` of its way,
     ahead or behind. If these values do not suffice, the next ones follow. This agrees with the authors' package
-    ``saliency`` (tested).
+    ``saliency`` (tested with version 0.2.1, which runs on NumPy 2.4 only with a patch, since it calls ``np.quantile``
+    with ``interpolation=``).
 
     Attributes:
         n_steps: Steps of the path; each needs one pass and depends on the previous one. 200 in the authors' package.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xaibench.benchmarks.claims import Cells, Means, PaperClaims, all_claims
-from xaibench.report.claims.evaluation import Claim, cell_means, evaluate_statement
+from xaibench.report.claims.evaluation import Claim, cell_means, evaluate_statement, supported_cells
 from xaibench.report.numbers.inference import cell_matrices, resampled_means
 from xaibench.report.read.results import RunResults
 
@@ -29,7 +29,7 @@ def across_sizes(small: RunResults, large: RunResults, *, resamples: int = 2000,
 
 def _check_paper(paper: PaperClaims, runs: tuple[RunResults, RunResults], resamples: int, seed: int) -> list[Claim]:
     small, large = runs
-    matrices = [[each for each in cell_matrices(run) if paper.applies(each.cell)] for run in runs]
+    matrices = [supported_cells(run, cell_matrices(run), paper) for run in runs]
     resampled = [resampled_means(cells, resamples, seed + k) for k, cells in enumerate(matrices)]
     methods = tuple(
         name

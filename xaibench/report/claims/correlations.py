@@ -59,6 +59,7 @@ def check_correlations(
                     high=float(high),
                     bound=stated.bound,
                     above=stated.above,
+                    tried=stated.tried,
                 )
             )
     return found

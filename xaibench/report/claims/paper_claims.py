@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xaibench.benchmarks.claims import all_claims
 from xaibench.report.claims.correlations import check_correlations
-from xaibench.report.claims.evaluation import Claim, check_statements
+from xaibench.report.claims.evaluation import Claim, check_statements, left_out, supported_cells
 from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.read.results import RunResults
+from xaibench.report.read.results import RunResults, place
 
 RESAMPLES = 2000
 
@@ -26,7 +26,17 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
     matrices = list(cell_matrices(run))
     found: list[Claim] = []
     for paper in all_claims():
-        cells = [each for each in matrices if paper.applies(each.cell)]
+        cells = supported_cells(run, matrices, paper)
         found += check_statements(run, cells, paper, resamples, seed)
         found += check_correlations(run, cells, paper.correlations, resamples, seed)
     return found
+
+
+def exclusions(run: RunResults) -> list[str]:
+    """Return a phrase per reason for which cells of a run are left out of the claims: the cells, and the reason."""
+    cells: dict[str, list[str]] = {}
+    for paper in all_claims():
+        for (subset, variant, model), reason in left_out(run, paper).items():
+            names = (place(subset), place(variant), run.models[model].label)
+            cells.setdefault(reason, []).append(" ".join(filter(None, names)))
+    return [f"{', '.join(names)} ({reason})" for reason, names in cells.items()]

@@ -84,8 +84,8 @@ def claims_table(run: RunResults, claims: Sequence[Claim]) -> Table:
     rows = []
     for claim in claims:
         unit = "comparison" if claim.cells == 1 else "comparisons"
-        cells: list[Any] = [claim.statement, run.metrics[claim.metric].label, claim.verdict, claim.value]
-        cells += [_range_text(claim.low, claim.high), f"{'above' if claim.above else 'below'} {claim.bound}"]
+        cells: list[Any] = [claim.statement, run.metrics[claim.metric].label, claim.verdict_text, claim.value]
+        cells += [_range_text(claim.low, claim.high), claim.bound_text]
         rows.append(Row([*cells, f"{claim.quantity}; {claim.cells} {unit} ({claim.place})"]))
     caption = "The paper’s findings, held against this run"
     return Table("claims", caption, columns, rows, attributes={"data-sortable": "sort.claims"})

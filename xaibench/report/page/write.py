@@ -15,7 +15,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.core.files import atomic_file
-from xaibench.report.claims.paper_claims import claims
+from xaibench.report.claims.paper_claims import claims, exclusions
 from xaibench.report.figures import comparisons as comparison
 from xaibench.report.figures.budgets import BudgetScores, budget_figure, budget_scores
 from xaibench.report.figures.curves import band_figure, curve_sets
@@ -298,6 +298,7 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
         "share_words": SHARE_LABELS,
         "ranks": found.ranks,
         "claims": claims(run),
+        "claims_left_out": exclusions(run),
         "firsts": {name: shares for board in found.boards.values() for name, shares in first_places(board).items()},
         "reproducibility": reproducibility(run),
         "scored": scored_rule(run),

@@ -8,14 +8,14 @@ from part_cases import ExplainerCase
 from torch import nn
 
 from xaibench.explainers import NotFittedError, explain
-from xaibench.explainers.gradients.pattern_local import PatternLocal
+from xaibench.explainers.gradients.gradient_pattern import GradientPattern
 
-CASES = {"pattern_local": ExplainerCase(parameters={"n_samples": 4})}
+CASES = {"gradient_pattern": ExplainerCase(parameters={"n_samples": 4})}
 
 
 def fitted(count=30, **parameters):
     training = batch(count)[0].flip(0)
-    return PatternLocal(n_samples=3, **parameters).fit(None, [training[:7], (training[7:], None)]), training
+    return GradientPattern(n_samples=3, **parameters).fit(None, [training[:7], (training[7:], None)]), training
 
 
 def surrogates(part, model, images, targets):
@@ -58,7 +58,7 @@ def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
     with torch.no_grad():
         model[1].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
-    part = PatternLocal(neighbor_fraction=1.0).fit(model, [training])
+    part = GradientPattern(neighbor_fraction=1.0).fit(model, [training])
     images, targets = training[:5], torch.ones(5, dtype=torch.int64)
     shares = explain("saliency", model, images, targets, output="logit").abs()
     assert (shares[..., 0] == shares[..., 1]).all()
@@ -72,27 +72,27 @@ def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
 
 def test_it_must_be_fitted_to_images_of_the_size():
     images, targets = batch()
-    with pytest.raises(NotFittedError, match=r"PatternLocal is not fitted\. Fit it to the training images first"):
-        PatternLocal()(bending(), images, targets)
-    assert not PatternLocal().fitted
-    small = PatternLocal().fit(None, [torch.zeros(2, 1, 2, 2)])
-    with pytest.raises(ValueError, match=r"PatternLocal: fitted to images \[1, 2, 2\], got \[3, 6, 7\]"):
+    with pytest.raises(NotFittedError, match=r"GradientPattern is not fitted\. Fit it to the training images first"):
+        GradientPattern()(bending(), images, targets)
+    assert not GradientPattern().fitted
+    small = GradientPattern().fit(None, [torch.zeros(2, 1, 2, 2)])
+    with pytest.raises(ValueError, match=r"GradientPattern: fitted to images \[1, 2, 2\], got \[3, 6, 7\]"):
         small(bending(), images, targets)
 
 
 def test_no_more_images_are_kept_than_asked_for():
     training = torch.arange(50.0).reshape(50, 1, 1, 1)
-    kept = PatternLocal(n_training_images=7).fit(None, [training]).training_images
+    kept = GradientPattern(n_training_images=7).fit(None, [training]).training_images
     assert len(set(kept.flatten().tolist())) == 7
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"neighbor_fraction": 0.0}, r"PatternLocal\(neighbor_fraction=0.0\): expected a number above 0, at most 1"),
-        ({"n_training_images": 0}, r"PatternLocal\(n_training_images=0\): expected an integer of at least 1"),
+        ({"neighbor_fraction": 0.0}, r"GradientPattern\(neighbor_fraction=0.0\): expected a number above 0, at most 1"),
+        ({"n_training_images": 0}, r"GradientPattern\(n_training_images=0\): expected an integer of at least 1"),
     ],
 )
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
-        PatternLocal(**parameters)
+        GradientPattern(**parameters)

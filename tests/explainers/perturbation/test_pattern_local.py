@@ -1,0 +1,66 @@
+import pytest
+import torch
+from generators.gradient_networks import batch, bending
+from oracles import gradients as oracle
+from part_cases import ExplainerCase
+from torch import nn
+
+from xaibench.compute.sample_random import sample_generators
+from xaibench.explainers import NotFittedError, explain
+from xaibench.explainers.perturbation.pattern_local import PatternLocal
+
+CASES = {"pattern_local": ExplainerCase(parameters={"n_samples": 100}, few={"n_samples": 20})}
+
+
+def fitted(count=30, **parameters):
+    training = batch(count)[0].flip(0)
+    training[:, 0, 0, 0] = 0.5  # a constant value
+    return PatternLocal(seed=4, neighbor_fraction=0.3, **parameters).fit(None, [training]), training.flatten(1)
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "projected", "batch_size"), [(200, True, None), (200, True, 7), (200, False, None), (20, True, None)]
+)
+def test_oracle(n_samples, projected, batch_size):
+    """With more samples than values and with fewer, for which the dual problem is solved."""
+    model, (images, targets) = bending(), batch()
+    part, training = fitted(n_samples=n_samples, project_to_boundary=projected, batch_size=batch_size)
+    maps = part(model, images, targets)
+    for found, image, target, rng in zip(maps, images, targets, sample_generators(4, images), strict=True):
+        w, value = oracle.lime_surrogate(model, image, target, training, rng, n_samples)
+        expected = oracle.pattern_local(training, image.flatten(), w, value, 0.3, projected=projected)
+        torch.testing.assert_close(found, expected.reshape(image.shape).sum(0))
+
+
+def test_a_suppressor_gets_far_less_than_by_the_weights():
+    """The network subtracts the second pixel from the first, which has noise in common with it."""
+    rng = torch.Generator().manual_seed(0)
+    signal, noise = torch.randn(2, 4000, generator=rng).double()
+    training = torch.stack([signal + noise, noise], 1).reshape(-1, 1, 1, 2)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+    part = PatternLocal(neighbor_fraction=1.0).fit(model, [training])
+    images, targets = training[:5], torch.ones(5, dtype=torch.int64)
+    found = explain(part, model, images, targets, device="cpu").abs()
+    assert (found[..., 1] < 0.45 * found[..., 0]).all()
+    weights, _ = part._surrogates(model, images, targets, training.flatten(1))
+    torch.testing.assert_close(weights, torch.tensor([[1.0, -1.0]] * 5).double(), atol=1e-3, rtol=0)
+
+
+def test_it_must_be_fitted():
+    with pytest.raises(NotFittedError, match=r"PatternLocal is not fitted\. Fit it to the training images first"):
+        PatternLocal()(bending(), *batch())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_samples": 1}, r"PatternLocal\(n_samples=1\): expected at least 2, with the image itself"),
+        ({"alpha": 0.0}, r"PatternLocal\(alpha=0.0\): expected a number above 0"),
+        ({"kernel_width": -1.0}, r"PatternLocal\(kernel_width=-1.0\): expected a number above 0"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        PatternLocal(**parameters)

@@ -1,0 +1,109 @@
+"""PatternLocal: the weights of a LIME surrogate times the covariance of the training images near the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.compute.sample_random import normal_numbers, sample_generators
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.base import blocks, chunks
+from xaibench.explainers.perturbation.feature_attribution import row_outputs
+from xaibench.explainers.shared.local_patterns import LocalPattern
+from xaibench.explainers.shared.passes import Repeating
+
+
+@described(
+    ExplainerInfo(
+        "PatternLocal",
+        family="Patterns",
+        revision=2,
+        citation="Gjølbye, Haufe, Hansen: Minimizing False-Positive Attributions in Explanations of Non-Linear Models. "
+        "arXiv:2505.11210, 2025.",
+        exact_zero=False,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class PatternLocal(LocalPattern, Repeating):
+    """The weights w of a LIME surrogate near x, times the covariance C of the training images near x: C w.
+
+    For a linear network with equal weights of all training images, this is the pattern of Haufe et al. (2014) up to a
+    factor: a suppressor, which the network uses only to cancel noise elsewhere, gets zero. With weights by distance it
+    may get a small value. C is the covariance of the ``neighbor_fraction`` nearest training images in the Euclidean
+    distance d, weighted by exp(-d² / 2 h²), with h the median of their distances. This agrees with the solver
+    ``local_covariance`` of the authors' package ``patternlocal`` (tested).
+
+    The surrogate is the one of the authors' package for values that are not discretized, LIME for tabular data: each
+    value is perturbed by Gaussian noise with the standard deviation of that value over the training images (1 if it is
+    constant), and a ridge regression with the weights exp(-d² / (2 kernel_width² V)) is fitted to the outputs, with d
+    the Euclidean distance in standard deviations and V the number of values. The image itself is one of the samples.
+
+    Departures: the weights w are per unit of the value, as the equations of the paper need, where the package takes
+    them per standard deviation. The margin is explained, so that the surrogate is zero at the decision boundary; the
+    package explains a probability. There is no reduction to superpixels or principal components, so the surrogate of a
+    large image needs memory for ``n_samples`` copies of it.
+
+    Attributes:
+        n_samples: Perturbed copies per image, including the image itself. With fewer than V + 1, the weights are mostly
+            random.
+        alpha: Penalty of the ridge regression, on the weights per standard deviation.
+        kernel_width: Width of the kernel, in units of the root of the number of values.
+    """
+
+    counted: ClassVar[str] = "n_samples"
+    fewest: ClassVar[int] = 2
+
+    n_samples: int = 5000
+    alpha: float = 1.0
+    kernel_width: float = 0.75
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_samples < self.fewest:
+            raise ValueError(f"PatternLocal(n_samples={self.n_samples}): expected at least 2, with the image itself.")
+        for name, value in (("alpha", self.alpha), ("kernel_width", self.kernel_width)):
+            if not value > 0:
+                raise ValueError(f"PatternLocal({name}={value!r}): expected a number above 0.")
+
+    def _surrogates(self, model: nn.Module, images: Tensor, targets: Tensor, training: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights ``[N, V]`` of the ridge regressions and their values ``[N]`` at the images."""
+        scale = training.std(0, unbiased=False)
+        scale = torch.where(scale > 0, scale, 1.0)
+        each = zip(chunks(1, images, targets), sample_generators(self.seed, images), strict=True)
+        found = [self._fit(*self._sample(model, image, target, scale, rng)) for (image, target), rng in each]
+        weights, values = (torch.stack(parts) for parts in zip(*found, strict=True))
+        return weights / scale, values
+
+    def _sample(
+        self, model: nn.Module, image: Tensor, target: Tensor, scale: Tensor, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return the offsets ``[s, V]`` of the copies, in standard deviations, and the outputs ``[s]``."""
+        cut = list(blocks(1, self.n_samples, self.rows(image)))
+        offsets, outputs = [], []
+        for (_, steps), noise in zip(cut, normal_numbers([rng], image, cut), strict=True):
+            offset = noise.flatten(2)
+            if steps.start == 0:
+                offset[:, 0] = 0.0
+            outputs.append(row_outputs(model, image.flatten(1)[:, None] + scale * offset, image, target)[0])
+            offsets.append(offset[0])
+        return torch.cat(offsets), torch.cat(outputs)
+
+    def _fit(self, offsets: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the coefficients ``[V]`` of the weighted ridge regression and its value at the image."""
+        precise = torch.promote_types(offsets.dtype, torch.float32)
+        x, y = offsets.to(precise), outputs.to(precise)
+        share = torch.exp(-x.square().sum(1) / (2 * self.kernel_width**2 * x.shape[1]))
+        center, level = (share @ x) / share.sum(), (share @ y) / share.sum()
+        rows, values = share.sqrt()[:, None] * (x - center), share.sqrt() * (y - level)
+        # The primal or the dual problem, whichever is smaller.
+        wide = len(x) < x.shape[1]
+        gram = rows @ rows.T if wide else rows.T @ rows
+        gram.diagonal().add_(self.alpha)
+        factor, _ = torch.linalg.cholesky_ex(gram)
+        solved = torch.cholesky_solve((values if wide else rows.T @ values)[:, None], factor)[:, 0]
+        weights = rows.T @ solved if wide else solved
+        return weights.to(offsets), (level - center @ weights).to(offsets)
