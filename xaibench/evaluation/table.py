@@ -235,7 +235,8 @@ class Evaluation:
         summary = self.summary()
         unbeaten = summary["beats_controls"].eq(False)
         numbers = summary[["mean", "low", "high"]].itertuples(index=False, name=None)
-        cells = [_cell_text(*row, MARK if mark else "") for row, mark in zip(numbers, unbeaten, strict=True)]
+        rows = zip(numbers, unbeaten, strict=True)
+        cells = [_cell_text(mean, low, high, MARK if mark else "") for (mean, low, high), mark in rows]
         wide = summary.assign(cell=cells).pivot(index="method", columns="metric", values="cell")
         wide = wide.reindex(index=self.methods, columns=list(self.metrics))
         arrows = {name: f"{name} {'↑' if info.higher_is_better else '↓'}" for name, info in self.metrics.items()}
