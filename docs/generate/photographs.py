@@ -48,7 +48,7 @@ MOSAIC` from the runs of
 {total:,}, squeezed to 224×224 pixels. *Insertion*: how soon the class comes back when a blurred image gets its pixels
 back, those that the map marks first. *Deletion*: how soon it goes when they are taken out; lower is better. *ROAD*: how
 much more it costs to impute what the map marks than what it leaves out. Means with 95 % intervals over the photographs,
-methods by their mean rank.
+in the order of Insertion.
 """
 
 READ = """
@@ -89,8 +89,10 @@ def label(run: RunResults, name: str) -> str:
 
 
 def scores(run: RunResults, found: pd.DataFrame) -> str:
-    """A row a method, by the mean of its ranks; a column a metric."""
-    order = found.groupby("explainer", observed=True)["sample_rank"].mean().sort_values(kind="stable").index
+    """Return a table with one row per method, ordered by the first metric, and one column per metric."""
+    first = next(iter(run.metrics.values()))
+    mine = found[found["metric"] == first.name].sort_values("mean", ascending=not first.higher_is_better, kind="stable")
+    order = mine["explainer"]
     cells = found.set_index(["explainer", "metric"])
     heads = [f"{part.label} {'↑' if part.higher_is_better else '↓'}" for part in run.metrics.values()]
     rows = [[label(run, name), *(number(cells.loc[(name, metric)]) for metric in run.metrics)] for name in order]
@@ -98,11 +100,11 @@ def scores(run: RunResults, found: pd.DataFrame) -> str:
 
 
 def beaten(run: RunResults, found: pd.DataFrame) -> str:
-    """Of each metric the methods that do better than every control, as tests after Holm tell."""
+    """Return, per metric, the methods that are significantly better than every control."""
     said = []
     for metric, part in run.metrics.items():
         mine = found[(found["metric"] == metric) & found["beats_controls"].eq(True)]
-        names = ", ".join(run.explainers[name].label for name in mine.sort_values("sample_rank")["explainer"])
+        names = ", ".join(run.explainers[name].label for name in mine.sort_values("rank")["explainer"])
         said.append(f"By {part.label}: {names or 'none'}.")
     return " ".join(said)
 
