@@ -107,6 +107,13 @@ def test_without_a_second_end_it_is_students_t_cut_at_the_one():
     assert cut.tolist() == [0, free[1]]
 
 
+def test_scores_that_do_not_attain_the_ends_have_students_t_within_the_range():
+    scores = np.array([0.9, 0.99, 0.95])
+    found = nested_means(scores, SamplingDesign.of(3))
+    low, high = found.intervals(within=(0, 1), attains_ends=False)[0]
+    assert (low, high) == (found.intervals()[0, 0], 1)
+
+
 def test_scores_beyond_the_range_are_believed():
     found = nested_means([1.5, 1.7, 1.9], SamplingDesign.of(3))
     np.testing.assert_allclose(found.intervals(within=(0, 1)), found.intervals())

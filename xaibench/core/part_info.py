@@ -120,6 +120,8 @@ class MetricInfo:
             ``"explainer"`` ``(explainer, model, images, targets)`` or ``"map"`` ``(maps)``.
         higher_is_better: Direction.
         range: Smallest and largest possible value.
+        attains_ends: Whether samples are often scored exactly at an end of the range. Then the interval of a mean
+            accounts for unseen scores there (:mod:`xaibench.statistics.bounded_means`).
         meaning: What a score means, in one or two sentences.
         pitfalls: Caveats for interpretation, as Markdown; links are relative to a page of the documentation.
         thresholded: True if the map is binarized at a ``threshold``, which an evaluation protocol sets: a number, or
@@ -153,6 +155,7 @@ class MetricInfo:
     kind: Literal["ground-truth", "model", "explainer", "map"]
     higher_is_better: bool
     range: tuple[float, float]
+    attains_ends: bool = False
     meaning: str = ""
     pitfalls: str = ""
     thresholded: bool = False

@@ -149,7 +149,9 @@ class Evaluation:
     def _rows(self, metric: str) -> list[dict[str, Any]]:
         matrix = self.matrix(metric)
         values = matrix.to_numpy(dtype=np.float64)
-        intervals = nested_means(values, self._design(len(values))).intervals(within=self.metrics[metric].range)
+        info = self.metrics[metric]
+        means = nested_means(values, self._design(len(values)))
+        intervals = means.intervals(within=info.range, attains_ends=info.attains_ends)
         ranks, _ = average_ranks(values, higher_is_better=self.metrics[metric].higher_is_better)
         beats = self._beats_controls(metric)
         rows = []

@@ -34,6 +34,7 @@ class PartDescription:
         method: Label of the explainer behind an entry with a custom name: ``"RISE"`` for ``"rise-1000"``.
         passes: Number of passes per image, for explainers for which it is fixed.
         range: Smallest and largest possible value of a metric; infinite if unbounded or unknown.
+        attains_ends: Whether samples are often scored by a metric exactly at an end of the range.
         truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truth_kinds`), from the scores; empty
             if unknown, as in run folders of older versions.
     """
@@ -51,6 +52,7 @@ class PartDescription:
     method: str = ""
     passes: int | None = None
     range: tuple[float, float] = (-math.inf, math.inf)
+    attains_ends: bool = False
     truth: str = ""
 
     @classmethod

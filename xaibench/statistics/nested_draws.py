@@ -133,14 +133,18 @@ class NestedMeans:
     level: Level
     groups: Floats
 
-    def intervals(self, level: float = 0.95, *, within: tuple[float, float] = UNBOUNDED) -> Floats:
+    def intervals(
+        self, level: float = 0.95, *, within: tuple[float, float] = UNBOUNDED, attains_ends: bool = True
+    ) -> Floats:
         """Compute the confidence interval of each mean.
 
         Args:
             level: Confidence level.
-            within: Smallest and largest possible score. If both are finite, the interval is a generalization of
-                Wilson's (:func:`~xaibench.statistics.bounded_means.bounded_intervals`); otherwise Student's t, clipped
-                to the range.
+            within: Smallest and largest possible score.
+            attains_ends: Whether scores may be exactly at an end of that range. Then, and if both ends are finite, the
+                interval is a generalization of Wilson's
+                (:func:`~xaibench.statistics.bounded_means.bounded_intervals`); otherwise it is Student's t, clipped to
+                the range.
 
         Returns:
             Lower and upper bounds, ``[M, 2]``; ``nan`` where the variance is undefined.
@@ -150,7 +154,7 @@ class NestedMeans:
         half = np.sqrt(self.variance) * t.ppf((1 + level) / 2, self.df)
         ends = np.stack([self.mean - half, self.mean + half], axis=-1)
         low, high = within
-        if not np.isfinite(high - low):
+        if not (attains_ends and np.isfinite(high - low)):
             return np.clip(ends, low, high)
         mean, variance = (self.mean - low) / (high - low), self.variance / (high - low) ** 2
         bounded = low + (high - low) * bounded_intervals(mean, variance, self.df, self.groups, level)

@@ -31,6 +31,7 @@ _GRADCAM_PP = "Chattopadhay, Sarkar, Howlader, Balasubramanian: Grad-CAM++, WACV
         "model",
         higher_is_better=False,
         range=(0.0, 100.0),
+        attains_ends=True,
         meaning="How much the score of the class drops, in percent of it, when the image is multiplied by the map.",
         pitfalls="Values count, not ranks: a map that is 1 everywhere except at one pixel dims nothing, and nothing "
         "drops. Negative values are scaled to [0, 1] as well; a value of zero may become 0.5.",
@@ -97,6 +98,7 @@ def average_drop(
         "model",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Whether the score of the class rises when the image is multiplied by the map.",
         pitfalls="A probability near 1 can hardly rise, so on a confident network few samples decide. The score is 0 "
         "or 1, regardless of the size of the rise.",

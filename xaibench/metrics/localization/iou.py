@@ -57,6 +57,7 @@ _ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.0
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Number of pixels that are both marked by the map and in the ground truth, divided by the number "
         "that are either. 1: the same pixels.",
         pitfalls="At a fixed threshold the score depends on the threshold as much as on the map: maps with a few high "
@@ -122,6 +123,7 @@ def iou(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Red
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Share of the marked pixels that are in the ground truth.",
         pitfalls="Undefined where no pixel is above the threshold, while IoU and recall are 0 there: compare methods "
         "on the samples where all are defined. A single marked pixel inside scores 1.",
@@ -181,6 +183,7 @@ def precision(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reductio
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Share of the ground truth’s pixels that are marked. A map that marks everything scores 1.",
         pitfalls="A map that marks everything scores 1: combine it with precision at the same threshold; their "
         "defaults differ.",
@@ -240,6 +243,7 @@ def recall(maps: Array, masks: Array, *, threshold: Threshold = 0.5, reduction: 
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Harmonic mean of precision and recall.",
         pitfalls="Within a sample it ranks maps as IoU does, but the means of the two may rank methods differently.",
         thresholded=True,

@@ -95,6 +95,7 @@ def _mass_outside(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArra
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Share of the map’s positive values inside the right cell of a mosaic. 1: all of them; chance is "
         "the cell’s share of the image.",
         pitfalls="Only positive values count: in maps without a sign, everything counts. A network may also find its "

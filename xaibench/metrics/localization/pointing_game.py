@@ -33,6 +33,7 @@ def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Pointing game: whether the largest pixel of the map is inside the ground truth; ties count by share.",
         pitfalls="A single pixel decides, and in a signed map it is the largest, not the one of largest magnitude. "
         "Photographs usually show their subject in the center: the `center_prior` control hits often. Papers use "

@@ -33,6 +33,7 @@ _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Probability that a pixel of the ground truth has a higher value than a pixel outside. 0.5: no "
         "better than noise.",
         pitfalls="If the ground truth is small, nearly all pixels outside are easy, and a map whose top pixels all "
@@ -97,6 +98,7 @@ def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Precision averaged over all recalls, without a threshold. Chance is about the share of the image "
         "that the ground truth covers.",
         pitfalls="The chance level depends on the size of the ground truth, so data sets with objects of different "

@@ -29,6 +29,7 @@ _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 200
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Share of the k most important pixels that are inside the ground truth; k is the number of pixels "
         "of the ground truth. 1: all of them.",
         pitfalls="k is the size of the ground truth; a box or a generous outline makes it larger than the area that "
@@ -97,6 +98,7 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Share of the map’s magnitude that is inside the ground truth. 1: all of it.",
         pitfalls="A single pixel inside scores 1. Small values over a large background add up, so noisy maps lose "
         "more here than in rank-based metrics.",

@@ -33,6 +33,7 @@ _ZHOU = (
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Probability that a pixel that the network uses has a larger magnitude than one that it does not "
         "use. 0.5: no better than noise.",
         pitfalls="A used pixel may have no effect in *this* image (with AND, if the other pixel is missing), and a "
@@ -88,6 +89,7 @@ def _by_magnitude_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> ND
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        attains_ends=True,
         meaning="Average precision in finding the pixels that the network uses. Chance is their share of the image.",
         pitfalls="The chance level is the used share of the image: networks that use shares of different size are "
         "not comparable. As with `use_auc`, a used pixel may have no effect in some images.",

@@ -152,7 +152,8 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     for cell in cell_matrices(run):
         for k, metric in enumerate(cell.metrics):
             values, higher = cell.values[:, k], bool(directions[metric])
-            intervals = nested_means(values, cell.drawn).intervals(within=run.metrics[metric].range)
+            part = run.metrics[metric]
+            intervals = nested_means(values, cell.drawn).intervals(within=part.range, attains_ends=part.attains_ends)
             control = [run.explainers[name].control for name in cell.methods]
             tests = pair_tests(cell.methods, control, values, cell.drawn, len(np.unique(cell.groups)))
             pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
