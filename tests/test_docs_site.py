@@ -193,7 +193,7 @@ def test_the_table_of_the_start_page_has_the_methods_of_its_suite():
     infos = [explainers.resolve(part.use).info for part in suite.explainers]
     labels = {info.label for info in infos if not info.reference}
     page = (DOCS / "index.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^\| *\d* \| \*?([^|*]+?)\*?(?: \(control[^)]*\))? \| \d", page, re.M)
+    shown = re.findall(r"^\| *[\d–]* \| \*?([^|*]+?)\*?(?: \(control[^)]*\))? \| \d", page, re.M)
     assert {*shown, "Guided Grad-CAM"} == labels  # which is for CNNs only, and not ranked
 
 

@@ -13,14 +13,13 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
 from xaibench.report.figures.samples import color_tile, map_array, tile_kind
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import leaderboard
+from xaibench.report.numbers.leaderboards import leaderboard, place_text
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, place, read_run
 
@@ -35,23 +34,22 @@ INK = {"light": "#333333", "dark": "#d5d7e0"}
 
 def table(run: RunResults) -> str:
     """The leaderboard in Markdown, as the report page has it."""
-    summary, _ = infer(run, summarize(run))
-    board = leaderboard(run, summary)
+    summary, pairs = infer(run, summarize(run))
+    board = leaderboard(run, summary, pairs=pairs)
     # A control that is the answer by construction in some cells is ranked in the others.
     board = board[(board["cells"] == board["of"]) | board["control"].astype(bool)]
     cells = int(board["of"].iloc[0])
     lines = [
-        f"| | method | mean rank | EMD performance | precision | better than all controls, of {cells} cells |",
-        "|--:|---|--:|--:|--:|--:|",
+        f"| place | method | EMD performance | precision | better than all controls, of {cells} cells |",
+        "|--:|---|--:|--:|--:|",
     ]
     for row in board.to_dict("records"):
         label = run.explainers[row["explainer"]].label
         in_cells = f", {row['cells']} of {row['of']} cells" if row["cells"] < row["of"] else ""
         name = f"*{label}* (control{in_cells})" if row["control"] else label
-        medians = [f"{row[f'median:{metric}']:.3f}" for metric in METRICS]
+        means = [f"{row[f'mean:{metric}']:.3f}" for metric in METRICS]
         beaten = "" if row["control"] else " · ".join(str(row[f"beats:{metric}"]) for metric in METRICS)
-        number = "" if pd.isna(row["place"]) else str(row["place"])
-        lines.append("| " + " | ".join((number, name, f"{row['mean_rank']:.1f}", *medians, beaten)) + " |")
+        lines.append("| " + " | ".join((place_text(row["place"], row["last_place"]), name, *means, beaten)) + " |")
     return "\n".join([*lines, "", run.answers_text])
 
 
