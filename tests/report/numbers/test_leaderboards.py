@@ -123,6 +123,7 @@ def test_a_board_is_the_leaderboard_of_these_rows_alone(few, choice, metric):
     if metric is not None:
         rows = rows[rows["metric"] == list(run.metrics)[metric]]
     wanted = leaderboard(run, rows, pairs=tests).set_index("explainer").sort_index()
+    assert len(wanted) > 10
     board = pd.DataFrame(found.columns(choice, metric)).set_index("explainer").loc[wanted.index]
     of = [*run.metrics] if metric is None else [list(run.metrics)[metric]]
     names = ["place", "last_place", "cells", "of"]
@@ -181,6 +182,15 @@ def test_without_controls_every_method_has_a_place(tmp_path):
         ("eigen_cam", 1, 2),
         ("gradcam", 1, 2),
     ]
+
+
+def test_a_metric_without_a_defined_score_does_not_order_the_methods(few_cells_run, tmp_path):
+    scores = pd.read_parquet(few_cells_run / "scores.parquet")
+    found = write(tmp_path, scores.assign(value=scores["value"].mask(scores["metric"] == "emd_perf")))
+    board = found.standings.board(range(4))
+    assert len(board) == 17
+    assert board["mean:topk_precision"].is_monotonic_decreasing
+    assert board["place"].notna().any()
 
 
 def test_without_tests_no_method_has_a_place(few):
