@@ -151,7 +151,8 @@ def test_results_go_there_and_come_back(hub, invoke, run, tmp_path):  # noqa: F8
 
 
 def test_the_card_of_results_holds_the_report_s_numbers(run, tmp_path):
-    from xaibench.report.numbers.leaderboards import leaderboard
+    from xaibench.report.numbers.inference import infer
+    from xaibench.report.numbers.leaderboards import leaderboard, place_text
     from xaibench.report.numbers.score_summary import summarize
     from xaibench.report.read.results import read_run
 
@@ -168,17 +169,21 @@ def test_the_card_of_results_holds_the_report_s_numbers(run, tmp_path):
         for one in results:
             scenario, background = one.dataset_type.removeprefix("xai-tris/").split("-")[:2]
             row = summary.loc[labels[name], scenario, background, one.dataset_args["model"], one.metric_type]
-            assert one.metric_value == pytest.approx(row["median"], abs=1e-6)
+            assert one.metric_value == pytest.approx(row["mean"], abs=1e-6)
             assert one.metric_args == {
                 "n": row["n"],
                 "n_valid": row["n_valid"],
-                "mean": pytest.approx(row["mean"], abs=1e-6),
+                "median": pytest.approx(row["median"], abs=1e-6),
             }
             found += 1
-    assert found == summary["median"].notna().sum() > 50
-    board = leaderboard(read_run(run), summary.reset_index())
-    first = read_run(run).explainers[board["explainer"][0]].label
-    assert f"| {first} | {board['mean_rank'][0]:.3f} |" in card.text
+    assert found == summary["mean"].notna().sum() > 50
+    results = read_run(run)
+    summary, pairs = infer(results, summarize(results))
+    first = leaderboard(results, summary, pairs=pairs).iloc[0]
+    place, metric = place_text(first["place"], first["last_place"]), next(iter(results.metrics))
+    assert place
+    label = results.explainers[first["explainer"]].label
+    assert f"| {place} | {label} | {first[f'mean:{metric}']:.3f} | {first[f'beats:{metric}']}/" in card.text
     assert "Lime" not in card.text
     assert "| torch | 2.9.0 |" in card.text
     assert 'name = "xai-tris-8x8"' in card.text

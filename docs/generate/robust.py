@@ -33,8 +33,7 @@ single rank by that metric says more about the setting than about the methods.
 The maps of the run are scored again under every setting; nothing is trained or explained anew. In each cell the methods
 are ranked by their mean scores; a method's place is by the mean of its ranks over the cells; controls take no part. The
 intervals are over what was drawn (data sets, trainings, samples), and all settings see the same draws. Where two
-settings agree with a tau below {agreed}, the run's page prints no rank by that metric, leaves it out of the mean ranks,
-and says so.
+settings agree with a tau below {agreed}, the run's page gives no place by that metric, and says so.
 
 *Insertion* on the baseline that *deletion* removes to is deletion in the opposite order: the least important pixels go
 first. That is how the order of the pixels is a setting below. A tau of 0 is what unrelated orders have, −1 the opposite

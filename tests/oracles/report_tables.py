@@ -44,12 +44,12 @@ def summarize(rows: list[dict], controls: set[str], answers: set[tuple[str, str,
 
 
 def _compare(key: tuple, entry: dict, table: dict[tuple, dict], controls: set[str]) -> None:
-    if "median" not in entry:
+    if "mean" not in entry:
         return
     rivals = {
         other[3]: theirs
         for other, theirs in table.items()
-        if (*other[:3], other[4]) == (*key[:3], key[4]) and "median" in theirs
+        if (*other[:3], other[4]) == (*key[:3], key[4]) and "mean" in theirs
     }
     better = sum(_beats(theirs, entry) for theirs in rivals.values())
     level = sum(not _beats(theirs, entry) and not _beats(entry, theirs) for theirs in rivals.values())
@@ -61,8 +61,6 @@ def _compare(key: tuple, entry: dict, table: dict[tuple, dict], controls: set[st
 
 def _beats(one: dict, other: dict) -> bool:
     sign = 1 if one["higher_is_better"] else -1
-    if not math.isclose(one["median"], other["median"], rel_tol=0, abs_tol=1e-12):
-        return sign * one["median"] > sign * other["median"]
     if math.isclose(one["mean"], other["mean"], rel_tol=0, abs_tol=1e-12):
         return False
     return sign * one["mean"] > sign * other["mean"]

@@ -55,7 +55,7 @@ def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page)
         "Insertion & Pointing game",
         "Insertion and deletion",
         "pet_0.jpg: dog",
-        "What is told apart",
+        "Significant differences",
         "a cell is one data set and model",
         "of one patient or photograph where the set tells them apart",
     ):

@@ -8,7 +8,7 @@ import pytest
 from report.browser import HOSTILE, axe, state, visiting, write_hostile_run
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import leaderboard
+from xaibench.report.numbers.leaderboards import leaderboard, place_text
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.sample_file import read_samples
@@ -29,10 +29,10 @@ def visit(tab, hostile_run):
 @pytest.fixture(scope="module")
 def run_and_summary(hostile_run):
     run = read_run(hostile_run)
-    return run, infer(run, summarize(run))[0]
+    return run, *infer(run, summarize(run))
 
 
-def board(tab, key="rank", metric=None):
+def board(tab, key="place", metric=None):
     """The visible rows of the leaderboard from the top: explainer to what stands in a column."""
     of = "" if metric is None else f'[data-m="{metric}"]'
     return dict(
@@ -48,29 +48,33 @@ def said(tab, section="leaderboard"):
 
 
 def expected(run_and_summary, **wanted):
-    """The mean ranks of the leaderboard of some cells, worked out from their rows alone."""
-    run, summary = run_and_summary
+    """The places on the leaderboard of some cells, computed from their rows alone."""
+    run, summary, pairs = run_and_summary
     for key, name in wanted.items():
         summary = summary[summary[key] == name]
-    rows = leaderboard(run, summary)
-    return {row["explainer"]: f"{row['mean_rank']:.2f}" for row in rows.to_dict("records")}
+        pairs = pairs[pairs[key] == name]
+    rows = leaderboard(run, summary, pairs=pairs)
+    return {row["explainer"]: place_text(row["place"], row["last_place"]) or "–" for row in rows.to_dict("records")}
+
+
+def assert_shows(tab, wanted):
+    """The methods are in the order of ``wanted`` and have its places."""
+    assert list(board(tab).items()) == list(wanted.items())
 
 
 def test_filters_show_the_leaderboard_of_what_is_chosen(visit, run_and_summary):
     tab = visit()
-    assert board(tab) == expected(run_and_summary)
+    assert_shows(tab, expected(run_and_summary))
     assert said(tab) == "17 methods in 4 of 4 cells"
     form = 'section[aria-labelledby="leaderboard"] form'
     tab.select_option(f"{form} [name=subset]", "lin")
-    assert board(tab) == expected(run_and_summary, subset="lin")
+    assert_shows(tab, expected(run_and_summary, subset="lin"))
     assert said(tab) == "17 methods in 3 of 4 cells"
     tab.select_option(f"{form} [name=model]", "mlp")
-    found = board(tab)
-    assert found == expected(run_and_summary, subset="lin", model="mlp")
-    assert list(found.values()) == sorted(found.values(), key=float)
+    assert_shows(tab, expected(run_and_summary, subset="lin", model="mlp"))
     assert said(tab) == "16 methods in 1 of 4 cells"  # guided GradCAM is for convolutions
     assert state(tab) == ("#leaderboard", {"subset": "lin", "model": "mlp"})
-    _, summary = run_and_summary
+    _, summary, _ = run_and_summary
     cell = summary[(summary["model"] == "mlp") & (summary["metric"] == "emd_perf")].set_index("explainer")
     for name, text in board(tab, "mean", 0).items():
         assert text.split() == [f"{cell.loc[name, column]:.3f}" for column in ("mean", "low")] + [
@@ -78,13 +82,13 @@ def test_filters_show_the_leaderboard_of_what_is_chosen(visit, run_and_summary):
             f"{cell.loc[name, 'high']:.3f}",
         ]
     tab.click(f"{form} [type=reset]")
-    assert board(tab) == expected(run_and_summary)
+    assert_shows(tab, expected(run_and_summary))
     assert state(tab) == ("#leaderboard", {})
 
 
 def test_a_metric_is_ranked_by_itself_and_has_its_own_columns(visit, run_and_summary):
     tab = visit("#leaderboard?metric=topk_precision")
-    assert board(tab) == expected(run_and_summary, metric="topk_precision")
+    assert_shows(tab, expected(run_and_summary, metric="topk_precision"))
     heads = tab.eval_on_selector_all("#board th.group", "heads => heads.map(head => head.checkVisibility())")
     assert heads == [False, True]
     assert tab.locator("#summary tbody tr:visible").count() == 66
@@ -118,15 +122,14 @@ def test_columns_sort_both_ways_and_the_link_keeps_it(visit):
 
 
 def test_a_link_opens_filtered_and_sorted(visit, run_and_summary):
-    tab = visit("#leaderboard?subset=lin&variant=white&sort=-rank")
-    found = board(tab)
-    assert found == expected(run_and_summary, subset="lin", variant="white")
-    assert list(found) == list(reversed(expected(run_and_summary, subset="lin", variant="white")))
+    tab = visit("#leaderboard?subset=lin&variant=white&sort=mean:emd_perf")
+    wanted = expected(run_and_summary, subset="lin", variant="white")
+    assert_shows(tab, dict(reversed(wanted.items())))
     values = tab.eval_on_selector_all("form[data-filters] [name=variant]", "all => all.map(one => one.value)")
     assert values == ["white"] * 3
     assert tab.evaluate("Math.abs(document.getElementById('leaderboard').getBoundingClientRect().top)") < 200
     links = tab.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
-    assert all(link.endswith("?subset=lin&variant=white&sort=-rank") for link in links)
+    assert all(link.endswith("?subset=lin&variant=white&sort=mean%3Aemd_perf") for link in links)
 
 
 def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):

@@ -18,7 +18,7 @@ from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.page.content import verdict
+from xaibench.report.page.headlines import verdict
 from xaibench.report.page.score_grids import grids
 from xaibench.report.read.results import read_run
 
@@ -61,8 +61,8 @@ def test_every_leaderboard_is_over_the_metrics_of_one_truth(mixed_run):
     for truth, board in found.items():
         mine = [name for name in OF if OF[name] == truth]
         assert {str(name).partition(":")[2] for name in board if ":" in str(name)} == set(mine)
-        ranks = summary[summary["metric"].isin(mine)].groupby("explainer", observed=True)["rank"].mean()
-        assert board.set_index("explainer")["mean_rank"].to_dict() == pytest.approx(ranks.to_dict())
+        means = summary[summary["metric"] == mine[0]].groupby("explainer", observed=True)["mean"].mean()
+        assert board["explainer"].tolist() == means.sort_values(ascending=False).index.tolist()
 
 
 def test_a_leaderboard_over_several_truths_is_refused(mixed_run):
@@ -85,23 +85,12 @@ def test_resampled_means_are_each_of_their_own_truth(mixed_run, monkeypatch):
 
 def test_what_was_found_is_said_truth_by_truth(mixed_run):
     run = read_run(mixed_run)
-    said = verdict(run, leaderboards_by_truth(run, infer(run, summarize(run))[0]))
-    starts = [sentence.partition(":")[0] for sentence in said if "ranks best over all cells and metrics" in sentence]
-    assert starts == ["Human", "Intervention"]
-
-
-def test_who_shares_the_best_rank_is_not_said_to_rank_best(mixed_run):
-    run = read_run(mixed_run)
-    [(truth, board), *_] = leaderboards_by_truth(run, infer(run, summarize(run))[0]).items()
-    board = board.copy()
-    ranks = [name for name in board if name.startswith("mean_rank")]
-    placed = board.index[board["place"].notna()]
-    board.loc[placed[:2], ranks] = 1.0
-    board.loc[placed[2:], ranks] = 2.0
-    first, second = (run.explainers[name].label for name in board.loc[placed[:2], "explainer"])
-    said = " ".join(verdict(run, {truth: board}))
-    assert f"{first} and {second} share the best rank over all cells" in said
-    assert "ranks best" not in said
+    said = verdict(run, boards(run, *infer(run, summarize(run))))
+    starts = [sentence.partition(",")[0] for sentence in said]
+    assert starts == [
+        *("Human: By IoU", "By Precision", "By Recall"),
+        *("Intervention: By Insertion", "By Deletion", "By Average drop"),
+    ]
 
 
 def test_the_page_has_a_table_for_each_truth_below_its_question(page):
@@ -124,10 +113,10 @@ def test_tables_and_prints_are_each_of_one_truth(mixed_run, printed):
         table = pd.read_csv(mixed_run / "tables" / f"leaderboard-{truth}.csv")
         assert len(table) == 13
         assert f"\n{question_of(truth)}\n" in printed
-    assert {truth: set(table.columns[3:]) for truth, table in ranked_methods(mixed_run).items()} == {
+    assert {truth: set(table.columns[2:]) for truth, table in ranked_methods(mixed_run).items()} == {
         truth: {VISUAL_METRICS[name][0] for name in OF if OF[name] == truth} for truth in ("human", "intervention")
     }
-    assert best_methods(mixed_run).iloc[-1].str.contains("mean rank").sum() == len(OF)
+    assert best_methods(mixed_run).iloc[-1].str.contains(r" \d+\.\d{3}$").sum() == len(OF)
 
 
 def test_the_card_of_results_has_a_leaderboard_for_each_truth(mixed_run):
@@ -173,7 +162,7 @@ def test_what_describes_the_map_has_a_board_that_says_so(small_run):
     scores.to_parquet(small_run / "scores.parquet")
     run = read_run(small_run)
     assert list(run.truths) == ["data", "none"]
-    assert "The map alone: " in " ".join(verdict(run, leaderboards_by_truth(run, infer(run, summarize(run))[0])))
+    assert "The map alone: " in " ".join(verdict(run, boards(run, *infer(run, summarize(run)))))
 
 
 def test_the_columns_of_a_cell_stand_below_their_truth(mixed_run):

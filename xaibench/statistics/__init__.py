@@ -3,7 +3,7 @@
 from xaibench.statistics.grouped_scores import paired_differences
 from xaibench.statistics.multiple_tests import ControlComparison, compare_with_controls, holm
 from xaibench.statistics.nested_draws import NestedMeans, SamplingDesign, nested_means, unpaired_difference
-from xaibench.statistics.rank_tests import MeanRanks, average_ranks, critical_difference, friedman, mean_ranks
+from xaibench.statistics.rank_tests import MeanRanks, average_ranks, critical_difference, mean_ranks
 
 __all__ = [
     "ControlComparison",
@@ -13,7 +13,6 @@ __all__ = [
     "average_ranks",
     "compare_with_controls",
     "critical_difference",
-    "friedman",
     "holm",
     "mean_ranks",
     "nested_means",

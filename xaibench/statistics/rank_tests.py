@@ -1,8 +1,8 @@
-"""Mean ranks of methods over samples, with Friedman's test and Nemenyi's critical difference.
+"""Mean ranks of methods over samples, with Nemenyi's critical difference.
 
-Both tests: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006, section 3.2.2. They
-assume independent rankings. Here trainings and samples are nested in data sets, and the rankings of one training or
-patient are correlated. So both tests use the effective number of rankings: their number divided by the design effect
+Nemenyi's test: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006, section 3.2.2. It
+assumes independent rankings. Here trainings and samples are nested in data sets, and the rankings of one training or
+patient are correlated. So the test uses the effective number of rankings: their number divided by the design effect
 (Rao and Scott: The analysis of categorical data from complex sample surveys, JASA 1981), which is the variance of the
 mean ranks under the nested design divided by their variance under independent rankings.
 """
@@ -128,24 +128,6 @@ def mean_ranks(scores: ArrayLike, drawn: SamplingDesign, *, higher_is_better: bo
 
 #: Field of the sampling design per level.
 _FIELDS = {"data sets": "data_sets", "trainings": "trainings", "samples": "groups"}
-
-
-def friedman(ranks: MeanRanks) -> float:
-    """Compute the p-value of Friedman's test that all methods are equally good, by the F distribution.
-
-    Args:
-        ranks: Result of :func:`mean_ranks`.
-
-    Returns:
-        The p-value in [0, 1]; ``nan`` if all mean ranks are equal, or there are too few rankings.
-    """
-    from scipy.stats import f
-
-    m = len(ranks.ranks)
-    if m < 2 or not ranks.n_effective > 0 or np.ptp(ranks.ranks) == 0:
-        return math.nan
-    statistic = 12 * ranks.n_effective / (m * (m + 1)) * float(np.square(ranks.ranks - (m + 1) / 2).sum())
-    return float(f.sf(statistic / (m - 1), m - 1, min(ranks.df, 1e9)))
 
 
 def _rank_rows(scores: Floats, *, higher_is_better: bool) -> Floats:

@@ -45,7 +45,7 @@ def loaded(tab):
     return [url.rpartition("/")[2] for url in tab.requests if "/data/" in url and url.endswith(".js")]
 
 
-def board(tab, key="rank", truth="data"):
+def board(tab, key="place", truth="data"):
     """The visible rows of a leaderboard from the top: method to what stands in a column."""
     script = "(rows, key) => rows.map(row => [row.dataset.e, row.querySelector(`[data-k=${key}]`).innerText])"
     return dict(tab.eval_on_selector_all(f"#board-{truth} tbody tr:not([hidden])", script, key))

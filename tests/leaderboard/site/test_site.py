@@ -19,7 +19,9 @@ from xaibench.leaderboard.manifest import CodeInfo, ResultError
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.leaderboard.site.write import _suite_entries
-from xaibench.report.numbers.suite_tests import pairs_over_cells
+from xaibench.report.numbers.leaderboards import leaderboard, printable
+from xaibench.report.page.content import board_rows, board_values
+from xaibench.report.page.score_tables import leaderboard_table
 
 
 @pytest.fixture(scope="module")
@@ -83,22 +85,38 @@ def test_the_first_page_has_a_leaderboard_of_each_kind_of_truth_and_none_over_al
         values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == metric)]
         means = values.groupby(["explainer", "subset", "variant", "model"], observed=True)["value"].mean()
         for name in METHODS:
-            assert rows[name][3].split()[0] == f"{means[name].mean():.3f}"  # the mean of the cells' means
-            assert re.fullmatch(r"0\.\d+ 0\.\d+ – 0\.\d+", rows[name][3])  # and its interval
+            assert rows[name][2].split()[0] == f"{means[name].mean():.3f}"  # the mean of the cells' means
+            assert re.fullmatch(r"0\.\d+ 0\.\d+ – 0\.\d+", rows[name][2])  # and its interval
+        order = means.groupby("explainer", observed=True).mean().sort_values(ascending=False)
+        assert list(rows) == order.index.tolist()
     assert "guided_gradcam" in rows_of(site / "index.html", "data")
     assert rows_of(site / "index.html", "data")["guided_gradcam"][0] == "–"  # it was not scored in every cell
 
 
-def test_who_is_told_apart_from_whom_are_the_ranks_between_which_no_test_sees_a_difference(site, board):
-    rows, ranking = rows_of(site / "index.html", "data"), board.ranks["emd_perf"]
-    names, tests = list(ranking.ranks), pairs_over_cells(board.pairs, "emd_perf")
-    p = {frozenset((one, other)): p for one, other, p in tests[["first", "second", "p_holm"]].itertuples(index=False)}
-    assert min(p.values()) < 0.05 <= max(p.values())
-    for name in names:
-        near = [i for i, other in enumerate(names, 1) if other == name or p[frozenset((name, other))] >= 0.05]
-        said = rows[name][-2]
-        assert said == (f"{near[0]} – {near[-1]}" if len(near) > 1 else str(near[0]))
-    assert rows["guided_gradcam"][-2] == "–"
+@pytest.mark.parametrize(("truth", "metric"), [("data", "emd_perf"), ("intervention", "topk_precision")])
+def test_the_terminal_the_page_of_a_run_and_the_site_agree(site, board, truth, metric):
+    """All three show the same mean and place of a method, and the same order."""
+    run, of_page = board.run, board.boards[truth]
+    data = board_values(of_page)
+    lines = dict(zip(data["ranked"], data["boards"][".."]["metrics"][data["ranking"]], strict=True))
+    terminal = printable(run, leaderboard(run, board.summary, truth, board.pairs))
+    terminal["method"] = terminal["method"].str.replace(r" \(.*", "", regex=True)
+    table = leaderboard_table(run, truth, board_rows(of_page), "")
+    rows = rows_of(site / "index.html", truth)
+    assert list(rows) == [row.attributes["data-e"] for row in table.rows]
+    assert list(rows) == sorted(METHODS, key=lambda name: lines[name][0])
+    assert [run.explainers[name].label for name in rows] == terminal["method"].tolist()
+    placed = 0
+    for (name, cells), printed, row in zip(rows.items(), terminal.to_dict("records"), table.rows, strict=True):
+        _, first, last, _, _, mean, *_ = lines[name]
+        place = "–" if first is None else f"{first}" if first == last else f"{first}–{last}"
+        placed += first is not None
+        assert cells[0] == place
+        assert printed["place"] == place.replace("–", "", first is None)
+        assert (row.cells[0].value, row.cells[0].suffix) == (first, f"–{last}" if first != last else "")
+        assert cells[2].split()[0] == printed[run.metrics[metric].label] == f"{mean:.3f}" == f"{row.cells[2].value:.3f}"
+    assert 1 < placed < len(METHODS) - 2  # some methods are not ranked, and neither are the two controls
+    assert rows["guided_gradcam"][0] == "–"
 
 
 def test_verified_results_have_a_badge_and_others_say_that_they_have_none(site):
@@ -136,7 +154,7 @@ def test_fresh_seeds_stand_beside_the_public_ones_with_the_gap(site, repository)
         counted = scores[scores["correct"] & (scores["metric"] == "emd_perf")]
         cells = counted.groupby(["subset", "variant", "model"], observed=True)["value"].mean()
         found[place] = cells.mean()
-    fresh, gap = rows["saliency"][4], rows["saliency"][5].replace("−", "-").split()
+    fresh, gap = rows["saliency"][3], rows["saliency"][4].replace("−", "-").split()
     assert fresh == f"{found[f'tiny@{VERSION}+spring']:.3f}"
     assert float(gap[0]) == pytest.approx(found[f"tiny@{VERSION}+spring"] - found[f"tiny@{VERSION}"], abs=6e-4)
     assert float(gap[1]) < float(gap[0]) < float(gap[3]) < 0
@@ -157,7 +175,7 @@ def test_the_numbers_of_every_choice_of_cells_are_in_files_of_their_own(site, bo
     mine = values[values["subset"] == board.run.subsets[0]]
     means = mine.groupby(["explainer", "variant", "model"], observed=True)["value"].mean()
     line = json.loads(value)["data"]["metrics"][0][page["truths"]["data"]["ranked"].index("lime")]
-    assert line[1] == pytest.approx(means["lime"].mean(), abs=1e-5)
+    assert line[5] == pytest.approx(means["lime"].mean(), abs=1e-5)
 
 
 def test_history_shows_every_version_in_the_order_of_its_results(site):

@@ -9,8 +9,8 @@ from scipy.stats import spearmanr
 import xaibench as xb
 from xaibench.report.figures.comparisons import agreement_figure, ranking_figure
 from xaibench.report.figures.style import save
-from xaibench.report.numbers.metric_agreement import Ranking, rankings
-from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.leaderboards import boards
+from xaibench.report.numbers.rankings import Ranking, rankings
 from xaibench.report.read.results import read_run
 
 NAMES = ["iou", "deletion", "hit"]
@@ -86,25 +86,10 @@ def test_from_scores_to_the_figure_as_the_page_of_metrics_shows_it():
     assert shown[1, 1].endswith("†")
 
 
-def ranking(ranks, difference):
-    return Ranking("m", ranks, 10, "cells", difference, 0.01, ())
-
-
-def test_the_diagram_names_every_method_with_its_rank_and_joins_cliques(annotated_run):
-    run = read_run(annotated_run)
-    found = rankings(run, summarize(run))["iou"]
-    figure = ranking_figure(run, found)
-    (axes,) = figure.axes
-    texts = [text.get_text() for text in axes.texts]
-    for name, rank in found.ranks.items():
-        label = run.explainers[name].label
-        assert f"{label}  {rank:.2f}" in texts or f"{rank:.2f}  {label}" in texts
-    assert f"critical difference {found.difference:.2f}" in texts
-    bars = [line for line in axes.lines if line.get_linewidth() == 3]
-    assert len(bars) == len(found.cliques) > 0
+def assert_texts_are_within(figure):
     figure.canvas.draw()
     sheet = figure.bbox
-    for text in axes.texts:
+    for text in figure.axes[0].texts:
         box = text.get_window_extent()
         assert sheet.x0 <= box.x0
         assert box.x1 <= sheet.x1
@@ -112,7 +97,36 @@ def test_the_diagram_names_every_method_with_its_rank_and_joins_cliques(annotate
         assert box.y1 <= sheet.y1
 
 
-def test_equal_ranks_can_be_drawn(annotated_run):
+def test_the_diagram_shows_every_method_with_its_mean_and_joins_groups(annotated_findings):
+    run, summary, pairs = annotated_findings
+    found = rankings(boards(run, summary, pairs))["iou"]
+    figure = ranking_figure(run, found)
+    (axes,) = figure.axes
+    texts = [text.get_text() for text in axes.texts]
+    for name, mean in found.means.items():
+        label, shown = run.explainers[name].label, f"{mean:.3f}".replace("-", "−")
+        assert f"{label}  {shown}" in texts or f"{shown}  {label}" in texts
+    bars = [line for line in axes.lines if line.get_linewidth() == 3]
+    assert len(bars) == len(found.groups) > 0
+    assert_texts_are_within(figure)
+
+
+@pytest.mark.parametrize(("metric", "best"), [("iou", 0.9), ("deletion", 0.1)])
+def test_the_best_mean_is_on_the_left_and_bars_span_their_group(annotated_run, metric, best):
     run = read_run(annotated_run)
-    figure = ranking_figure(run, ranking({"cam": 2.0, "rise": 2.0, "sobel": 2.0}, 0.5))
+    means = {"cam": best, "rise": 0.5, "sobel": 1 - best}
+    figure = ranking_figure(run, Ranking(metric, means, 1, (("rise", "sobel"),), ()))
+    lines = [line.get_xdata() for line in figure.axes[0].lines if line.get_linewidth() == 0.7]
+    places = [float(line[0]) for line in lines]  # from the axis to the label
+    assert places == sorted(places)
+    (bar,) = (line.get_xdata() for line in figure.axes[0].lines if line.get_linewidth() == 3)
+    assert bar == pytest.approx([places[1] - 0.03, places[2] + 0.03])
+    assert_texts_are_within(figure)
+
+
+def test_equal_means_can_be_drawn(annotated_run):
+    run = read_run(annotated_run)
+    means = {"cam": 0.5, "rise": 0.5, "sobel": 0.5}
+    figure = ranking_figure(run, Ranking("iou", means, 1, (tuple(means),), ()))
     assert sum(line.get_linewidth() == 3 for line in figure.axes[0].lines) == 1
+    assert_texts_are_within(figure)

@@ -1,13 +1,16 @@
+import itertools
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from oracles.report_tables import holm
 from report.conftest import FEW_CELLS, make_scores, write_run
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, printable
 from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.suite_tests import CellTests
 from xaibench.report.page.content import board_rows, board_values
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import CELL
@@ -16,9 +19,9 @@ EVERYTHING = (None, None, None)
 
 
 def made(run):
-    summary = infer(run, summarize(run))[0]
-    (found,) = boards(run, summary).values()  # a folder from before the kinds of truth has one board
-    return found, summary
+    summary, pairs = infer(run, summarize(run))
+    (found,) = boards(run, summary, pairs).values()  # a folder from before the kinds of truth has one board
+    return found, summary, pairs
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,7 @@ def few(tmp_path_factory):
 
 
 def test_there_is_a_board_for_each_choice_that_a_cell_fits(few):
-    run, found, _ = few
+    run, found, *_ = few
     names = (*run.subsets, *run.variants, *run.models)
     assert names == ("lin", "rigid", "white", "corr", "llr", "mlp", "cnn")
     fitting = set()
@@ -40,29 +43,165 @@ def test_there_is_a_board_for_each_choice_that_a_cell_fits(few):
     assert len(found.cells[0, 0, None]) == 2
 
 
+def select(run, rows, choice):
+    """The rows of a table in the cells of a choice."""
+    for key, order, place in zip(CELL, (run.subsets, run.variants, list(run.models)), choice, strict=True):
+        rows = rows if place is None else rows[rows[key] == order[place]]
+    return rows
+
+
+def literal_places(run, rows, pairs, metric):
+    """Return the rank interval of each method and whether it is better than the controls, from the tests of its pairs.
+
+    The p-values are those of the pairs over the cells; everything else is counted.
+    """
+    mine, tests = rows[rows["metric"] == metric], CellTests.read(pairs, metric)
+    cells, higher = (
+        {tuple(cell) for cell in mine[list(CELL)].astype(str).to_numpy()},
+        run.metrics[metric].higher_is_better,
+    )
+    control = {name for name, part in run.explainers.items() if part.control}
+
+    def better(names, of_pairs):
+        """Ordered pairs: first significantly better than second, of one family of tests."""
+        found, sign = tests.over(cells, of_pairs), 1 if higher else -1
+        found["p_holm"] = holm(found["p"].tolist())
+        there = [row for row in found.itertuples(index=False) if row.p_holm < 0.05]
+        return {(row.first, row.second) if sign * row.difference > 0 else (row.second, row.first) for row in there}
+
+    own = [name for name in mine["explainer"].unique() if name not in control]
+    ahead = set(mine["explainer"][mine["beats_controls"].eq(True).fillna(False)])
+    ahead |= set.intersection(
+        *({one for one, _ in better(own, [(name, other) for name in own]) if one not in control} for other in control)
+    )
+    count = mine.dropna(subset=["rank"]).groupby("explainer", observed=True).size()
+    ranked = [name for name in own if name in ahead and count[name] == len(cells)]
+    wins = better(ranked, list(itertools.combinations(ranked, 2)))
+    places = {
+        name: (1 + sum(worse == name for _, worse in wins), len(ranked) - sum(one == name for one, _ in wins))
+        for name in ranked
+    }
+    return places, ahead
+
+
+@pytest.mark.parametrize("choice", [EVERYTHING, (0, None, None), (None, 1, None), (0, 0, 1)])
+@pytest.mark.parametrize("metric", [0, 1])
+def test_places_are_counted_from_the_significant_differences(few, choice, metric):
+    run, found, summary, pairs = few
+    name = list(run.metrics)[metric]
+    rows = select(run, summary, choice)
+    places, ahead = literal_places(run, rows, pairs, name)
+    assert len(places) > 5
+    board = pd.DataFrame(found.columns(choice, metric)).set_index("explainer")
+    shown = board[board["place"].notna()]
+    assert {one: (row["place"], row["last_place"]) for one, row in shown.iterrows()} == places
+    assert set(board.index[board[f"ahead:{name}"] == 1]) == ahead
+    assert board.loc[board["control"].astype(bool), f"ahead:{name}"].isna().all()
+
+
+@pytest.mark.parametrize("choice", [EVERYTHING, (0, None, None), (None, 1, None), (0, 0, 1)])
+def test_methods_that_share_the_first_place_do_not_differ_significantly_from_the_best_mean(few, choice):
+    _, found, _, pairs = few
+    board = pd.DataFrame(found.columns(choice)).sort_values("mean:emd_perf", ascending=False)
+    placed = board[board["place"].notna()]["explainer"].tolist()
+    firsts = board[board["place"] == 1]["explainer"].tolist()
+    cells = [found.standings.cells[i] for i in found.cells[choice]]
+    tests = CellTests.read(pairs, "emd_perf").over(cells, list(itertools.combinations(placed, 2)))
+    p = {frozenset((row.first, row.second)): row.p_holm for row in tests.itertuples(index=False)}
+    assert firsts[0] == placed[0]
+    for name in placed[1:]:
+        if name in firsts:
+            assert p[frozenset((placed[0], name))] >= 0.05
+    assert any(p[frozenset((placed[0], name))] < 0.05 for name in placed[1:] if name not in firsts)
+
+
 @pytest.mark.parametrize("choice", [EVERYTHING, (0, None, None), (None, 1, None), (0, 0, 1)])
 @pytest.mark.parametrize("metric", [None, 1])
 def test_a_board_is_the_leaderboard_of_these_rows_alone(few, choice, metric):
-    run, found, summary = few
-    orders = (run.subsets, run.variants, list(run.models))
-    rows = summary
-    for key, order, place in zip(CELL, orders, choice, strict=True):
-        rows = rows if place is None else rows[rows[key] == order[place]]
+    run, found, summary, pairs = few
+    rows, tests = select(run, summary, choice), select(run, pairs, choice)
     if metric is not None:
         rows = rows[rows["metric"] == list(run.metrics)[metric]]
-    wanted = leaderboard(run, rows).set_index("explainer").sort_index()
+    wanted = leaderboard(run, rows, pairs=tests).set_index("explainer").sort_index()
+    assert len(wanted) > 10
     board = pd.DataFrame(found.columns(choice, metric)).set_index("explainer").loc[wanted.index]
     of = [*run.metrics] if metric is None else [list(run.metrics)[metric]]
-    names = ["place", "cells", "of", "mean_rank", "sample_rank"]
-    names += [f"{name}:{one}" for name in ("median", "mean", "best", "above", "beats", "against") for one in of]
+    names = ["place", "last_place", "cells", "of"]
+    columns = ("mean", "first", "last", "ahead", "mean_rank", "median", "n", "best", "above", "beats", "against")
+    names += [f"{name}:{one}" for name in columns for one in of]
     for name in names:
         assert np.allclose(
             board[name].astype(float), wanted[name].astype("Float64").to_numpy(float, na_value=np.nan), equal_nan=True
         ), name
 
 
+def test_the_order_is_that_of_the_means_and_not_of_the_medians_or_ranks(few_cells_run, tmp_path):
+    """LIME has a larger mean than all others by one cell alone, and smaller scores than them in the other cells."""
+    scores = pd.read_parquet(few_cells_run / "scores.parquet")
+    lime = scores["explainer"] == "lime"
+    value = np.where(scores["model"] == "llr", 9.0, 0.01)
+    found = write(tmp_path, scores.assign(value=scores["value"].mask(lime, value)))
+    board = found.standings.board(range(4)).set_index("explainer")
+    assert board.index[0] == "lime"
+    assert board.loc["lime", "mean:emd_perf"] == pytest.approx((9 + 3 * 0.01) / 4)
+    assert board.loc["lime", "median:emd_perf"] == board["median:emd_perf"].min()
+    assert board.loc["lime", "mean_rank:emd_perf"] > board["mean_rank:emd_perf"].min()
+
+
+def eigen_cam(folder, values):
+    """A run of one cell in which the methods and the control ``sobel`` have these scores."""
+    scores = pd.concat(
+        [pd.DataFrame({"explainer": name, "sample": range(len(own)), "value": own}) for name, own in values.items()]
+    )
+    head = {"dataset": "d", "subset": "d", "variant": "-", "model": "m", "seed": 0, "data_seed": 0, "metric": "k"}
+    scores.assign(**head, correct=True, higher_is_better=True, reason="").to_parquet(folder / "scores.parquet")
+    (folder / "parts.json").write_text(json.dumps({"explainers": {"sobel": {"control": True}}}))
+    run = read_run(folder)
+    return run, *made(run)
+
+
+def test_a_method_with_the_best_mean_that_is_not_better_than_the_controls_has_no_place(tmp_path):
+    varied, steady = np.tile([0.1, 0.94], 10), np.tile([0.49, 0.51], 10)
+    values = {"eigen_cam": varied, "gradcam": steady, "rise": steady - 0.05, "sobel": np.full(20, 0.4)}
+    run, found, summary, pairs = eigen_cam(tmp_path, values)
+    board = leaderboard(run, summary, pairs=pairs).set_index("explainer")
+    assert board.index.tolist() == ["eigen_cam", "gradcam", "rise", "sobel"]
+    assert board["mean:k"].tolist() == pytest.approx([0.52, 0.5, 0.45, 0.4])
+    assert board["place"].tolist() == [pd.NA, 1, 2, pd.NA]
+    assert board["last_place"].tolist() == [pd.NA, 1, 2, pd.NA]
+    assert board["ahead:k"].tolist() == pytest.approx([0, 1, 1, np.nan], nan_ok=True)
+    assert printable(run, board.reset_index())["place"].tolist() == ["", "1", "2", ""]
+    assert [row["place"] for row in board_rows(found)] == [None, 1, 2, None]
+
+
+def test_without_controls_every_method_has_a_place(tmp_path):
+    values = {"eigen_cam": np.tile([0.1, 0.94], 10), "gradcam": np.tile([0.49, 0.51], 10)}
+    run, _, summary, pairs = eigen_cam(tmp_path, values)
+    board = leaderboard(run, summary, pairs=pairs)
+    assert list(zip(board["explainer"], board["place"], board["last_place"], strict=True)) == [
+        ("eigen_cam", 1, 2),
+        ("gradcam", 1, 2),
+    ]
+
+
+def test_a_metric_without_a_defined_score_does_not_order_the_methods(few_cells_run, tmp_path):
+    scores = pd.read_parquet(few_cells_run / "scores.parquet")
+    found = write(tmp_path, scores.assign(value=scores["value"].mask(scores["metric"] == "emd_perf")))
+    board = found.standings.board(range(4))
+    assert len(board) == 17
+    assert board["mean:topk_precision"].is_monotonic_decreasing
+    assert board["place"].notna().any()
+
+
+def test_without_tests_no_method_has_a_place(few):
+    run, _, summary, _ = few
+    board = leaderboard(run, summary)
+    assert board["mean:emd_perf"].is_monotonic_decreasing
+    assert board["place"].isna().all()
+
+
 def test_of_one_cell_the_interval_is_that_of_the_cell(few):
-    _run, found, summary = few
+    _, found, summary, _ = few
     cell = summary[(summary["model"] == "mlp") & (summary["metric"] == "emd_perf")].set_index("explainer")
     columns = found.columns((0, 0, 1))
     for name, low, high in zip(columns["explainer"], columns["low:emd_perf"], columns["high:emd_perf"], strict=True):
@@ -98,7 +237,7 @@ def test_models_on_the_same_samples_do_not_narrow_the_interval_but_other_samples
 
 
 def test_a_method_that_some_cell_lacks_has_the_mean_of_the_others(few):
-    _, found, summary = few
+    _, found, summary, _ = few
     columns = found.columns(EVERYTHING)
     place = list(columns["explainer"]).index("guided_gradcam")
     mine = summary[(summary["explainer"] == "guided_gradcam") & (summary["metric"] == "emd_perf")]
@@ -117,28 +256,35 @@ def test_a_cell_of_one_sample_has_no_interval_and_leaves_none_to_its_mean(tmp_pa
 
 
 def test_what_the_page_gets_says_the_same(few):
-    _run, found, _ = few
+    _, found, *_ = few
     data = json.loads(json.dumps(board_values(found), allow_nan=False))
     assert data["ranked"] == list(found.standings.explainers)
+    assert (data["own"], data["ranking"]) == ([0, 1], 0)
     assert set(data["boards"]) >= {"..", "0..", ".1.2", "0.0.1"}
     board = data["boards"]["0.0.1"]
-    assert (board["cells"], len(board["over"]), len(board["metrics"])) == (1, 3, 2)
-    assert board["over"][0][data["ranked"].index("guided_gradcam")] is None
+    assert (board["cells"], len(board["metrics"])) == (1, 2)
+    assert board["metrics"][0][data["ranked"].index("guided_gradcam")] is None
     columns = found.columns((0, 0, 1))
+    names = ["order", "first", "last", "cells", "of", "mean", "low", "high", "n"]
+    names += ["mean_rank", "median", "best", "above", "beats", "against", "ahead"]
     place = data["ranked"].index("lrp")
-    rank, mean, low, high = board["metrics"][0][place][:4]
-    names = ("mean_rank", "mean", "low", "high")
-    assert [rank, mean, low, high] == pytest.approx([columns[f"{name}:emd_perf"][place] for name in names], rel=1e-5)
-    assert board["metrics"][0][data["ranked"].index("sobel")][-3:] == [0, 0, 0]
+    for metric, lines in zip(found.standings.metrics, board["metrics"], strict=True):
+        wanted = [float(columns[f"{name}:{metric}"][place]) for name in names]
+        assert lines[place] == pytest.approx(wanted, rel=1e-5)
+    control = board["metrics"][0][data["ranked"].index("sobel")]
+    assert control[1:3] == [None, None]
+    assert control[-4:] == [0, 0, 0, None]
 
 
 def test_the_first_rows_are_those_of_all_cells_best_first(few):
-    run, found, summary = few
-    rows = board_rows(found)
-    assert [row["explainer"] for row in rows] == leaderboard(run, summary)["explainer"].tolist()
-    placed = [row for row in rows if row["place"] is not None]
-    assert len(placed) == 12  # neither controls nor the one that not every cell has
-    assert all(row["place"] == 1 + sum(one["mean_rank"] < row["mean_rank"] for one in placed) for row in placed)
+    run, found, summary, pairs = few
+    rows, board = board_rows(found), leaderboard(run, summary, pairs=pairs)
+    assert [row["explainer"] for row in rows] == board["explainer"].tolist()
+    means = [row["mean:emd_perf"] for row in rows]
+    assert means == sorted(means, reverse=True)
+    assert [row["place"] for row in rows] == [None if pd.isna(place) else place for place in board["place"]]
+    by_precision = [row["mean:topk_precision"] for row in board_rows(found, "topk_precision")]
+    assert by_precision == sorted(by_precision, reverse=True)
 
 
 def test_without_a_rank_there_is_no_board(few, tmp_path):
@@ -146,16 +292,22 @@ def test_without_a_rank_there_is_no_board(few, tmp_path):
     found = write(tmp_path, scores)
     assert found.cells == {}
     assert board_rows(found) == []
-    assert board_values(found) == {"own": [0, 1], "ranked": [], "boards": {}}
+    assert board_values(found) == {"own": [0, 1], "ranking": 0, "ranked": [], "boards": {}}
 
 
 def test_the_printed_leaderboard_has_every_method_in_its_place(shared_findings):
-    run, summary, _ = shared_findings
-    board = leaderboard(run, summary)
+    run, summary, pairs = shared_findings
+    board = leaderboard(run, summary, pairs=pairs)
     table = printable(run, board)
     assert len(table) == len(run.explainers)
-    assert table["mean rank"].astype(float).is_monotonic_increasing
-    assert list(table.columns)[3:] == ["EMD_perf", "Precision", "beats controls in"]
+    assert list(table.columns) == ["place", "method", "EMD_perf", "Precision", "beats controls in"]
+    assert table["EMD_perf"].astype(float).is_monotonic_decreasing
+    for text, row in zip(table.to_dict("records"), board.to_dict("records"), strict=True):
+        first, last = row["place"], row["last_place"]
+        assert text["place"] == ("" if pd.isna(first) else str(first) if first == last else f"{first}–{last}")
+        assert text["EMD_perf"] == f"{row['mean:emd_perf']:.3f}"
+        assert text["Precision"] == f"{row['mean:topk_precision']:.3f}"
+    assert table["place"].str.contains("–").any()
     first = board.iloc[0]
     assert table.iloc[0]["method"] == run.explainers[first["explainer"]].label
     beats = [f"{first[f'beats:{name}']}/{first[f'against:{name}']}" for name in run.metrics]
@@ -165,9 +317,9 @@ def test_the_printed_leaderboard_has_every_method_in_its_place(shared_findings):
     assert table["method"].str.contains(r"Guided GradCAM \(8 of 18 cells\)").any()
 
 
-def test_of_many_metrics_the_printed_leaderboard_has_the_ranks(annotated_findings):
-    run, summary, _ = annotated_findings
-    board = leaderboard(run, summary)
+def test_of_many_metrics_the_printed_leaderboard_has_the_means(annotated_findings):
+    run, summary, pairs = annotated_findings
+    board = leaderboard(run, summary, pairs=pairs)
     table = printable(run, board)
-    assert list(table.columns) == ["place", "method", "mean rank", *(part.label for part in run.metrics.values())]
-    assert table.iloc[0]["IoU"] == f"{board.iloc[0]['mean_rank:iou']:.1f}"
+    assert list(table.columns) == ["place", "method", *(part.label for part in run.metrics.values())]
+    assert table.iloc[0]["Deletion"] == f"{board.iloc[0]['mean:deletion']:.3f}"

@@ -9,12 +9,13 @@ from oracles.report_tables import quantile
 from oracles.report_tables import summarize as literal_summary
 
 from xaibench.report import best_methods
+from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
 from xaibench.report.numbers.score_summary import (
     MAX_OUTLIERS,
     describe,
     groups,
-    lexicographic_rank,
+    rank_means,
     summarize,
     undefined,
 )
@@ -101,9 +102,10 @@ def test_a_group_without_a_correct_or_defined_score_is_listed(fresh_run):
     assert (lrp.loc["cnn", "n_valid"] == 0).all()
     assert lrp.loc[["mlp", "cnn"], ["rank", "above_controls"]].isna().all(axis=None)
     assert lrp.loc["llr", "rank"].notna().all()
-    place = leaderboard(run, summary).set_index("explainer")["place"]
-    assert pd.isna(place["lrp"])  # a mean over the cells that are left is another quantity
-    assert place["deep_shap"] >= 1
+    summary, pairs = infer(run, summary)
+    board = leaderboard(run, summary, pairs=pairs).set_index("explainer")
+    assert pd.isna(board.loc["lrp", "place"])  # a mean over the remaining cells is another quantity
+    assert board.loc["deep_shap", "place"] >= 1
 
 
 def test_rows_come_in_the_order_to_show(fresh_run):
@@ -118,11 +120,15 @@ def test_rows_come_in_the_order_to_show(fresh_run):
 
 def test_leaderboard_counts(fresh_run):
     run = read_run(fresh_run)
-    summary = summarize(run)
-    board = leaderboard(run, summary).set_index("explainer")
+    summary, pairs = infer(run, summarize(run))
+    board = leaderboard(run, summary, pairs=pairs).set_index("explainer")
     for metric in run.metrics:
         mine = summary[(summary["metric"] == metric) & (summary["explainer"] == "deep_shap")]
         assert board.loc["deep_shap", f"mean_rank:{metric}"] == pytest.approx(mine["rank"].mean())
+        assert board.loc["deep_shap", f"mean:{metric}"] == pytest.approx(mine["mean"].mean())
+        assert board.loc["deep_shap", f"median:{metric}"] == pytest.approx(mine["median"].median())
+        assert board.loc["deep_shap", f"n:{metric}"] == mine["n_valid"].sum()
+        assert board.loc["deep_shap", f"beats:{metric}"] == sum(mine["beats_controls"] == True)  # noqa: E712
         assert board.loc["deep_shap", f"above:{metric}"] == sum(mine["above_controls"] == True)  # noqa: E712
         assert board.loc["deep_shap", f"against:{metric}"] == 18
         assert board.loc["sobel", f"against:{metric}"] == 0
@@ -130,8 +136,11 @@ def test_leaderboard_counts(fresh_run):
         assert board[f"best:{metric}"].sum() >= 18
     assert (board.loc["guided_gradcam", "cells"], board.loc["guided_gradcam", "of"]) == (8, 18)
     assert board.loc[["guided_gradcam", *CONTROLS], "place"].isna().all()
-    assert sorted(board["place"].dropna()) == list(range(1, 13))
-    assert board["mean_rank"].is_monotonic_increasing
+    placed = board[board["place"].notna()]
+    assert placed["place"].min() == 1
+    assert placed["last_place"].max() == len(placed)
+    assert (placed["place"] <= placed["last_place"]).all()
+    assert board["mean:emd_perf"].is_monotonic_decreasing
 
 
 def test_without_controls_nothing_is_said_about_beating_them(fresh_run):
@@ -147,12 +156,13 @@ def test_best_methods_names_the_best_of_each_cell(fresh_run):
         scores.loc[cell & (scores["explainer"] == "laplace"), "value"] = 1.25
         scores.loc[~cell & (scores["explainer"] == "lrp"), "value"] = 1.5
 
-    rewrite(fresh_run, change)
+    scores = rewrite(fresh_run, change).scores.query("correct and explainer == 'lrp' and metric == 'emd_perf'")
+    mean = scores.groupby(["subset", "variant", "model"], observed=True)["value"].mean().mean()
     table = best_methods(fresh_run).set_index(["subset", "variant", "model"])
     assert len(table) == 19
     assert table.loc[("XOR", "CORR", "CNN"), "EMD_perf"] == "Laplace 1.250 (control)"
     assert table.loc[("LIN", "WHITE", "LLR"), "Precision"] == "LRP 1.500"
-    assert table.loc[("all", "", ""), "EMD_perf"].startswith("LRP (mean rank ")
+    assert table.loc[("all", "", ""), "EMD_perf"] == f"LRP {mean:.3f}"
 
 
 def test_undefined_scores_are_counted_over_correct_samples(fresh_run):
@@ -246,16 +256,33 @@ def test_groups_are_those_of_a_dictionary(pairs):
     assert [(code, part.tolist()) for code, part in split] == sorted(expected.items())
 
 
-@given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, np.nan]), st.sampled_from([0.1, 0.2])), max_size=12))
-def test_rank_counts_the_better_ones(pairs):
-    ranks = lexicographic_rank(np.array([a for a, _ in pairs]), np.array([b for _, b in pairs]))
-    known = [pair for pair in pairs if not np.isnan(pair[0])]
-    for pair, rank in zip(pairs, ranks, strict=True):
-        if np.isnan(pair[0]):
+@given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0, np.nan]), max_size=12))
+def test_ranks_of_means_count_the_better_ones(means):
+    known = [mean for mean in means if not np.isnan(mean)]
+    for mean, rank in zip(means, rank_means(np.array(means)), strict=True):
+        if np.isnan(mean):
             assert np.isnan(rank)
         else:
-            assert rank == sum(other > pair for other in known) + (known.count(pair) + 1) / 2
+            assert rank == sum(other > mean for other in known) + (known.count(mean) + 1) / 2
 
 
 def test_a_difference_of_rounding_is_a_tie():
-    assert lexicographic_rank(np.array([0.1 + 0.2, 0.3]), np.array([1.0, 1.0])).tolist() == [1.5, 1.5]
+    assert rank_means(np.array([0.1 + 0.2, 0.3])).tolist() == [1.5, 1.5]
+
+
+def test_the_rank_within_a_cell_is_by_the_mean_and_not_by_the_median(fresh_run):
+    """LIME has the largest mean and a median of 0, Saliency the largest median and a mean below 0."""
+
+    def change(scores):
+        by_metric = scores["metric"] == "emd_perf"
+        for name, values in (("lime", [0.0, 0.0, 30.0]), ("saliency", [2.0, 2.0, -10.0])):
+            mine = by_metric & (scores["explainer"] == name)
+            scores.loc[mine, "value"] = np.resize(values, mine.sum())
+            scores.loc[mine, "correct"] = True
+
+    summary = summarize(rewrite(fresh_run, change))
+    mine = summary[summary["metric"] == "emd_perf"].set_index("explainer")
+    assert mine.loc["lime", "median"].max() < mine.loc["saliency", "median"].min()
+    assert (mine.loc["lime", "rank"] == 1).all()
+    assert mine.loc["lime", "above_controls"].all()
+    assert not mine.loc["saliency", "above_controls"].any()

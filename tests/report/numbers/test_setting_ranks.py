@@ -1,13 +1,15 @@
 import numpy as np
+import pandas as pd
 import pytest
 from benchmark_scripts import load_benchmark
+from report.annotated import CONTROLS
 from scipy.stats import kendalltau, rankdata
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import best_by_cell, leaderboard, printable
-from xaibench.report.numbers.metric_agreement import rankings
+from xaibench.report.numbers.leaderboards import best_by_cell, boards, leaderboard, printable
+from xaibench.report.numbers.rankings import rankings
 from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.page.content import verdict
+from xaibench.report.page.headlines import verdict
 from xaibench.report.page.write import write_report
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.robust_rankings import write_robust
@@ -55,25 +57,31 @@ def test_a_setting_of_the_same_scores_agrees_wholly(shared_run):
 
 
 def test_a_metric_without_one_order_ranks_nobody_and_the_page_says_so(small_run):
+    scores = pd.read_parquet(small_run / "scores.parquet")
+    # Reverse the methods' order by one of the metrics, above the controls.
+    reverse = (scores["metric"] == "topk_precision") & ~scores["explainer"].isin(list(CONTROLS))
+    scores.assign(value=scores["value"].mask(reverse, 1.5 - scores["value"])).to_parquet(small_run / "scores.parquet")
     run = read_run(small_run)
-    boards = leaderboard(run, infer(run, summarize(run))[0])
+    before = leaderboard(run, summarize(run))
     found = rank_robustness(run, "emd_perf", SETTINGS)
     found.tau[0, 1] = found.tau[1, 0] = 0.4
     write_robust(small_run, found)
     run = read_run(small_run)
-    summary = infer(run, summarize(run))[0]
-    board = leaderboard(run, summary)
-    assert set(board["explainer"]) == set(boards["explainer"])
-    assert board["mean_rank:emd_perf"].isna().all()
-    assert board["mean_rank:topk_precision"].notna().all()
-    alone = board.set_index("explainer")
-    assert alone["mean_rank"].equals(alone["mean_rank:topk_precision"].rename("mean_rank"))
-    assert "emd_perf" not in rankings(run, summary)
-    assert "topk_precision" in rankings(run, summary)
+    summary, pairs = infer(run, summarize(run))
+    board, found = leaderboard(run, summary, pairs=pairs), boards(run, summary, pairs)
+    assert set(board["explainer"]) == set(before["explainer"])
+    for column in ("mean_rank", "first", "last", "best"):
+        assert board[f"{column}:emd_perf"].isna().all()
+        assert board[f"{column}:topk_precision"].notna().any()
+    assert board["mean:topk_precision"].is_monotonic_decreasing  # ordered by the other metric
+    assert not board["mean:emd_perf"].is_monotonic_decreasing
+    assert board["place"].notna().any()
+    assert board["place"].astype(float).equals(board["first:topk_precision"].rename("place"))
+    assert list(rankings(found)) == ["topk_precision"]
     assert best_by_cell(run, summary)["EMD_perf"].iloc[-1] == "no single order"
-    sentences = verdict(run, {next(iter(run.truths)): board})
-    assert not any("EMD_perf" in one and "ranks best" in one for one in sentences)
-    assert any("By EMD_perf, no method ranks first: its ranking depends on its parameters" in one for one in sentences)
+    sentences = verdict(run, found)
+    assert [one.partition(",")[0] for one in sentences] == ["By EMD_perf", "By Precision"]
+    assert sentences[0].startswith("By EMD_perf, no method ranks first: its ranking depends on its parameters")
     page = write_report(small_run).read_text()
     assert "no method ranks first" in page
     assert "has no single order, and ranks nobody here" in page
@@ -86,11 +94,13 @@ def test_where_no_metric_has_one_order_nobody_has_a_place(small_run):
         found.tau[0, 1] = found.tau[1, 0] = 0.4
         write_robust(small_run, found)
     run = read_run(small_run)
-    board = leaderboard(run, infer(run, summarize(run))[0])
+    summary, pairs = infer(run, summarize(run))
+    board = leaderboard(run, summary, pairs=pairs)
     assert len(board)
     assert board["place"].isna().all()
-    assert board["mean_rank"].isna().all()
-    assert "ranks best" not in " ".join(verdict(run, {next(iter(run.truths)): board}))
+    found = boards(run, summary, pairs)
+    assert rankings(found) == {}
+    assert all("no method ranks first" in sentence for sentence in verdict(run, found))
     assert write_report(small_run).is_file()
 
 

@@ -5,7 +5,7 @@ from xaibench.report.page.score_grids import Grid, GridColumn, grids
 
 def test_heads_span_what_they_share():
     heads = [("LIN", "WHITE", "LLR"), ("LIN", "WHITE", "MLP"), ("LIN", "CORR", "MLP"), ("XOR", "CORR", "MLP")]
-    grid = Grid("t", [GridColumn(head) for head in heads], {}, "median")
+    grid = Grid("t", [GridColumn(head) for head in heads], {})
     assert grid.levels == [
         [("LIN", 3, True), ("XOR", 1, True)],
         [("WHITE", 2, True), ("CORR", 1, False), ("CORR", 1, True)],
@@ -13,11 +13,10 @@ def test_heads_span_what_they_share():
     ]
 
 
-def test_of_many_cells_each_metric_has_a_table_of_medians(shared_findings):
+def test_of_many_cells_each_metric_has_a_table(shared_findings):
     run, summary, _ = shared_findings
     found = grids(run, summary)
     assert [grid.title for grid in found] == ["EMD_perf", "Precision"]
-    assert all(grid.first == "median" for grid in found)
     assert len(found[0].columns) == 18
     assert list(found[0].rows) == list(run.explainers)
     assert found[0].rows["guided_gradcam"].count(None) == 10
@@ -25,17 +24,16 @@ def test_of_many_cells_each_metric_has_a_table_of_medians(shared_findings):
     mine = (summary["subset"] == "xor") & (summary["variant"] == "corr") & (summary["model"] == "cnn")
     row = summary[mine & (summary["explainer"] == "deep_shap") & (summary["metric"] == "emd_perf")].iloc[0]
     assert (cell.median, cell.mean, cell.low, cell.high) == pytest.approx(tuple(row[["median", "mean", "low", "high"]]))
-    medians = summary.loc[summary["metric"] == "emd_perf", "median"]
-    assert cell.strength == pytest.approx((row["median"] - medians.min()) / (medians.max() - medians.min()), abs=0.006)
+    means = summary.loc[summary["metric"] == "emd_perf", "mean"]  # one scale for all cells
+    assert cell.strength == pytest.approx((row["mean"] - means.min()) / (means.max() - means.min()), abs=0.006)
 
 
-def test_of_many_metrics_each_cell_has_a_table_of_means(annotated_findings):
+def test_of_many_metrics_each_cell_has_a_table(annotated_findings):
     run, summary, _ = annotated_findings
     found = grids(run, summary)
     assert [grid.title for grid in found] == ["pet · ResNet-18", "scene · ResNet-18"]
     assert [column.head for column in found[0].columns] == [(part.label,) for part in run.metrics.values()]
     assert [column.lower for column in found[0].columns] == [not part.higher_is_better for part in run.metrics.values()]
-    assert all(grid.first == "mean" for grid in found)
     place = list(run.metrics).index("deletion")
     deletion = {name: line[place] for name, line in found[0].rows.items()}
     best = min(deletion, key=lambda name: deletion[name].mean)

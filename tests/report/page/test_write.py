@@ -121,7 +121,7 @@ def test_methods_that_do_not_beat_the_controls_are_marked(shared_run, page):
     summary = pd.read_csv(shared_run / "summary.csv")
     losing = int((summary["above_controls"] == False).sum())  # noqa: E712
     assert losing > 0
-    assert page.count('aria-label="median not above the best control’s"') == losing
+    assert page.count('aria-label="mean not better than the best control’s"') == losing
     assert page.count('<td>no <span class="flag"') == losing
 
 

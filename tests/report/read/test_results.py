@@ -67,3 +67,17 @@ def test_a_folder_of_an_earlier_version_is_reported_without_pictures(small_run):
     page = write_report(small_run).read_text()
     assert "No example maps were stored." in page
     assert 'id="samples"' not in page
+
+
+def test_the_direction_of_a_metric_is_that_of_its_scores(small_run):
+    """The leaderboards are ordered by it, also without ``parts.json``."""
+    scores = pd.read_parquet(small_run / "scores.parquet")
+    scores["higher_is_better"] = scores["metric"] != "emd_perf"
+    scores.to_parquet(small_run / "scores.parquet")
+    for _ in range(2):
+        metrics = read_run(small_run).metrics
+        assert {name: part.higher_is_better for name, part in metrics.items()} == {
+            "emd_perf": False,
+            "topk_precision": True,
+        }
+        (small_run / "parts.json").unlink(missing_ok=True)

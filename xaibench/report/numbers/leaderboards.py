@@ -57,8 +57,8 @@ class Standings:
     @property
     def ranking(self) -> int | None:
         """Index of the metric that methods are ranked by: the first leading one that ranks them; None if none does."""
-        settled = (name for name in self.leading if name not in self.run.unsettled)
-        return next((self.metrics.index(name) for name in settled), None)
+        settled = (self.metrics.index(name) for name in self.leading if name not in self.run.unsettled)
+        return next((k for k in settled if not np.isnan(self.numbers["rank"][:, k]).all()), None)
 
     def columns(self, cells: Sequence[int], metric: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the columns of a leaderboard over some cells, ``[M]`` each, in the order of ``explainers``.

@@ -8,7 +8,7 @@ from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, heading
 from xaibench.report.read.results import RunResults
 
-#: Largest number of metrics with a sentence each; more are summarized in one.
+#: Largest number of metrics per kind of truth with a sentence each.
 _MAX_SENTENCES = 3
 #: Largest number of methods that a sentence names.
 _MAX_NAMES = 4
@@ -43,8 +43,10 @@ def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
     named = ", ".join(
         f"{run.explainers[row['explainer']].label} ({row[f'mean:{metric}']:.3f})" for row in best[:_MAX_NAMES]
     )
-    if len(best) == 1:
-        sentence = f"By {label}, {named} is significantly better than every other method"
+    if len(placed) == 1:
+        sentence = f"By {label}, {named} is the only ranked method"
+    elif len(best) == 1:
+        sentence = f"By {label}, {named} is significantly better than every other ranked method"
     elif len(best) == len(placed):
         sentence = f"By {label}, no method is significantly better than all others; the best means: {named}"
     else:
@@ -64,7 +66,10 @@ def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
 
 
 def _difference(board: Boards, metric: str, first: str, second: str) -> tuple[float, float, float] | None:
-    """Return by how much the mean of ``first`` over all cells is better, with its 95 % interval; None if not better."""
+    """Return by how much the mean of ``first`` over all cells is better, with its 95 % interval.
+
+    None if the interval includes zero: another method than ``first`` may be the one that is significantly better.
+    """
     found = board.standings.tests[metric].over(board.standings.cells, [(first, second)])
     if found.empty:
         return None
@@ -73,4 +78,4 @@ def _difference(board: Boards, metric: str, first: str, second: str) -> tuple[fl
     sign = 1 if (row["first"] == first) == higher else -1
     ends = sorted(sign * float(row[name]) for name in ("low", "high"))
     difference = sign * float(row["difference"])
-    return (difference, ends[0], ends[1]) if difference > 0 else None
+    return (difference, ends[0], ends[1]) if ends[0] > 0 else None

@@ -282,6 +282,12 @@ def assemble_results(
     explainers = order_parts(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
     models, metrics = order_parts(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
+    # The direction in the scores takes precedence over the one in parts.json, which may be missing.
+    upwards = scores.groupby("metric", observed=True)["higher_is_better"].first().to_dict()
+    metrics = {
+        name: replace(part, higher_is_better=bool(upwards.get(name, part.higher_is_better)))
+        for name, part in metrics.items()
+    }
     subsets, variants = _known_first(subset_order(), seen["subset"]), _known_first(variant_order(), seen["variant"])
     for key, order in zip(KEYS, (subsets, variants, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)

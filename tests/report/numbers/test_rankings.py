@@ -1,0 +1,111 @@
+"""Means over all cells with the groups of methods that do not differ significantly, compared with literal ones."""
+
+import itertools
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.leaderboards import boards
+from xaibench.report.numbers.rankings import _groups, rankings
+from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.suite_tests import pairs_over_cells
+from xaibench.report.read.results import read_run
+
+
+def ranked(folder):
+    run = read_run(folder)
+    summary, pairs = infer(run, summarize(run))
+    return rankings(boards(run, summary, pairs)), pairs
+
+
+def literal_groups(names, differ):
+    """Return the maximal runs of neighbors of which no two differ."""
+    runs = [names[i:j] for i, j in itertools.combinations(range(len(names) + 1), 2) if j - i > 1]
+    runs = [run for run in runs if not any(frozenset(pair) in differ for pair in itertools.combinations(run, 2))]
+    return [tuple(run) for run in runs if not any(set(run) < set(other) for other in runs)]
+
+
+def test_groups_of_four_methods():
+    tests = pd.DataFrame(
+        [("a", "c", 0.01), ("a", "d", 0.02), ("b", "d", 0.04), ("a", "b", 0.05), ("c", "d", 0.9)],
+        columns=["first", "second", "p_holm"],
+    )  # without a test of b and c
+    assert _groups(["a", "b", "c", "d"], tests) == (("a", "b"), ("b", "c"), ("c", "d"))
+    assert _groups(["a", "c"], tests) == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_are_the_maximal_runs_without_a_significant_difference(seed):
+    rng, names = np.random.default_rng(seed), list("abcdefg")
+    tests = pd.DataFrame(itertools.combinations(names, 2), columns=["first", "second"])
+    tests["p_holm"] = rng.uniform(0, 0.2, len(tests))
+    differ = {frozenset(row[:2]) for row in tests.itertuples(index=False) if row[2] < 0.05}
+    swapped = tests.rename(columns={"first": "second", "second": "first"})
+    for table in (tests, swapped):
+        assert list(_groups(names, table)) == literal_groups(names, differ)
+
+
+def test_means_are_over_the_means_of_the_cells_and_groups_follow_from_the_tests(shared_run):
+    rankings_by_metric, pairs = ranked(shared_run)
+    found = rankings_by_metric["emd_perf"]
+    assert found.cells == 18
+    # One is for convolutions only, the others are the answer in some cells.
+    assert set(found.left_out) == {"guided_gradcam", "input", "laplace"}
+    scores = read_run(shared_run).scores.query("correct and metric == 'emd_perf'")
+    cells = scores.groupby(["explainer", "subset", "variant", "model"], observed=True)["value"].mean()
+    means = cells.groupby("explainer", observed=True).mean().drop(list(found.left_out))
+    assert found.means == pytest.approx(means.to_dict())
+    names = means.sort_values(ascending=False).index.tolist()
+    assert list(found.means) == names
+    tests = pairs_over_cells(pairs, "emd_perf")
+    differ = {
+        frozenset((first, second))
+        for first, second, p in tests[["first", "second", "p_holm"]].itertuples(index=False)
+        if p < 0.05
+    }
+    assert differ
+    assert list(found.groups) == literal_groups(names, differ)
+
+
+def test_the_lowest_mean_comes_first_if_lower_is_better(fresh_annotated_run):
+    means = list(ranked(fresh_annotated_run)[0]["deletion"].means.values())
+    assert means == sorted(means)
+    assert means[0] < means[-1]
+
+
+def test_two_data_sets_of_opposite_order_leave_no_difference(shared_run, tmp_path):
+    folder = shutil.copytree(shared_run, tmp_path / "two")
+    scores = pd.read_parquet(folder / "scores.parquet")
+    assert len(ranked(folder)[0]["emd_perf"].groups) > 1
+    other = scores.assign(data_seed=1, value=1 - scores["value"])
+    pd.concat([scores, other]).to_parquet(folder / "scores.parquet")
+    found = ranked(folder)[0]["emd_perf"]
+    assert found.groups == (tuple(found.means),)
+
+
+def test_an_explainer_that_one_cell_lacks_is_left_out(fresh_annotated_run):
+    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
+    scores = scores[(scores["explainer"] != "cam") | (scores["dataset"] != "pet")]
+    scores.to_parquet(fresh_annotated_run / "scores.parquet")
+    found = ranked(fresh_annotated_run)[0]["iou"]
+    assert found.left_out == ("cam",)
+    assert "cam" not in found.means
+
+
+def test_fewer_than_three_methods_or_runs_without_tests_are_not_ranked(fresh_annotated_run):
+    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
+    scores[scores["explainer"].isin(["cam", "rise"])].to_parquet(fresh_annotated_run / "scores.parquet")
+    assert ranked(fresh_annotated_run)[0] == {}
+    scores.to_parquet(fresh_annotated_run / "scores.parquet")
+    run = read_run(fresh_annotated_run)
+    assert rankings(boards(run, infer(run, summarize(run))[0])) == {}
+
+
+def test_equal_scores_are_one_group(fresh_annotated_run):
+    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet").assign(value=0.5)
+    scores.to_parquet(fresh_annotated_run / "scores.parquet")
+    found = ranked(fresh_annotated_run)[0]["iou"]
+    assert found.groups == (tuple(found.means),)

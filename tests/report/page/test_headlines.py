@@ -1,0 +1,90 @@
+"""Sentences at the top of the page, for scores whose order and significance are known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.leaderboards import boards
+from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.page.headlines import verdict
+from xaibench.report.read.results import read_run
+
+#: Deviations of the samples, which add up to zero.
+NOISE = np.tile([-0.01, 0.01], 10)
+
+
+def make_board(folder, means, noise=None, higher_is_better=True):
+    """Write a run of one cell with these mean scores; the control is ``sobel``."""
+    noise = noise or {}
+    rows = [
+        {"explainer": name, "sample": i, "value": mean + noise.get(name, 0 * NOISE)[i]}
+        for name, mean in means.items()
+        for i in range(len(NOISE))
+    ]
+    head = {"dataset": "d", "subset": "d", "variant": "-", "model": "m", "seed": 0, "data_seed": 0, "metric": "k"}
+    scores = pd.DataFrame(rows).assign(**head, correct=True, higher_is_better=higher_is_better, reason="")
+    scores.to_parquet(folder / "scores.parquet")
+    parts = {"explainers": {"sobel": {"label": "Sobel", "control": True}}}
+    (folder / "parts.json").write_text(json.dumps(parts))
+    run = read_run(folder)
+    return run, boards(run, *infer(run, summarize(run)))
+
+
+def test_a_method_that_is_significantly_better_than_all_others(tmp_path):
+    run, found = make_board(tmp_path, {"a": 0.9, "b": 0.7, "c": 0.6, "sobel": 0.1}, {"b": NOISE})
+    (sentence,) = verdict(run, found)
+    half = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093  # Student's t with 19 degrees of freedom
+    assert sentence.startswith("By k, a (0.900) is significantly better than every other ranked method; ")
+    assert sentence.endswith(f"a is better than the next one, b, by 0.200 ({0.2 - half:.3f} to {0.2 + half:.3f}).")
+
+
+def test_methods_that_share_the_first_place_and_the_next_one(tmp_path):
+    means = {"a": 0.61, "b": 0.6, "c": 0.3, "d": 0.1, "sobel": 0.2}
+    run, found = make_board(tmp_path, means, {"b": 10 * NOISE})
+    (sentence,) = verdict(run, found)
+    assert sentence == (
+        "By k, the first places are shared by 2 methods: a (0.610), b (0.600); "
+        "a is better than the next one, c, by 0.310 (0.310 to 0.310). Not better than the controls: d."
+    )
+
+
+def test_the_best_method_may_be_the_one_with_the_lowest_mean(tmp_path):
+    run, found = make_board(tmp_path, {"a": 0.9, "b": 0.5, "sobel": 0.95}, higher_is_better=False)
+    assert verdict(run, found) == [
+        "By k, b (0.500) is significantly better than every other ranked method; "
+        "b is better than the next one, a, by 0.400 (0.400 to 0.400)."
+    ]
+
+
+def test_methods_that_all_share_the_first_place(tmp_path):
+    run, found = make_board(tmp_path, {"a": 0.61, "b": 0.6, "sobel": 0.2}, {"b": 10 * NOISE})
+    assert verdict(run, found) == [
+        "By k, no method is significantly better than all others; the best means: a (0.610), b (0.600)."
+    ]
+
+
+def test_a_single_ranked_method_is_not_called_better_than_others_that_were_not_ranked(tmp_path):
+    # The best mean is b's, which varies so much that it is not significantly better than the control.
+    run, found = make_board(tmp_path, {"a": 0.5, "b": 0.51, "sobel": 0.4}, {"b": 60 * NOISE})
+    assert verdict(run, found) == ["By k, a (0.500) is the only ranked method. Not better than the controls: b."]
+
+
+def test_no_method_that_is_better_than_the_controls(tmp_path):
+    run, found = make_board(tmp_path, {"a": 0.3, "b": 0.2, "sobel": 0.4})
+    assert verdict(run, found) == ["By k, no method is significantly better than the controls."]
+
+
+def test_a_difference_whose_interval_includes_zero_is_not_stated(tmp_path):
+    """The next method is significantly worse than the second one, but not than the first one, whose scores vary."""
+    run, found = make_board(tmp_path, {"a": 0.61, "b": 0.6, "c": 0.59, "sobel": 0.1}, {"a": 20 * NOISE})
+    assert verdict(run, found) == ["By k, the first places are shared by 2 methods: a (0.610), b (0.600)."]
+
+
+@pytest.mark.parametrize("control", [True, False])
+def test_without_inference_there_is_nothing_to_state(tmp_path, control):
+    run, _ = make_board(tmp_path, {"a": 0.3, "b": 0.2} | ({"sobel": 0.1} if control else {}))
+    summary, _ = infer(run, summarize(run))
+    assert verdict(run, boards(run, summary)) == []
