@@ -54,7 +54,10 @@ def expected(run_and_summary, **wanted):
         summary = summary[summary[key] == name]
         pairs = pairs[pairs[key] == name]
     rows = leaderboard(run, summary, pairs=pairs)
-    return {row["explainer"]: place_text(row["place"], row["last_place"]) or "–" for row in rows.to_dict("records")}
+    return {
+        row["explainer"]: (place_text(row["place"], row["last_place"]) or "–") + "†" * (row["ahead"] == 0)
+        for row in rows.to_dict("records")
+    }
 
 
 def assert_shows(tab, wanted):
@@ -312,6 +315,20 @@ def test_the_page_is_as_wide_as_the_screen(visit, width):
     tab.set_viewport_size({"width": width, "height": 900})
     thumbs(tab)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.set_viewport_size({"width": 1440, "height": 1000})
+
+
+def test_two_metrics_fit_next_to_each_other_at_1280_pixels(tab, shared_run, shared_page):
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.goto((shared_run / "report.html").as_uri())
+    assert shared_page
+    widths = "board => [board.scrollWidth, board.parentElement.clientWidth]"
+    width, room = tab.eval_on_selector("#board", widths)
+    assert width <= room
+    heads = tab.eval_on_selector_all(
+        "#board tr[data-head] th", "all => all.filter(one => one.checkVisibility()).length"
+    )
+    assert heads == 2 + 2 * 3  # place, method; mean, place and comparison with controls by each metric
     tab.set_viewport_size({"width": 1440, "height": 1000})
 
 

@@ -84,7 +84,7 @@ class Standings:
                 columns |= {f"{column}:{name}": np.full(len(control), np.nan) for column in (*_RANKS, "best")}
         by = self.ranking if metric is None else metric
         shown = self.metrics[0 if by is None else by]
-        over = {"place": "first", "last_place": "last", "cells": "cells", "of": "of", "order": "order"}
+        over = {"place": "first", "last_place": "last"} | {name: name for name in ("ahead", "cells", "of", "order")}
         return columns | {column: columns[f"{name}:{shown}"] for column, name in over.items()}
 
     def _ranks(self, k: int, cells: Sequence[int], whole: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
@@ -238,7 +238,7 @@ def leaderboard(
     Returns:
         One row per explainer:
 
-        - ``place``, ``last_place``: ``first`` and ``last`` of the metric that the methods are ordered by.
+        - ``place``, ``last_place``, ``ahead``: ``first``, ``last`` and ``ahead`` of the metric that orders the methods.
         - ``explainer``, ``control``, ``cells`` (in which it was ranked by that metric), ``of`` (number of cells).
         - per metric of that kind, ``mean:METRIC`` (mean over cells of the cell's mean), ``n:METRIC`` (number of defined
           scores), ``first:METRIC`` and ``last:METRIC`` (ranks that it may have given which differences over the cells

@@ -178,7 +178,7 @@ def board_rows(boards: Boards, metric: str | None = None) -> list[dict[str, Any]
     index = None if metric is None else boards.standings.metrics.index(metric)
     board = pd.DataFrame(boards.columns(everything, index)).sort_values("order", kind="stable")
     counted = ("first:", "last:", "ahead:", "n:", "cells:", "of:", "best:", "above:", "beats:", "against:")
-    whole = ["place", "last_place", *(name for name in board if str(name).startswith(counted))]
+    whole = ["place", "last_place", "ahead", *(name for name in board if str(name).startswith(counted))]
     return records(board.astype(dict.fromkeys(whole, "Int64")))
 
 

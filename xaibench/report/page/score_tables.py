@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,16 +29,16 @@ from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell
 
 
 def leaderboard_table(run: RunResults, truth: str, board: Sequence[Mapping[str, Any]], suffix: str) -> Table:
-    """Return the leaderboard of one kind of truth; of many metrics, most columns are hidden until one is chosen."""
+    """Return the leaderboard of one kind of truth; of several metrics, most columns are hidden until one is chosen."""
     metrics, shown = list(run.metrics), run.truths[truth]
-    is_wide = len([name for name in shown if name in run.leading]) <= 2
+    leading = sum(name in run.leading for name in shown)
     columns = [
         _board_column("Place", "place", 0, css="n place", kind="board_rank"),
         head_column("Method", kind="board_method", head_attributes={"data-key": "method"}),
     ]
     for name in shown:
-        columns += _metric_columns(run, name, metrics.index(name), is_wide=is_wide)
-    rows = [_board_row(run, row, shown, is_wide=is_wide) for row in board]
+        columns += _metric_columns(run, name, metrics.index(name), leading)
+    rows = [_board_row(run, row, shown) for row in board]
     tail = f": {truth}" if suffix else ""
     return Table(
         name=f"leaderboard{suffix}",
@@ -49,7 +48,7 @@ def leaderboard_table(run: RunResults, truth: str, board: Sequence[Mapping[str, 
         notes=flag_notes(rows),
         label=f"Table of the leaderboard{tail}",
         id=f"board{suffix}",
-        css="board details" if is_wide else "board",
+        css="board details" if leading == 1 else "board",
         attributes={"data-sortable": "sort"},
     )
 
@@ -60,26 +59,27 @@ def _board_column(label: str, key: str, digits: int, **changes: Any) -> Column:
     return number_column(label, digits, **(usual | changes))
 
 
-def _metric_columns(run: RunResults, name: str, index: int, *, is_wide: bool) -> list[Column]:
+def _metric_columns(run: RunResults, name: str, index: int, leading: int) -> list[Column]:
+    """Return the columns of a metric; ``leading`` is the number of metrics that are shown next to each other."""
     metric = run.metrics[name]
     groups = (metric_group(metric, str(index), run.cautions.get(name, "")),)
     best_first = {"data-first": "down"} if metric.higher_is_better else {}
     median = f"{run.metrics[run.raw[name]].label}, median" if name in run.raw else "Median"
 
     def column(label: str, key: str, digits: int, css: str, first: Mapping[str, str], **changes: Any) -> Column:
-        usual: dict[str, Any] = {"groups": groups, "css": css, "head_css": css, "is_hidden": not is_wide}
+        usual: dict[str, Any] = {"groups": groups, "css": css, "head_css": css, "is_hidden": leading > 1}
         usual["head_attributes"] = {"data-key": f"{key}:{name}", "data-m": index, **first}
         usual["attributes"] = {"data-k": key, "data-m": index}
         return _board_column(label, key, digits, **(usual | changes))
 
     interval = {"unit": ", 95 % interval", "has_interval": True, "kind": "board_interval"}
     raw, down = " raw" if name in run.raw else "", {"data-first": "down"}
-    share = {"head_css": "n detail", "kind": "board_share"}
+    detail, beats = " detail" if leading > 2 else "", {"kind": "board_share", "is_hidden": leading > 2}
     return [
         column("Mean", "mean", 3, "first interval", best_first, **interval, is_hidden=False),
-        column("Places", "first", 0, "n", {}, kind="board_rank", is_hidden=False),
-        column("Beats controls", "beats", 0, "n bar detail", down, **share),
-        column("Above controls", "above", 0, "n bar detail", down, **share),
+        column("Place", "first", 0, "n", {}, kind="board_rank", is_hidden=False),
+        column("Beats controls", "beats", 0, f"n bar{detail}", down, head_css=f"n{detail}", **beats),
+        column("Above controls", "above", 0, "n bar detail", down, head_css="n detail", kind="board_share"),
         column(median, "median", 3, "n detail", best_first, head_css=f"n detail{raw}"),
         column("Mean rank", "mean_rank", 2, "n detail", {}),
         column("Best in", "best", 0, "n detail", down),
@@ -87,16 +87,18 @@ def _metric_columns(run: RunResults, name: str, index: int, *, is_wide: bool) ->
     ]
 
 
-def _board_row(run: RunResults, row: Mapping[str, Any], shown: Sequence[str], *, is_wide: bool) -> Row:
+def _board_row(run: RunResults, row: Mapping[str, Any], shown: Sequence[str]) -> Row:
     method = run.explainers[row["explainer"]]
     about = {"kind": method_kind(method), "own": method.own, "cells": row["cells"], "of": row["of"]}
-    cells: list[Any] = [_place_cell(row["place"], row["last_place"]), TableCell(method.label, detail=about)]
+    cells: list[Any] = [
+        _place_cell(row["place"], row["last_place"], row["ahead"]),
+        TableCell(method.label, detail=about),
+    ]
     for name in shown:
         against = row[f"against:{name}"]
-        places = _place_cell(row[f"first:{name}"], row[f"last:{name}"])
         cells += [
             TableCell(row[f"mean:{name}"], interval=(row[f"low:{name}"], row[f"high:{name}"])),
-            replace(places, flag=UNPROVEN if row[f"ahead:{name}"] == 0 else ""),
+            _place_cell(row[f"first:{name}"], row[f"last:{name}"], row[f"ahead:{name}"]),
             _share_cell(row[f"beats:{name}"], against),
             _share_cell(row[f"above:{name}"], against),
             row[f"median:{run.raw.get(name, name)}"],
@@ -108,9 +110,10 @@ def _board_row(run: RunResults, row: Mapping[str, Any], shown: Sequence[str], *,
     return Row(cells, css=css, attributes={"data-e": row["explainer"]})
 
 
-def _place_cell(first: int | None, last: int | None) -> TableCell:
-    """Return a rank interval, such as 1–4, which is sorted by its first rank."""
-    return TableCell(first, suffix="" if first is None or first == last else f"–{last}")
+def _place_cell(first: int | None, last: int | None, ahead: int | None) -> TableCell:
+    """Return a rank interval, such as 1–4, which is sorted by its first rank; flagged if not ahead of the controls."""
+    suffix = "" if first is None or first == last else f"–{last}"
+    return TableCell(first, suffix=suffix, flag=UNPROVEN if ahead == 0 else "")
 
 
 def _share_cell(part: int | None, whole: int | None) -> TableCell:

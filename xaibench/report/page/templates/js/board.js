@@ -44,16 +44,17 @@ function makeBoard(table) {
     cell.style.setProperty("--share", whole ? part / whole : 0);
   }
 
-  // The ranks that a method may have, such as 1–4.
-  function places(first, last) {
-    return first === null ? "\u2013" : first === last ? String(first) : first + "\u2013" + last;
+  // Puts the ranks that a method may have, such as 1–4, and the mark of methods that are not ahead of the controls.
+  function putPlace(row, key, metric, first, last, ahead) {
+    const text = first === null ? "\u2013" : first === last ? String(first) : first + "\u2013" + last;
+    const cell = put(row, key, metric, text, first);
+    const flag = cell && cell.querySelector(".flag");
+    if (flag) flag.hidden = ahead !== 0;
   }
 
   function putMetric(row, metric, numbers, scale, median) {
     const [, first, last, , , mean, low, high, n, meanRank, , best, above, beats, against, ahead] = numbers;
-    const cellOfPlaces = put(row, "first", metric, places(first, last), first);
-    const flag = cellOfPlaces && cellOfPlaces.querySelector(".flag");
-    if (flag) flag.hidden = ahead !== 0;
+    putPlace(row, "first", metric, first, last, ahead);
     put(row, "mean_rank", metric, formatted(meanRank, 2), meanRank);
     put(row, "median", metric, formatted(median, 3), median);
     put(row, "best", metric, formatted(best, 0), best);
@@ -116,7 +117,7 @@ function makeBoard(table) {
       row.dataset.order = place;
       if (!line) return;
       const [, first, last, cells, of] = line;
-      put(row, "place", null, places(first, last), first);
+      putPlace(row, "place", null, first, last, line[15]);
       row.classList.toggle("is-first", first === 1);
       const note = row.querySelector('[data-k="cells"]');
       note.hidden = cells >= of;
