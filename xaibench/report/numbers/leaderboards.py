@@ -24,7 +24,7 @@ RESAMPLES = 1000
 #: Indices of the selected subset, variant and model in the run's order; None selects all.
 Choice = tuple[int | None, int | None, int | None]
 #: Columns of the summary that leaderboards use; some only exist after inference.
-_NUMBERS = ("rank", "median", "mean", "above_controls", "beats_controls", "low", "high", "n_valid")
+_NUMBERS = ("rank", "median", "mean", "above_controls", "beats_controls", "p_controls", "low", "high", "n_valid")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Standings:
         """Return ``first:METRIC`` and ``last:METRIC``, the rank interval of each method, and ``ahead:METRIC``.
 
         ``ahead`` is whether the mean over all cells is significantly better than that of every control, or the one in
-        some cell is. Methods that are not are not ranked.
+        some cell is, after Bonferroni's correction for the number of cells. Methods that are not are not ranked.
         """
         metric = self.metrics[k]
         higher = self.run.metrics[metric].higher_is_better
@@ -112,7 +112,8 @@ class Standings:
         sign = 1.0 if self.run.metrics[self.metrics[k]].higher_is_better else -1.0
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
         against = ~np.isnan(self.numbers["above_controls"][list(cells), k]).all(axis=0)
-        beats = np.nan_to_num(self.numbers["beats_controls"][list(cells), k]).any(axis=0)
+        p = self.numbers["p_controls"][list(cells), k]
+        in_a_cell = np.fmin.reduce(p, axis=0, initial=1.0) * len(cells) < ALPHA  # Bonferroni's correction for the cells
         every = ~control & ~np.isnan(mean).all(axis=0)
         for c in np.flatnonzero(control & ~np.isnan(rank).all(axis=0)):
             # A control that is the answer by construction of the data has no rank in that cell.
@@ -129,7 +130,7 @@ class Standings:
                 if p < ALPHA and lead > 0:
                     won.add(second if first == self.explainers[c] else first)
             every &= np.array([name in won for name in self.explainers], dtype=bool)
-        return np.where(against, (beats | every).astype(float), np.nan)
+        return np.where(against, (in_a_cell | every).astype(float), np.nan)
 
     def board(self, cells: Sequence[int]) -> pd.DataFrame:
         """Return the explainers over some cells, best first; see :func:`leaderboard`."""
