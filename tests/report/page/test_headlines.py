@@ -16,7 +16,7 @@ from xaibench.report.read.results import read_run
 NOISE = np.tile([-0.01, 0.01], 10)
 
 
-def make_board(folder, means, noise=None, higher_is_better=True):
+def make_board(folder, means, noise=None, higher_is_better=True, own=()):
     """Write a run of one cell with these mean scores; the control is ``sobel``."""
     noise = noise or {}
     rows = [
@@ -27,7 +27,7 @@ def make_board(folder, means, noise=None, higher_is_better=True):
     head = {"dataset": "d", "subset": "d", "variant": "-", "model": "m", "seed": 0, "data_seed": 0, "metric": "k"}
     scores = pd.DataFrame(rows).assign(**head, correct=True, higher_is_better=higher_is_better, reason="")
     scores.to_parquet(folder / "scores.parquet")
-    parts = {"explainers": {"sobel": {"label": "Sobel", "control": True}}}
+    parts = {"explainers": {"sobel": {"label": "Sobel", "control": True}} | {name: {"own": True} for name in own}}
     (folder / "parts.json").write_text(json.dumps(parts))
     run = read_run(folder)
     return run, boards(run, *infer(run, summarize(run)))
@@ -88,3 +88,23 @@ def test_without_inference_there_is_nothing_to_state(tmp_path, control):
     run, _ = make_board(tmp_path, {"a": 0.3, "b": 0.2} | ({"sobel": 0.1} if control else {}))
     summary, _ = infer(run, summarize(run))
     assert verdict(run, boards(run, summary)) == []
+
+
+def test_the_users_own_method_is_compared_with_integrated_gradients(tmp_path):
+    means = {"mine": 0.72, "a": 0.9, "integrated_gradients": 0.7, "sobel": 0.1}
+    run, found = make_board(tmp_path, means, {"mine": NOISE}, own=["mine"])
+    (sentence,) = verdict(run, found)
+    half = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093
+    ends = f"({0.02 - half:.3f} to {0.02 + half:.3f})"
+    assert sentence.endswith(
+        f" mine (yours) is significantly better than integrated_gradients: difference 0.020 {ends}."
+    )
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_without_integrated_gradients_it_is_compared_with_the_best_method(tmp_path, higher_is_better):
+    means = {"mine": 0.701, "a": 0.6, "b": 0.7, "sobel": 0.1 if higher_is_better else 0.9}
+    run, found = make_board(tmp_path, means, {"mine": 10 * NOISE}, higher_is_better=higher_is_better, own=["mine"])
+    (sentence,) = verdict(run, found)
+    expected = "not significantly better than b" if higher_is_better else "significantly worse than a"
+    assert f"mine (yours) is {expected}: difference " in sentence

@@ -59,6 +59,12 @@ class CellTests:
         methods: list[Any] = tables[0].columns.to_list()  # tuples, from two levels of the columns
         return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df)
 
+    def cells_of(self, first: str, second: str) -> list[tuple[str, str, str]]:
+        """Return the cells in which two methods were tested against each other."""
+        columns = [i for i, pair in enumerate(self.pairs) if set(pair) == {first, second}]
+        tested: NDArray[np.bool_] = np.any(~np.isnan(self.deviation[:, columns]), axis=1)
+        return [cell for cell, is_tested in zip(self.cells, tested, strict=True) if is_tested]
+
     def over(
         self,
         cells: Collection[tuple[str, str, str]] | None = None,

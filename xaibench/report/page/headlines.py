@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, heading
 from xaibench.report.read.results import RunResults
+from xaibench.statistics.multiple_tests import ALPHA
 
 #: Largest number of metrics per kind of truth with a sentence each.
 _MAX_SENTENCES = 3
 #: Largest number of methods that a sentence names.
 _MAX_NAMES = 4
+#: Method that the user's own methods are compared with, if the run has it; otherwise the best one of the others.
+_REFERENCE = "integrated_gradients"
 
 
 def verdict(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
@@ -25,7 +28,7 @@ def verdict(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
                     f"By {run.metrics[metric].label}, no method ranks first: {run.unsettled[metric].summary()}."
                 )
             elif len(sentences) < _MAX_SENTENCES and (sentence := _metric_sentence(run, board, metric)):
-                sentences.append(sentence)
+                sentences.append(" ".join([sentence, *_own_sentences(run, board, metric)]))
         if sentences and len(boards) > 1:
             sentences[0] = f"{heading(truth)}: {sentences[0]}"
         found += sentences
@@ -63,6 +66,26 @@ def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
         labels = ", ".join(run.explainers[row["explainer"]].label for row in unproven)
         sentence += f". Not better than the controls: {labels}"
     return sentence + "."
+
+
+def _own_sentences(run: RunResults, board: Boards, metric: str) -> Iterator[str]:
+    """Yield how each of the user's own methods compares with the reference, over the cells that have both."""
+    ranked = [row["explainer"] for row in board_rows(board, metric) if not row["control"]]
+    others = [name for name in ranked if not run.explainers[name].own]
+    other = _REFERENCE if _REFERENCE in others else next(iter(others), "")
+    tests = board.standings.tests[metric]
+    for name in (name for name in ranked if run.explainers[name].own):
+        found = tests.over(tests.cells_of(name, other), [(name, other)])
+        if other and len(found):
+            row = found.iloc[0]
+            sign = 1 if (row["first"] == name) == run.metrics[metric].higher_is_better else -1
+            ends = sorted(sign * float(row[end]) for end in ("low", "high"))
+            better = "better" if sign * row["difference"] > 0 else "worse"
+            word = "significantly " if row["p"] < ALPHA else "not significantly "
+            yield (
+                f"{run.explainers[name].label} (yours) is {word}{better} than {run.explainers[other].label}: "
+                f"difference {sign * float(row['difference']):.3f} ({ends[0]:.3f} to {ends[1]:.3f})."
+            )
 
 
 def _difference(board: Boards, metric: str, first: str, second: str) -> tuple[float, float, float] | None:
