@@ -52,7 +52,10 @@ def test_the_value_is_the_mean_over_cells_and_the_notes_say_how_sure_it_is(repos
     assert entry.value == pytest.approx(cells.mean(), abs=1e-6)
     assert entry.date == "2026-03-04", "the day on which the keeper received it"
     assert entry.source_url == f"https://huggingface.co/datasets/ann/results/tree/main/lime/tiny@{VERSION}"
-    assert "higher is better; mean over 4 of 4 cells; 95 % interval 0." in entry.notes
+    assert (
+        f"higher is better; mean of {scores['value'].notna().sum()} scores in 4 of 4 cells; 95 % interval 0."
+        in entry.notes
+    )
     assert entry.notes.endswith("verified: bit-equal")
     control = yaml.safe_load((tmp_path / "sobel" / ".eval_results" / f"tiny@{VERSION}.yaml").read_text())
     assert control[0]["notes"].endswith("not verified; control")

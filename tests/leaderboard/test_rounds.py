@@ -83,10 +83,10 @@ def test_a_suite_is_run_on_the_seeds_of_the_round_and_known_by_its_own(matches_c
     _, text = load_suite("xai-tris-8x8")
     fresh = suite_for_round(text, shown)
     seeds = tomllib.loads(fresh)["data"]["seeds"]
-    assert seeds == shown.seeds(3)
-    assert not set(seeds) & {0, 1, 2}
-    assert tomllib.loads(suite_with_public_seeds(fresh, "xai-tris-8x8", shown))["data"]["seeds"] == [0, 1, 2]
-    with pytest.raises(ResultError, match="Its seeds are 0, 1, 2; round winter has"):
+    assert seeds == shown.seeds(6)
+    assert not set(seeds) & set(range(6))
+    assert tomllib.loads(suite_with_public_seeds(fresh, "xai-tris-8x8", shown))["data"]["seeds"] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(ResultError, match=r"Its seeds are 0, 1, 2, ... \(6 in all\); round winter has"):
         suite_with_public_seeds(text, "xai-tris-8x8", shown)
 
 
@@ -166,7 +166,7 @@ def test_published_networks_are_not_used_for_another_layout(tmp_path):
 
     assert published(text) == {True}
     moved = suite_for_round(text, drawn_round(7))
-    public = moved.replace(str(drawn_round(7).seeds(3)), "[0, 1, 2]")  # only the layout differs
+    public = moved.replace(str(drawn_round(7).seeds(6)), "[0, 1, 2, 3, 4, 5]")  # only the layout differs
     assert tomllib.loads(public)["data"] == tomllib.loads(text)["data"]
     assert published(public) == {False}
     assert published(moved) == {False}

@@ -112,7 +112,8 @@ def write_annotated_run(folder: Path, samples: int = 60, model: str = "resnet18"
         for name, label in (VISUAL | VISUAL_CONTROLS).items()
     }
     metrics = {
-        name: {"label": row[0], "higher_is_better": row[1], "range": [0, 1]} for name, row in VISUAL_METRICS.items()
+        name: {"label": row[0], "higher_is_better": row[1], "range": [0, 1], "attains_ends": True}
+        for name, row in VISUAL_METRICS.items()
     }
     parts = {"title": "Visual benchmark", "suite": "saliency-bench", "explainers": explainers, "metrics": metrics}
     (folder / "parts.json").write_text(json.dumps(parts | {"models": {model: {"label": "ResNet-18"}}}))

@@ -57,7 +57,7 @@ def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page)
         "pet_0.jpg: dog",
         "Significant differences",
         "a cell is one data set and model",
-        "of one patient or photograph where the set tells them apart",
+        "or of one group of samples such as a patient,",
     ):
         assert text in words, text
     assert "Background" not in words

@@ -204,12 +204,12 @@ def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
 
 def test_the_page_says_once_how_maps_are_compared(drawn_run):
     for sign, said in (
-        ("magnitude", "its magnitude is compared"),
-        ("signed", "its values are compared, with their sign,"),
+        ("magnitude", "compare the magnitude of a map"),
+        ("signed", "compare the values of a map with their sign"),
     ):
         (drawn_run / "suite.toml").write_text(f'name = "drawn"\n[explaining]\nsign = "{sign}"\n')
         text = write_report(drawn_run).read_text(encoding="utf-8")
-        assert text.count(f"{said} with that ground truth") == 1
+        assert text.count(f"{said} with it, sample by sample") == 1
 
 
 def test_maps_scored_as_chance_are_counted_below_the_leaderboard(drawn_run):

@@ -50,10 +50,10 @@ def test_every_job_stands_once_and_after_those_it_needs():
 def test_the_8x8_suite_has_the_issued_jobs():
     jobs = make_plan(load_suite("xai-tris-8x8")[0]).jobs
     count = {stage: sum(job.stage == stage for job in jobs) for stage in STAGES}
-    # 18 cells of two trainings on each of three data sets; 15 methods and a reference a training, Guided GradCAM for
-    # 8 CNNs, 5 controls a data set.
-    maps = 3 * (2 * (18 * 16 + 8) + 8 * 5)
-    assert count == {"data": 3 * 8, "train": 3 * 18, "explain": maps, "score": 4 * maps}
+    # 18 cells with a training on each of six data sets; 15 methods and a reference per training, Guided Grad-CAM for
+    # 8 CNNs, 5 controls per data set.
+    maps = 6 * (18 * 16 + 8 + 8 * 5)
+    assert count == {"data": 6 * 8, "train": 6 * 18, "explain": maps, "score": 4 * maps}
 
 
 def test_scores_of_constant_maps_are_part_of_the_key(monkeypatch):
