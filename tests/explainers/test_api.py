@@ -17,7 +17,7 @@ import xaibench
 from xaibench.compute.precision import precision_context
 from xaibench.core.part_info import ExplainerInfo
 from xaibench.core.registry import UnknownNameError
-from xaibench.explainers import EXPLAINERS, build, explain
+from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
 from xaibench.explainers.controls import Uniform
 from xaibench.explainers.perturbation.lime import LIME
 
@@ -399,3 +399,27 @@ def test_what_is_drawn_does_not_depend_on_the_precision(mlp, images, targets, na
     exact = explain(name, mlp, images, targets, dtype=torch.float64)
     half = explain(name, mlp, images, targets, dtype=torch.bfloat16).double()
     torch.testing.assert_close(half, exact, rtol=0, atol=0.03 * exact.abs().max().item())
+
+
+class OwnFitted:
+    """An explainer of a user, which must be fitted."""
+
+    def __init__(self):
+        self.fitted = False
+
+    def fit(self, model, loader):
+        found = OwnFitted()
+        found.fitted = True
+        return found
+
+    def __call__(self, model, images, targets):
+        return images.mean(1)
+
+
+@pytest.mark.parametrize("unfitted", [OwnFitted, OwnFitted()])
+def test_an_unfitted_object_of_a_users_class_is_refused(unfitted):
+    model, images = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), torch.rand(1, 1, 2, 2)
+    targets = torch.tensor([0])
+    with pytest.raises(NotFittedError, match=r"OwnFitted has a method fit and is not fitted. Fit it first"):
+        explain(unfitted, model, images, targets)
+    assert explain(OwnFitted().fit(model, []), model, images, targets).shape == (1, 2, 2)

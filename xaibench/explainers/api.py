@@ -24,6 +24,7 @@ from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.budgets import assign_budget, explain_within_budget
 from xaibench.explainers.building import build, configured, explainer_name
 from xaibench.explainers.checks import check_images, check_returned_maps, check_target_classes
+from xaibench.explainers.shared.fitted_data import NotFittedError
 from xaibench.explainers.shared.layer_calls import with_layer_name
 from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
 from xaibench.explainers.shared.passes import Countable
@@ -108,6 +109,7 @@ def explain(
         TypeError: If the images are not floating-point, the targets are not integers, or a parameter is unknown.
         ValueError: If shapes do not fit, a target is not a class of the model, values are not finite, the device is not
             available, or the budget is below the minimum number of passes of the explainer.
+        NotFittedError: If the explainer has a method ``fit``, and its attribute ``fitted`` is not true.
 
     Warns:
         UserWarning: If the outputs look like probabilities where logits are expected, or if it will take minutes.
@@ -126,6 +128,7 @@ def explain(
     check_count("seed", seed, least=0, none="for the explainer's own")
     check_count("budget", budget, least=0, none="for what the explainer's parameters say")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
+    _check_fitted(part)
     x, y = check_images(images), check_target_classes(targets, len(images))
     if model is not None:
         check_module(model)
@@ -149,6 +152,16 @@ def explain(
         own_size = getattr(part, "resize", "") is None
         checked = check_returned_maps(maps, x, channels, explainer_name(part), own_size=own_size)
     return checked if isinstance(images, Tensor) else checked.numpy()
+
+
+def _check_fitted(part: Any) -> None:
+    """Raise an error for an object of the user's own class that must be fitted; the library's have their own errors."""
+    if callable(getattr(part, "fit", None)) and not getattr(part, "info", None) and not getattr(part, "fitted", False):
+        kind = type(part).__name__
+        raise NotFittedError(
+            f"{kind} has a method fit and is not fitted. Fit it first, fitted = {kind}(...).fit(model, loader), and "
+            "use the result, whose attribute `fitted` must be true."
+        )
 
 
 class _Explanation:
