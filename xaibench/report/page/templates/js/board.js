@@ -106,7 +106,9 @@ function makeBoard(table) {
 
   // Returns how many explainers are shown.
   function fill(board, metric) {
-    const by = metric === null ? ranking : own.indexOf(metric);
+    // Without a choice, the first metric, unless these cells have no score of it.
+    const scored = (number) => board.metrics[number].some(Boolean);
+    const by = metric !== null ? own.indexOf(metric) : [ranking, ...own.keys()].find(scored) ?? ranking;
     const scales = board.metrics.map(scaleOf);
     const ranked = names.map((name, i) => [name, board.metrics[by][i], i]);
     ranked.sort(([, a], [, b]) => (a ? a[0] : Infinity) - (b ? b[0] : Infinity));
