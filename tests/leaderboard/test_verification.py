@@ -129,4 +129,5 @@ def test_a_map_that_was_scored_as_chance_on_one_side_differs(submitted):
 
 def test_a_fitted_method_is_known_by_its_fit():
     assert callable(FittedSandboxedMethod("{}").fit)
-    assert not FittedSandboxedMethod.fitted
+    assert not FittedSandboxedMethod("{}").fitted
+    assert FittedSandboxedMethod("{}", number=1).fitted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -109,7 +110,8 @@ def explain(
         TypeError: If the images are not floating-point, the targets are not integers, or a parameter is unknown.
         ValueError: If shapes do not fit, a target is not a class of the model, values are not finite, the device is not
             available, or the budget is below the minimum number of passes of the explainer.
-        NotFittedError: If the explainer has a method ``fit``, and its attribute ``fitted`` is not true.
+        NotFittedError: If the explainer has a method ``fit``, and is a class or has an attribute ``fitted`` that is not
+            true.
 
     Warns:
         UserWarning: If the outputs look like probabilities where logits are expected, or if it will take minutes.
@@ -128,7 +130,7 @@ def explain(
     check_count("seed", seed, least=0, none="for the explainer's own")
     check_count("budget", budget, least=0, none="for what the explainer's parameters say")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
-    _check_fitted(part)
+    _check_fitted(explainer, part)
     x, y = check_images(images), check_target_classes(targets, len(images))
     if model is not None:
         check_module(model)
@@ -154,9 +156,13 @@ def explain(
     return checked if isinstance(images, Tensor) else checked.numpy()
 
 
-def _check_fitted(part: Any) -> None:
-    """Raise an error for an object of the user's own class that must be fitted; the library's have their own errors."""
-    if callable(getattr(part, "fit", None)) and not getattr(part, "info", None) and not getattr(part, "fitted", False):
+def _check_fitted(given: Any, part: Any) -> None:
+    """Raise an error for a user's own class that must be fitted, or an object of it that says that it is not.
+
+    The library's explainers have errors of their own.
+    """
+    is_fitted = not inspect.isclass(given) and getattr(part, "fitted", True)
+    if callable(getattr(part, "fit", None)) and not getattr(part, "info", None) and not is_fitted:
         kind = type(part).__name__
         raise NotFittedError(
             f"{kind} has a method fit and is not fitted. Fit it first, fitted = {kind}(...).fit(model, loader), and "

@@ -55,8 +55,10 @@ class SandboxedMethod:
 class FittedSandboxedMethod(SandboxedMethod):
     """Method with ``fit``. It receives the images and targets of the training samples, never their masks."""
 
-    #: The sandbox fits the method when it first explains a network.
-    fitted = False
+    @property
+    def fitted(self) -> bool:
+        """Whether the training samples were sent; the sandbox fits the method when it first explains a network."""
+        return self.number > 0
 
     def fit(self, network: nn.Module, batches: Iterable[Any]) -> FittedSandboxedMethod:
         """Send the training samples to the sandbox; the method is fitted when it first explains a network."""
