@@ -96,11 +96,14 @@ def test_a_pair_that_a_cell_does_not_have_is_left_out_and_so_is_one_without_a_sp
     assert pairs_over_cells(pairs, "another").empty
 
 
-def test_what_does_not_vary_is_sure():
+def test_differences_that_do_not_vary_have_the_p_value_of_the_sign_test():
     pairs = comparisons(suite(np.random.default_rng(2), methods=3))
     pairs["low"] = pairs["high"] = pairs["difference"] = np.where(pairs["first"] == "a", 0.1, 0.0)
     found = pairs_over_cells(pairs, "iou").set_index(["first", "second"])["p_holm"]
-    assert found.to_dict() == {("a", "b"): 0, ("a", "c"): 0, ("b", "c"): 1}
+    sign = 2.0 ** (1 - 36 * 8)  # 36 groups of samples in each of eight cells
+    assert found.to_dict() == pytest.approx({("a", "b"): 3 * sign, ("a", "c"): 3 * sign, ("b", "c"): 1}, abs=0)
+    few = pairs_over_cells(pairs[pairs["subset"] == "s0"].assign(n_groups=2), "iou").set_index(["first", "second"])
+    assert few.loc[("a", "b"), "p"] == 2.0**-3  # four samples in two cells are not significant
 
 
 def alarms(shared, runs=50, change=lambda pairs: pairs):

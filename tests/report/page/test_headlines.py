@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards
+from xaibench.report.numbers.leaderboards import best_by_cell, boards
 from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.page.headlines import verdict
+from xaibench.report.page.headlines import unranked, verdict
 from xaibench.report.read.results import read_run
 
 #: Deviations of the samples, which add up to zero.
@@ -108,3 +108,10 @@ def test_without_integrated_gradients_it_is_compared_with_the_best_method(tmp_pa
     (sentence,) = verdict(run, found)
     expected = "not significantly better than b" if higher_is_better else "significantly worse than a"
     assert f"mine (yours) is {expected}: difference " in sentence
+
+
+def test_a_method_that_is_not_better_than_the_controls_is_named_and_never_first(tmp_path):
+    means = {"a": 0.61, "b": 0.6, "sobel": 0.6}
+    run, found = make_board(tmp_path, means, {"a": 10 * NOISE, "b": 0.01 * NOISE})
+    assert unranked(run, found) == ["No place, because not significantly better than the controls: a, b."]
+    assert best_by_cell(run, *infer(run, summarize(run)))["k"].tolist() == ["a 0.610", "-"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from xaibench.compute.explained_output import ExplainedOutput
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, chunks, reduce_channels
-from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
+from xaibench.explainers.shared.fitted_data import KeepsTrainingImages, NotFittedError
 from xaibench.explainers.shared.passes import Repeating
 
 
@@ -29,7 +28,7 @@ from xaibench.explainers.shared.passes import Repeating
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class IG2(Repeating, Attribution):
+class IG2(KeepsTrainingImages, Repeating, Attribution):
     """The sum of gradient times step along a path on which the representation approaches that of another class.
 
     The path begins at the image. Each step follows the negative gradient of the squared distance between the network's
@@ -62,36 +61,11 @@ class IG2(Repeating, Attribution):
     step_size: float = 0.0026
     n_references: int = 1
     n_training_images: int = 20
-    seed: int = 0
-    training_images: Tensor | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.step_size > 0:
             raise ValueError(f"IG2(step_size={self.step_size!r}): expected a number above 0.")
-
-    @property
-    def fitted(self) -> bool:
-        """Whether there are training images."""
-        return self.training_images is not None
-
-    def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
-        """Keep a random sample of the training images, in one pass.
-
-        Args:
-            model: Not used.
-            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them, usually the training data.
-
-        Returns:
-            This explainer with its training images.
-
-        Raises:
-            TypeError: If a batch does not begin with a floating-point tensor.
-            ValueError: If the loader is empty, or yields single images.
-        """
-        return replace(
-            self, training_images=sample_images(type(self).__name__, loader, self.n_training_images, self.seed)
-        )
 
     def passes_each(self, images: Tensor) -> int:
         """Return the passes per image and step: one forward and two backward, per reference."""

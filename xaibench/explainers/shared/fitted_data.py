@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class NotFittedError(ValueError):
@@ -73,6 +74,44 @@ def sample_images(owner: str, loader: Iterable[Any], n: int, seed: int) -> Tenso
             elif (place := int(rng.integers(seen))) < n:
                 kept[place] = image
     return torch.stack(kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepsTrainingImages:
+    """Mixin of explainers that are fitted by keeping a random sample of the training images.
+
+    Attributes:
+        n_training_images: Maximum number of training images that :meth:`fit` draws and keeps.
+        training_images: ``[B, C, H, W]``, the kept training images; ``None`` before :meth:`fit`.
+        seed: Seed of the draws.
+    """
+
+    n_training_images: int
+    training_images: Tensor | None = field(default=None, repr=False, compare=False)
+    seed: int = 0
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there are training images."""
+        return self.training_images is not None
+
+    def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
+        """Keep a random sample of the training images, in one pass.
+
+        Args:
+            model: Not used.
+            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them, usually the training data.
+
+        Returns:
+            This explainer with its training images.
+
+        Raises:
+            TypeError: If a batch does not begin with a floating-point tensor.
+            ValueError: If the loader is empty, or yields single images.
+        """
+        return replace(
+            self, training_images=sample_images(type(self).__name__, loader, self.n_training_images, self.seed)
+        )
 
 
 def mean_mask(owner: str, loader: Iterable[Any]) -> Tensor:

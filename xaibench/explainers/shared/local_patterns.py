@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
-from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
+from xaibench.explainers.shared.fitted_data import KeepsTrainingImages, NotFittedError
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalPattern(Attribution, ABC):
+class LocalPattern(KeepsTrainingImages, Attribution, ABC):
     """Base class: the weights w of a linear surrogate at x, times the covariance C of the training images near x: C w.
 
     C is the covariance of the ``neighbor_fraction`` nearest training images in the Euclidean distance d, weighted by
@@ -36,8 +35,6 @@ class LocalPattern(Attribution, ABC):
     neighbor_fraction: float = 0.1
     project_to_boundary: bool = True
     n_training_images: int = 5000
-    training_images: Tensor | None = field(default=None, repr=False, compare=False)
-    seed: int = 0
     #: The explained output by default, which is zero at the decision boundary.
     explains: ClassVar[Output] = "margin"
 
@@ -48,29 +45,6 @@ class LocalPattern(Attribution, ABC):
                 f"{type(self).__name__}(neighbor_fraction={self.neighbor_fraction!r}): expected a number above 0, at "
                 "most 1."
             )
-
-    @property
-    def fitted(self) -> bool:
-        """Whether there are training images."""
-        return self.training_images is not None
-
-    def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
-        """Keep a random sample of the training images, in one pass.
-
-        Args:
-            model: Not used.
-            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them, usually the training data.
-
-        Returns:
-            This explainer with its training images.
-
-        Raises:
-            TypeError: If a batch does not begin with a floating-point tensor.
-            ValueError: If the loader is empty, or yields single images.
-        """
-        return replace(
-            self, training_images=sample_images(type(self).__name__, loader, self.n_training_images, self.seed)
-        )
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``.

@@ -16,7 +16,7 @@ from xaibench.report.numbers.inference import Matrices, cell_matrices, resampled
 from xaibench.report.numbers.suite_tests import CellTests, rank_intervals
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.multiple_tests import ALPHA
+from xaibench.statistics.multiple_tests import ALPHA, compare_with_controls
 
 Floats = NDArray[np.float64]
 #: Resamples of the means over several cells.
@@ -94,43 +94,46 @@ class Standings:
         some cell is, after Bonferroni's correction for the number of cells. Methods that are not are not ranked.
         """
         metric = self.metrics[k]
-        higher = self.run.metrics[metric].higher_is_better
-        ranks = np.full((2, len(whole)), np.nan)
-        ahead = np.full(len(whole), np.nan)
+        ranks, ahead = np.full((2, len(whole)), np.nan), np.full(len(whole), np.nan)
         if metric in self.tests:
-            tests, places = self.tests[metric], [self.cells[i] for i in cells]
-            ahead = self._are_ahead(tests, k, cells)
-            names = [self.explainers[m] for m in np.flatnonzero(whole & (ahead != 0))]
-            found = tests.over(places, list(itertools.combinations(names, 2)))
+            ahead = self._are_ahead(k, cells)
+            names, found = self.ranked_tests(metric, cells, whole & (ahead != 0))
+            higher = self.run.metrics[metric].higher_is_better
             for name, ends in rank_intervals(names, found, higher_is_better=higher).items():
                 ranks[:, self.explainers.index(name)] = ends
         return {f"first:{metric}": ranks[0], f"last:{metric}": ranks[1], f"ahead:{metric}": ahead}
 
-    def _are_ahead(self, tests: CellTests, k: int, cells: Sequence[int]) -> Floats:
+    def ranked_tests(
+        self, metric: str, cells: Sequence[int], ranked: NDArray[np.bool_]
+    ) -> tuple[list[str], pd.DataFrame]:
+        """Return the ranked methods, and the tests of their pairs over the cells, which are one family."""
+        names = [self.explainers[m] for m in np.flatnonzero(ranked)]
+        return names, self.tests[metric].over([self.cells[i] for i in cells], list(itertools.combinations(names, 2)))
+
+    def _are_ahead(self, k: int, cells: Sequence[int]) -> Floats:
         """Return ``[M]`` whether each method is significantly better than the controls; NaN without a comparison."""
-        rank, mean = self.numbers["rank"][list(cells), k], self.numbers["mean"][list(cells), k]
-        sign = 1.0 if self.run.metrics[self.metrics[k]].higher_is_better else -1.0
-        control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
+        ranked = ~np.isnan(self.numbers["rank"][list(cells), k])
         against = ~np.isnan(self.numbers["above_controls"][list(cells), k]).all(axis=0)
-        p = self.numbers["p_controls"][list(cells), k]
-        in_a_cell = np.fmin.reduce(p, axis=0, initial=1.0) * len(cells) < ALPHA  # Bonferroni's correction for the cells
-        every = ~control & ~np.isnan(mean).all(axis=0)
-        for c in np.flatnonzero(control & ~np.isnan(rank).all(axis=0)):
-            # A control that is the answer by construction of the data has no rank in that cell.
-            there = [i for i, has_rank in zip(cells, ~np.isnan(rank[:, c]), strict=True) if has_rank]
-            pairs = [
-                (name, self.explainers[c]) for name, is_one in zip(self.explainers, ~control, strict=True) if is_one
-            ]
-            found = tests.over([self.cells[i] for i in there], pairs)
-            won = set()
-            for first, second, difference, p in found[["first", "second", "difference", "p_holm"]].itertuples(
-                index=False
-            ):
-                lead = sign * difference * (-1 if first == self.explainers[c] else 1)
-                if p < ALPHA and lead > 0:
-                    won.add(second if first == self.explainers[c] else first)
-            every &= np.array([name in won for name in self.explainers], dtype=bool)
-        return np.where(against, (in_a_cell | every).astype(float), np.nan)
+        in_cells = np.fmin.reduce(self.numbers["p_controls"][list(cells), k], axis=0, initial=1.0)
+        methods = [name for name in self.explainers if not self.run.explainers[name].control]
+        found: list[pd.DataFrame] = []
+        for c in np.flatnonzero(ranked.any(axis=0)):
+            if (control := self.explainers[c]) not in methods:
+                # A control that is the answer by construction of the data has no rank in that cell.
+                there = [self.cells[i] for i, is_ranked in zip(cells, ranked[:, c], strict=True) if is_ranked]
+                found.append(self.tests[self.metrics[k]].over(there, [(name, control) for name in methods]))
+        if not found:
+            return np.full(len(self.explainers), np.nan)
+        rows = pd.concat(found)[["first", "second", "difference", "p_holm"]]
+        tested = pd.concat([rows["first"], rows["second"]]).value_counts()
+        compared = compare_with_controls(
+            rows.itertuples(index=False, name=None),
+            set(self.explainers) - set(methods),
+            higher_is_better=self.run.metrics[self.metrics[k]].higher_is_better,
+        )
+        beaten = [name in compared and compared[name].beats and tested[name] == len(found) for name in self.explainers]
+        # Bonferroni's correction for the cells.
+        return np.where(against, ((in_cells * len(cells) < ALPHA) | np.array(beaten)).astype(float), np.nan)
 
     def board(self, cells: Sequence[int]) -> pd.DataFrame:
         """Return the explainers over some cells, best first; see :func:`leaderboard`."""
@@ -306,9 +309,12 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["place", "method"])
 
 
-def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
-    """Return a printable table of the method with the best mean per cell and leading metric, and over all cells."""
-    found, leading = leaderboards_by_truth(run, summary), {name: run.metrics[name] for name in run.leading}
+def best_by_cell(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return a printable table of the method with the best mean per cell and leading metric.
+
+    The last row is the ranked method with the best mean over all cells (:func:`leaderboard`).
+    """
+    found, leading = leaderboards_by_truth(run, summary, pairs), {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
         subset, variant, model = (str(name) for name in cell)
@@ -317,19 +323,20 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
             ranked = group[group["metric"] == metric].dropna(subset=["rank"])
             row[part.label] = _best_method_text(run, ranked) if len(ranked) else "-"
         rows.append(row)
-    columns = [*CELL, *(part.label for part in leading.values())]
-    rows.append({"subset": "all", "variant": "", "model": ""})
-    for metric, part in leading.items():
-        board = found[part.truth]
-        whole = board[(board["cells"] == board["of"]) & ~board["control"].astype(bool)].dropna(
-            subset=[f"mean:{metric}"]
-        )
-        if metric in run.unsettled or whole.empty:
-            rows[-1][part.label] = "no single order" if metric in run.unsettled else "-"
-            continue
-        best = whole.sort_values(f"mean:{metric}", ascending=not part.higher_is_better, kind="stable").iloc[0]
-        rows[-1][part.label] = f"{run.explainers[best['explainer']].label} {best[f'mean:{metric}']:.3f}"
-    return pd.DataFrame(rows if len(rows) > 1 else [], columns=columns)
+    if rows:
+        last = {part.label: _best_over_cells(run, found[part.truth], metric) for metric, part in leading.items()}
+        rows.append({"subset": "all", "variant": "", "model": ""} | last)
+    return pd.DataFrame(rows, columns=[*CELL, *(part.label for part in leading.values())])
+
+
+def _best_over_cells(run: RunResults, board: pd.DataFrame, metric: str) -> str:
+    if metric in run.unsettled:
+        return "no single order"
+    ranked = board.dropna(subset=[f"first:{metric}"])
+    if ranked.empty:
+        return "-"
+    best = ranked.nsmallest(1, f"order:{metric}").iloc[0]
+    return f"{run.explainers[best['explainer']].label} {best[f'mean:{metric}']:.3f}"
 
 
 def _best_method_text(run: RunResults, ranked: pd.DataFrame) -> str:

@@ -21,7 +21,8 @@ class Ranking:
         metric: Name of the metric.
         means: Explainer to the mean over the cells of the cell's mean, best first.
         cells: Number of cells.
-        groups: Maximal runs of neighbors of which no two differ significantly, of two or more.
+        groups: Maximal runs of neighbors of which no two differ significantly, of two or more. Pairs of ranked methods
+            are the family of tests from which the places follow, all other pairs are corrected with all pairs.
         left_out: Explainers without a score in some cell, or that are the answer by construction in one.
     """
 
@@ -60,7 +61,11 @@ def _rank(standings: Standings, metric: str) -> Ranking:
     means = mean[cells].mean(axis=0)
     order = np.argsort(means if not standings.run.metrics[metric].higher_is_better else -means, kind="stable")
     names = [standings.explainers[m] for m in order if whole[m]]
-    tests = standings.tests[metric].over([standings.cells[c] for c in cells])
+    every = standings.tests[metric].over([standings.cells[c] for c in cells])
+    placed: NDArray[np.bool_] = ~np.isnan(standings.columns(cells.tolist(), k)["place"])
+    ranked_names, among_ranked = standings.ranked_tests(metric, cells.tolist(), placed)
+    is_other = ~(every["first"].isin(ranked_names) & every["second"].isin(ranked_names))
+    tests = pd.concat([every[is_other], among_ranked])
     return Ranking(
         metric=metric,
         means={standings.explainers[m]: float(means[m]) for m in order if whole[m]},

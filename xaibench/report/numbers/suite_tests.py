@@ -38,6 +38,7 @@ class CellTests:
         difference: ``[C, P]`` mean of first minus second.
         deviation: ``[C, P]`` standard deviation of that mean.
         df: ``[C, P]`` degrees of freedom of its variance.
+        groups: ``[C, P]`` number of groups of samples.
     """
 
     cells: tuple[tuple[str, str, str], ...]
@@ -45,6 +46,7 @@ class CellTests:
     difference: Floats
     deviation: Floats
     df: Floats
+    groups: Floats
 
     @classmethod
     def read(cls, pairs: pd.DataFrame, metric: str) -> CellTests:
@@ -52,12 +54,13 @@ class CellTests:
         from scipy.stats import t
 
         mine = pairs[pairs["metric"].astype(str) == metric].astype(dict.fromkeys(CELL, str))
-        tables = [mine.pivot(index=list(CELL), columns=_PAIR, values=name) for name in ("difference", "low", "df")]
-        difference, low, df = (table.to_numpy(dtype=np.float64) for table in tables)
+        columns = ("difference", "low", "df", "n_groups")
+        tables = [mine.pivot(index=list(CELL), columns=_PAIR, values=name) for name in columns]
+        difference, low, df, groups = (table.to_numpy(dtype=np.float64) for table in tables)
         with np.errstate(invalid="ignore"):
             deviation = (difference - low) / t.ppf(0.975, df)
         methods: list[Any] = tables[0].columns.to_list()  # tuples, from two levels of the columns
-        return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df)
+        return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df, groups)
 
     def cells_of(self, first: str, second: str) -> list[tuple[str, str, str]]:
         """Return the cells in which two methods were tested against each other."""
@@ -78,8 +81,9 @@ class CellTests:
 
         Returns:
             One row per pair: ``first``, ``second``; ``difference``, the mean over the cells of first minus second;
-            ``low`` and ``high``, its 95 % interval; ``df``, the degrees of freedom; ``p``; and ``p_holm``,
-            Holm-corrected for all rows. Pairs without a test in some cell are left out.
+            ``low`` and ``high``, its 95 % interval; ``df``, the degrees of freedom; ``p`` (of the sign test if no
+            difference varies in any cell); and ``p_holm``, Holm-corrected for all rows. Pairs without a test in some
+            cell are left out.
         """
         from scipy.stats import t
 
@@ -97,6 +101,8 @@ class CellTests:
             place_of = np.array([numbers[place] for place in places], dtype=np.int64)
             mean, variance, df = _over_cells(difference, deviation, of_cells, place_of)
         p, half = two_sided_p_values(mean, variance, df), t.ppf(0.975, df) * np.sqrt(variance)
+        groups = self.groups[np.ix_(rows, columns)].sum(axis=0)
+        p = np.where((variance == 0) & (mean != 0), 2.0 ** (1 - groups), p)
         first, second = (np.array([self.pairs[i][side] for i in columns], dtype=object) for side in (0, 1))
         columns_of = {"difference": mean, "low": mean - half, "high": mean + half, "df": df, "p": p, "p_holm": holm(p)}
         return pd.DataFrame({"first": first, "second": second} | columns_of)

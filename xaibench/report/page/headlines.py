@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, heading
@@ -35,6 +36,17 @@ def verdict(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
     return found
 
 
+def unranked(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
+    """Name, by kind of truth, the methods without a place because they are not better than the controls."""
+    found = []
+    for truth, board in boards.items():
+        names = [run.explainers[row["explainer"]].label for row in board_rows(board) if row["ahead"] == 0]
+        if names:
+            start = f"{heading(truth)}: no place" if len(boards) > 1 else "No place"
+            found.append(f"{start}, because not significantly better than the controls: {', '.join(names)}.")
+    return found
+
+
 def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
     """Return the best group by a metric, the next method, and the methods that are not better than the controls."""
     rows = [row for row in board_rows(board, metric) if not row["control"]]
@@ -56,12 +68,16 @@ def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
         more = f" and {len(best) - _MAX_NAMES} more" if len(best) > _MAX_NAMES else ""
         sentence = f"By {label}, the first places are shared by {len(best)} methods: {named}{more}"
     after = [row for row in placed if row[f"first:{metric}"] > 1]
-    if after and (test := _difference(board, metric, best[0]["explainer"], after[0]["explainer"])):
-        difference, low, high = test
-        sentence += (
-            f"; {run.explainers[best[0]['explainer']].label} is better than the next one, "
-            f"{run.explainers[after[0]['explainer']].label}, by {difference:.3f} ({low:.3f} to {high:.3f})"
-        )
+    if after:
+        names = best[0]["explainer"], after[0]["explainer"]
+        test = _difference(board, metric, *names, board.standings.cells)
+        # If the interval includes zero, another method than the first may be the one that is significantly better.
+        if test and test.low > 0:
+            first, second = (run.explainers[name].label for name in names)
+            sentence += (
+                f"; {first} is better than the next one, {second}, by {test.difference:.3f} "
+                f"({test.low:.3f} to {test.high:.3f})"
+            )
     if unproven:
         labels = ", ".join(run.explainers[row["explainer"]].label for row in unproven)
         sentence += f". Not better than the controls: {labels}"
@@ -75,30 +91,31 @@ def _own_sentences(run: RunResults, board: Boards, metric: str) -> Iterator[str]
     other = _REFERENCE if _REFERENCE in others else next(iter(others), "")
     tests = board.standings.tests[metric]
     for name in (name for name in ranked if run.explainers[name].own):
-        found = tests.over(tests.cells_of(name, other), [(name, other)])
-        if other and len(found):
-            row = found.iloc[0]
-            sign = 1 if (row["first"] == name) == run.metrics[metric].higher_is_better else -1
-            ends = sorted(sign * float(row[end]) for end in ("low", "high"))
-            better = "better" if sign * row["difference"] > 0 else "worse"
-            word = "significantly " if row["p"] < ALPHA else "not significantly "
+        if other and (test := _difference(board, metric, name, other, tests.cells_of(name, other))):
+            word = "significantly" if test.p < ALPHA else "not significantly"
             yield (
-                f"{run.explainers[name].label} (yours) is {word}{better} than {run.explainers[other].label}: "
-                f"difference {sign * float(row['difference']):.3f} ({ends[0]:.3f} to {ends[1]:.3f})."
+                f"{run.explainers[name].label} (yours) is {word} {'better' if test.difference > 0 else 'worse'} than "
+                f"{run.explainers[other].label}: difference {test.difference:.3f} ({test.low:.3f} to {test.high:.3f})."
             )
 
 
-def _difference(board: Boards, metric: str, first: str, second: str) -> tuple[float, float, float] | None:
-    """Return by how much the mean of ``first`` over all cells is better, with its 95 % interval.
+class _Difference(NamedTuple):
+    """By how much a method is better than another, with the 95 % interval and the p-value."""
 
-    None if the interval includes zero: another method than ``first`` may be the one that is significantly better.
-    """
-    found = board.standings.tests[metric].over(board.standings.cells, [(first, second)])
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def _difference(
+    board: Boards, metric: str, first: str, second: str, cells: Sequence[tuple[str, str, str]]
+) -> _Difference | None:
+    """Test by how much the mean of ``first`` over cells is better; None without a test in each of them."""
+    found = board.standings.tests[metric].over(cells, [(first, second)])
     if found.empty:
         return None
     row = found.iloc[0]
-    higher = board.standings.run.metrics[metric].higher_is_better
-    sign = 1 if (row["first"] == first) == higher else -1
-    ends = sorted(sign * float(row[name]) for name in ("low", "high"))
-    difference = sign * float(row["difference"])
-    return (difference, ends[0], ends[1]) if ends[0] > 0 else None
+    sign = 1 if (row["first"] == first) == board.standings.run.metrics[metric].higher_is_better else -1
+    low, high = sorted(sign * float(row[end]) for end in ("low", "high"))
+    return _Difference(sign * float(row["difference"]), low, high, float(row["p"]))

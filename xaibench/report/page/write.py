@@ -55,7 +55,7 @@ from xaibench.report.page.content import (
     subject,
     summary_rows,
 )
-from xaibench.report.page.headlines import verdict
+from xaibench.report.page.headlines import unranked, verdict
 from xaibench.report.page.map_tables import map_table, sheet_tables
 from xaibench.report.page.pair_comparisons import method_pairs
 from xaibench.report.page.record_tables import (
@@ -115,8 +115,8 @@ class Report:
         page: Path of the page.
         ranked: As :func:`ranked_methods`.
         best: As :func:`best_methods`.
-        notes: Sentences about samples that count, controls that are not ranked, maps that were scored as chance, and
-            undefined scores.
+        notes: Sentences about methods that are not ranked, samples that count, controls that are not ranked, maps that
+            were scored as chance, and undefined scores.
     """
 
     page: Path
@@ -138,8 +138,8 @@ def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | N
     _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
     page = _render(run, found, _write_figures(run, found, target), target)
     _write(target / "report.html", page.encode())
-    ranked, best = _ranked_methods(run, found.summary, found.pairs), best_by_cell(run, found.summary)
-    notes = [*filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
+    ranked, best = _ranked_methods(run, found.summary, found.pairs), best_by_cell(run, found.summary, found.pairs)
+    notes = [*unranked(run, found.boards), *filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
     return Report(target / "report.html", ranked, best, notes)
 
 
@@ -239,14 +239,14 @@ def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
 
     Returns:
         One row per subset, variant and model with the best explainer by each metric and its mean (``"Deep SHAP
-        0.931"``, with ``"(control)"`` if no method has a better mean than that control), and a last row with the method
-        of the best mean over all cells. Empty without scores.
+        0.931"``, with ``"(control)"`` if no method has a better mean than that control), and a last row with the ranked
+        method of the best mean over all cells. Empty without scores.
 
     Raises:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    return best_by_cell(run, summarize(run))
+    return best_by_cell(run, *infer(run, summarize(run)))
 
 
 def _write(path: Path, content: bytes) -> None:
