@@ -1,4 +1,5 @@
 import itertools
+import json
 import shutil
 
 import numpy as np
@@ -141,6 +142,11 @@ def test_an_interval_never_leaves_the_range_of_its_metric(fresh_annotated_run):
     assert found["high"].max() == pytest.approx(1)
     rise = found[found["explainer"] == "rise"]
     assert rise["low"].between(0.7, 0.9).all()  # a dozen patients all hit do not make sure of the next one
+    parts = json.loads((fresh_annotated_run / "parts.json").read_text())
+    parts["metrics"]["hit"]["attains_ends"] = False
+    (fresh_annotated_run / "parts.json").write_text(json.dumps(parts))
+    found, _ = inferred(fresh_annotated_run)
+    assert (found.loc[found["explainer"] == "rise", "low"] == 1).all()  # Student's t of a constant
 
 
 def test_of_many_methods_the_pairs_with_a_control_are_corrected_by_themselves(shared_findings):

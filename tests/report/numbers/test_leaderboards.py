@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import json
 
@@ -323,3 +324,31 @@ def test_of_many_metrics_the_printed_leaderboard_has_the_means(annotated_finding
     table = printable(run, board)
     assert list(table.columns) == ["place", "method", *(part.label for part in run.metrics.values())]
     assert table.iloc[0]["Deletion"] == f"{board.iloc[0]['mean:deletion']:.3f}"
+
+
+def with_p_controls(found, values):
+    """Return the standings with these p-values against the controls, ``[C]``, for every method and metric."""
+    p = np.broadcast_to(np.array(values)[:, None, None], found.numbers["p_controls"].shape)
+    return dataclasses.replace(found, numbers=found.numbers | {"p_controls": p})
+
+
+def test_better_in_one_cell_is_corrected_for_the_number_of_cells(few):
+    found, cells = few[1].standings, range(4)
+    nowhere, barely, clearly = (
+        with_p_controls(found, [p, 1.0, 1.0, 1.0])._are_ahead(0, cells) for p in (1.0, 0.03, 0.01)
+    )
+    unproven = nowhere == 0
+    assert unproven.any()
+    assert (barely[unproven] == 0).all()
+    assert (clearly[unproven] == 1).all()
+
+
+def test_a_method_must_be_better_than_every_control(few):
+    found, cells = few[1].standings, range(4)
+    alone = with_p_controls(found, [1.0] * 4)
+    name = found.explainers[int(np.flatnonzero(alone._are_ahead(0, cells) == 1)[0])]
+    tests = found.tests[found.metrics[0]]
+    untested = np.array([set(pair) == {name, "uniform"} for pair in tests.pairs])
+    fewer = dataclasses.replace(tests, deviation=np.where(untested, np.nan, tests.deviation))
+    changed = dataclasses.replace(alone, tests=found.tests | {found.metrics[0]: fewer})
+    assert changed._are_ahead(0, cells)[found.explainers.index(name)] == 0

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from report.known_scores import NOISE, make_board
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards
@@ -109,3 +110,15 @@ def test_equal_scores_are_one_group(fresh_annotated_run):
     scores.to_parquet(fresh_annotated_run / "scores.parquet")
     found = ranked(fresh_annotated_run)[0]["iou"]
     assert found.groups == (tuple(found.means),)
+
+
+def test_groups_of_ranked_methods_follow_from_the_tests_of_their_places(tmp_path):
+    """The pair of two ranked methods has p = 0.02, which is 0.08 after the correction with the pairs of controls."""
+    means = {"a": 0.9, "b": 0.9 - 0.00583} | dict.fromkeys(("c", "d", "e"), 0.1)
+    _, found = make_board(tmp_path, means, {"b": NOISE, "d": NOISE, "e": -NOISE}, controls=("c", "d", "e"))
+    tests = found[""].standings.tests["k"]
+    assert 0.01 < tests.over(pairs=[("a", "b")])["p_holm"].item() < 0.025
+    assert tests.over().set_index(["first", "second"]).loc[("a", "b"), "p_holm"] > 0.05
+    place = pd.DataFrame(found[""].columns((None, None, None))).set_index("explainer")["place"]
+    assert (place["a"], place["b"]) == (1, 2)
+    assert rankings(found)["k"].groups == (("c", "d", "e"),)
