@@ -100,7 +100,7 @@ class CorrelationStatement:
 
 
 def _keep(cell: Cell, accuracy: float, note: str) -> str:
-    """Return that a cell supports claims, whatever its accuracy."""
+    """Leave no cell out, regardless of its accuracy."""
     return ""
 
 

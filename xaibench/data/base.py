@@ -104,7 +104,7 @@ class Split(torch_data.Dataset[Sample]):
 
     @property
     def groups_by(self) -> str:
-        """What the groups are, such as ``"patients"``; empty if not known."""
+        """Description of the groups, such as ``"patients"``; empty if not known."""
         return self._groups_by
 
     @property

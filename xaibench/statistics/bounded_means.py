@@ -11,9 +11,9 @@ reduce the mean to :math:`\mu = (1 - \varepsilon) m`:
 
 .. math:: \sigma^2(\mu) = (1 - \varepsilon)\,(s^2 + \varepsilon m^2)
 
-and likewise for larger means; the part of :math:`s^2` that is due to data sets or trainings does not decrease with
-:math:`\varepsilon`. For hits and misses this is Wilson's interval exactly. The interval is continuous in the scores:
-one score of 0.9999 among scores of 1 changes nothing.
+and in the same way for larger means; the part of :math:`s^2` that is due to data sets or trainings does not decrease
+with :math:`\varepsilon`. For hits and misses this is Wilson's interval exactly. The interval is continuous in the
+scores: one score of 0.9999 among scores of 1 changes nothing.
 """
 
 from __future__ import annotations

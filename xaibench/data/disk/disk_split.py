@@ -110,7 +110,7 @@ class DiskSplit(Split):
 
     @property
     def groups_by(self) -> str:
-        """What the groups are, such as ``"patients"``; empty if not known."""
+        """Description of the groups, such as ``"patients"``; empty if not known."""
         return self.source.groups_by
 
     @property

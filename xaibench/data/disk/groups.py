@@ -1,4 +1,4 @@
-"""Groups of related images, such as those of one patient, that a file ``groups.csv`` states."""
+"""Groups of related images, such as all images of one patient, from a file ``groups.csv``."""
 
 from __future__ import annotations
 

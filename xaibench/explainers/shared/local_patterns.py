@@ -28,7 +28,7 @@ class LocalPattern(KeepsTrainingImages, Attribution, ABC):
             zero, as in the authors' package, or near to x itself.
         n_training_images: Maximum number of training images that :meth:`fit` draws and keeps.
         training_images: ``[B, C, H, W]``, the kept training images; ``None`` before :meth:`fit`.
-        seed: Seed of the draws. Those of an image do not depend on its position in the batch.
+        seed: Seed of the draws. The draws of an image do not depend on its position in the batch.
     """
 
     channels: Channels = "sum"

@@ -73,14 +73,14 @@ def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards, fresh: Mappi
         leaderboards: The leaderboards of the suite.
         fresh: Leaderboards of its newest round of fresh seeds, by kind of truth; empty if there is none.
     """
-    beside: dict[str, Mapping[str, PublicPrivateGap]] = {}
+    gaps: dict[str, Mapping[str, PublicPrivateGap]] = {}
     for truth, own in leaderboards.boards.items():
         if truth in fresh:
-            beside |= public_private_gaps(own, fresh[truth])
+            gaps |= public_private_gaps(own, fresh[truth])
     pages = {name: site.method_page(name) for name in leaderboards.results}
     results = leaderboards.results
     verdicts = {name: one.verdict for name, one in results.items()}
-    return LeaderboardExtras(pages, verdicts, beside, {name: _notes(one) for name, one in results.items()})
+    return LeaderboardExtras(pages, verdicts, gaps, {name: _notes(one) for name, one in results.items()})
 
 
 def _notes(result: Result) -> str:

@@ -142,7 +142,7 @@ def cell_datasets(run: RunResults) -> dict[Cell, str]:
 
 
 def supported_cells(run: RunResults, matrices: Iterable[Matrices], paper: PaperClaims) -> list[Matrices]:
-    """Return the cells that the paper's statements are about, without those that are left out."""
+    """Return the cells that the paper's statements are about, except cells that are left out."""
     excluded = left_out(run, paper)
     return [each for each in matrices if paper.applies(each.cell) and each.cell not in excluded]
 

@@ -34,7 +34,7 @@ class Ranking:
 
 
 def rankings(boards: Mapping[str, Boards]) -> dict[str, Ranking]:
-    """Rank the explainers by each leading metric with paired tests, without metrics that rank nobody.
+    """Rank the explainers by each leading metric with paired tests; see :attr:`.RunResults.unsettled` for exceptions.
 
     Args:
         boards: The leaderboards by kind of truth.

@@ -1,8 +1,8 @@
 """Summary statistics of the scores of each cell, and counts of undefined scores.
 
 A *cell* is one subset, variant and model. Scores are summarized over the samples that count (``correct``): by default,
-those that the explained network classifies correctly. ``n`` is their number, ``n_valid`` the number of those with a
-defined score.
+the samples that the explained network classifies correctly. ``n`` is their number, ``n_valid`` the number of samples
+with a defined score.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ and degrees of freedom come from the paired tests of the cell (:mod:`xaibench.re
 and variants have independent data, so their variances add. The networks of one subset and variant see the same
 images; the correlation of their differences is unknown and assumed to be one, which makes the tests conservative.
 Degrees of freedom of the sum: Satterthwaite, Biometrics Bulletin 1946. They are too large if one cell dominates the sum
-and its variance is small by chance. Therefore they are at most those of the mean variances over all pairs, which show a
-dominating cell reliably.
+and its variance is small by chance. Therefore they are limited by the degrees of freedom of the mean variances over all
+pairs, which show a dominating cell reliably.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def rank_intervals(
         higher_is_better: Whether higher scores are better.
 
     Returns:
-        Method to first and last rank: one plus the number of methods that are significantly better, and the number of
-        methods minus those that are significantly worse.
+        Method to first and last rank: one plus the number of significantly better methods, and the number of methods
+        minus the number of significantly worse ones.
 
     Example:
         >>> tests = pd.DataFrame({"first": ["a", "a", "b"], "second": ["b", "c", "c"],

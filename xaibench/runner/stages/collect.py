@@ -170,7 +170,7 @@ def _accuracy_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the accuracy in percent per subset, variant and model, over data set seeds and training seeds.
 
-    ``explained`` is the number of explained samples over all networks, ``scored`` that of those that count.
+    ``explained`` is the number of explained samples over all networks, ``scored`` the number of them that count.
     """
     import statistics
 
