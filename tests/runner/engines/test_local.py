@@ -12,6 +12,7 @@ from xaibench.core.frozen import Frozen
 from xaibench.runner.engines import local as local_engines
 from xaibench.runner.engines.local import Processes
 from xaibench.runner.engines.scheduling import MAX_TRIES
+from xaibench.runner.engines.worker_processes import start_fork_server
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store, StoreError
 
@@ -48,6 +49,15 @@ def test_the_fork_server_is_started_ahead_of_the_workers():
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.split() == ["True", "xaibench.runner.engines.warm_imports"]
+
+
+def test_workers_get_variables_that_were_set_after_the_fork_server_started(tmp_path, monkeypatch):
+    # `xaibench run --root` sets XAIBENCH_DATA then.
+    start_fork_server()
+    monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path / "elsewhere"))
+    with Processes(Store(tmp_path), "cpu", workers=1) as engine:
+        outcome = _outcome(engine, DataJob("pet", 0, Frozen({"root": "$XAIBENCH_DATA"}), "1"))
+    assert f"pet is not in {tmp_path / 'elsewhere'}" in outcome.error
 
 
 def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):

@@ -187,7 +187,9 @@ class _Pool:
         devices: Any = context.SimpleQueue()  # each worker takes one when it starts
         for i in range(self._workers):
             devices.put(self._devices[i % len(self._devices)])
-        return concurrent.futures.ProcessPoolExecutor(self._workers, context, _start_worker, (devices,))
+        # Workers are forked from a server that may have been started before a variable was set, such as XAIBENCH_DATA.
+        conditions = (devices, dict(os.environ))
+        return concurrent.futures.ProcessPoolExecutor(self._workers, context, _start_worker, conditions)
 
     def has_room(self) -> bool:
         # A second job per worker is queued, so that no worker waits for the scheduler between two small jobs.
@@ -253,7 +255,8 @@ def _run_in_worker(job: Job, store: Store) -> Outcome:
     return run_job(job, store, _worker_device)
 
 
-def _start_worker(devices: Any) -> None:
+def _start_worker(devices: Any, variables: dict[str, str]) -> None:
     global _worker_device
+    os.environ.update(variables)
     _worker_device = devices.get()
     become_worker()
