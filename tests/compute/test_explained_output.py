@@ -72,5 +72,5 @@ def test_the_head_is_no_module_and_the_logit_is_what_the_network_returns():
 
 
 def test_an_unknown_output_is_refused():
-    with pytest.raises(ValueError, match="output='odds': expected one of 'probability', 'logit', 'margin'"):
+    with pytest.raises(ValueError, match="output='odds': expected one of 'probability', 'sigmoid', 'logit', 'margin'"):
         ExplainedOutput(nn.Identity(), "odds")

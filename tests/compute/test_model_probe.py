@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.compute.model_probe import check_classes, check_logits, check_module, model_device_and_dtype, probe
+from xaibench.compute.model_probe import check_classes, check_module, model_device_and_dtype, probe
+from xaibench.compute.network_outputs import check_logits
 
 IMAGES = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
@@ -85,15 +86,16 @@ def test_an_error_that_is_not_about_images_passes():
 @pytest.mark.parametrize(
     ("found", "got"),
     [
-        (torch.zeros(2), r"\[2\]"),
+        (torch.zeros(3), r"\[3\]"),
         (torch.zeros(1, 3), r"\[1, 3\]"),
         (torch.zeros(2, 3, 1, 1), r"\[2, 3, 1, 1\]"),
-        ((torch.zeros(2, 3),), "tuple"),
+        ((torch.zeros(2, 3, 1),), r"tuple of 1 \(\[2, 3, 1\]\)"),
+        ({"a": torch.zeros(2, 3), "b": torch.zeros(2, 4)}, r"{'a': \[2, 3\], 'b': \[2, 4\]}"),
         (None, "NoneType"),
     ],
 )
 def test_what_is_no_logits_is_named(found, got):
-    with pytest.raises(ValueError, match=rf"The model returns {got} for 2 images, expected logits \[2, K\]\. Wrap"):
+    with pytest.raises(ValueError, match=rf"The model returns {got} for 2 images, expected logits \[2, K\]\. Taken"):
         check_logits(found, 2)
     with pytest.raises(ValueError, match=rf"Mine returns {got} for 2 images"):
         probe(lambda images: found, IMAGES, name="Mine")
@@ -101,7 +103,7 @@ def test_what_is_no_logits_is_named(found, got):
 
 def test_one_image_is_no_images():
     with pytest.raises(ValueError, match=r"for 1 image, expected logits \[1, K\]"):
-        check_logits(torch.zeros(1), 1)
+        check_logits(torch.zeros(2), 1)
 
 
 @pytest.mark.parametrize(("classes", "said"), [(2, "2 classes"), (("cat", "dog"), r"2 classes \(cat, dog\)")])

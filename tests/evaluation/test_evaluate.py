@@ -206,9 +206,12 @@ class Outputs(nn.Module):
             lambda n: torch.zeros(n, 3),
             r"model returns 3 logits for 2 classes \(T, L\)\. Build it with 2 outputs",
         ),
-        (lambda n: torch.zeros(n), r"returns \[1\] for 1 image, expected logits \[1, K\]"),
+        (lambda n: torch.zeros(n), r"returns 1 logits for 2 classes"),
         (lambda n: torch.full((n, 2), torch.nan), "returns NaN or infinite logits"),
-        (lambda n: (torch.zeros(n, 2),), r"returns tuple for 1 image, expected logits \[1, K\]"),
+        (
+            lambda n: (torch.zeros(n, 2, 1),),
+            r"returns tuple of 1 \(\[1, 2, 1\]\) for 1 image, expected logits \[1, K\]",
+        ),
         (
             lambda n: torch.zeros(n, 2) @ torch.zeros(3),
             r"cannot take images of shape \[1, 1, 8, 8\], float32, on cpu",

@@ -336,7 +336,7 @@ def replace(tensor, index, value):
         ({"targets": torch.zeros(7)}, TypeError, "targets: got torch.float32, expected integers"),
         ({"targets": torch.zeros(7, dtype=torch.bool)}, TypeError, "targets: got torch.bool, expected integers"),
         ({"targets": torch.tensor([0, 1, 2, 0, 0, 0, -1])}, ValueError, "targets: class 2 in samples 2, 6; the model"),
-        ({"output": "odds"}, ValueError, "output='odds': expected one of 'probability', 'logit', 'margin'"),
+        ({"output": "odds"}, ValueError, "output='odds': expected one of 'probability', 'sigmoid', 'logit', 'margin'"),
         ({"model": torch.tanh}, TypeError, "expected a torch.nn.Module that returns logits"),
         ({"model": nn.Sequential(nn.Flatten(0))}, ValueError, "expected logits [2, K]"),
         ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, ValueError, "The model returns [N, 1]"),
@@ -371,7 +371,7 @@ def test_a_model_with_one_output_is_refused(images, targets):
         def forward(self, x):
             return x.flatten(1).sum(1)
 
-    with pytest.raises(ValueError, match=re.escape("The model returns [2] for 2 images, expected logits [2, K]")):
+    with pytest.raises(ValueError, match=re.escape("The model returns [N, 1]") + ".*output='sigmoid'"):
         explain("saliency", One(), images, targets)
 
 

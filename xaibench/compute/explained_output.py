@@ -1,4 +1,4 @@
-"""The explained output of a classifier: probability, logit or margin of a class, computed from the logits.
+"""The explained output of a network: probability, logit or margin of a class, or any function of its outputs.
 
 The head is a function and not a module, so explainers that go through the modules (LRP, DeepLIFT) see no softmax layer.
 
@@ -10,41 +10,71 @@ other probabilities underflow, at a difference of about 700 between the logits i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.network_outputs import check_logits, check_scalars
 from xaibench.core.checks import check_choice
 from xaibench.core.vocabulary import Output
+
+#: An output by name, or a function that computes one number per image ``[N]`` from whatever the network returns.
+OutputOrFunction: TypeAlias = Output | Callable[[Any], Tensor]
 
 
 class ExplainedOutput(nn.Module):
     """The network with a head that computes the explained output.
 
     Args:
-        network: Returns logits ``[N, K]``.
-        output: ``"probability"``: the softmax of the logits. ``"logit"``: the logits. ``"margin"``: each logit minus
-            the log-sum-exp of the others; its gradient is that of the probability up to one factor per sample.
+        network: Returns logits ``[N, K]``, or a structure that contains them
+            (:func:`xaibench.compute.network_outputs.find_logits`). For a function as ``output``: anything.
+        output: ``"probability"``: the softmax of the logits. ``"sigmoid"``: the sigmoid of each logit, the probability
+            of an independent label; a network with one output z has class 1 with sigmoid(z) and class 0 with
+            sigmoid(-z). ``"logit"``: the logits. ``"margin"``: each logit minus the log-sum-exp of the others; its
+            gradient is that of the probability up to one factor per sample. A function of the network's outputs
+            returns one number per image ``[N]``, which is then the only column.
+        requested: The output that the user asked for; None if ``output`` is a default.
+        from_logits: Whether the explainer propagates from the logit and sees no head (``explains_only``). Under
+            ``"sigmoid"``, the logits are then the explained output.
 
     Attributes:
         network: The network.
         output: The explained output.
+        requested: The output that the user asked for; None if ``output`` is a default.
+        from_logits: Whether the explainer propagates from the logit and sees no head.
+        outputs_are_probabilities: Whether the network itself applies the sigmoid.
         largest_pass: Number of rows of the largest pass so far.
         on_rows: Called with the number of rows of every forward pass and of every backward pass.
 
     Example:
         >>> import torch
-        >>> network = torch.nn.Identity()
-        >>> ExplainedOutput(network, "margin")(torch.tensor([[3.0, 1.0]]))
+        >>> network, logits = torch.nn.Identity(), torch.tensor([[3.0, 1.0]])
+        >>> ExplainedOutput(network, "margin")(logits)
         tensor([[ 2., -2.]])
+        >>> ExplainedOutput(network, lambda outputs: outputs[:, 0] - outputs[:, 1])(logits)
+        tensor([[2.]])
     """
 
-    def __init__(self, network: nn.Module, output: Output = "probability") -> None:
+    output: OutputOrFunction
+    requested: OutputOrFunction | None
+
+    def __init__(
+        self,
+        network: nn.Module,
+        output: OutputOrFunction = "probability",
+        *,
+        requested: OutputOrFunction | None = None,
+        from_logits: bool = False,
+    ) -> None:
         super().__init__()
-        check_choice("output", output, get_args(Output))
+        if not callable(output):
+            check_choice("output", output, get_args(Output))
         self.network = network
         self.output = output
+        self.requested = requested
+        self.from_logits = from_logits
+        self.outputs_are_probabilities = False
         self.largest_pass = 0
         self.on_rows: Callable[[int], None] = lambda rows: None
 
@@ -55,10 +85,10 @@ class ExplainedOutput(nn.Module):
             images: ``[N, C, H, W]``.
 
         Returns:
-            ``[N, K]``: probabilities, logits or margins.
+            ``[N, K]``: probabilities, logits or margins; ``[N, 1]`` for a function of the outputs.
         """
         self.largest_pass = max(self.largest_pass, images.shape[0])
-        logits: Tensor = self.network(images)
+        logits = self.select(self.network(images), len(images))
         self.on_rows(images.shape[0])
         if logits.requires_grad:
             rows, hooked = images.shape[0], cast(Any, logits)
@@ -66,30 +96,98 @@ class ExplainedOutput(nn.Module):
         # Under autocast the logits are bfloat16.
         return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
 
+    def select(self, found: object, count: int) -> Tensor:
+        """Return the logits in what the network returned, or the value of the function ``output``.
+
+        Args:
+            found: What the network returned.
+            count: Number of images N.
+
+        Returns:
+            ``[N, K]``, or ``[N, 1]`` for a function.
+
+        Raises:
+            ValueError: If there are no logits, or the function returns something else than one number per image.
+        """
+        return (
+            check_scalars(self.output(found), count)[:, None] if callable(self.output) else check_logits(found, count)
+        )
+
     def head(self, logits: Tensor) -> Tensor:
         """Compute the explained output from the logits.
 
         Args:
-            logits: ``[N, K]``.
+            logits: ``[N, K]``, as :meth:`select` returns them.
 
         Returns:
             ``[N, K]``: probabilities, logits or margins.
         """
         if self.output == "probability":
             return exact_softmax(logits)
+        if self.output == "sigmoid":
+            if self.outputs_are_probabilities:
+                return torch.cat([1 - logits, logits], 1) if logits.shape[1] == 1 else logits
+            return two_sided(logits) if self.from_logits else exact_sigmoid(two_sided(logits))
         return class_margins(logits) if self.output == "margin" else logits
 
 
-def network_of(model: nn.Module) -> nn.Module:
-    """Return the classifier without the head that computes the explained output; layer names refer to it.
+def explains_function(model: nn.Module) -> bool:
+    """Return whether a function of the network's outputs is explained instead of a class.
 
     Args:
-        model: An :class:`ExplainedOutput`, or any other module, which is returned unchanged.
+        model: An :class:`ExplainedOutput` or a network.
+    """
+    return isinstance(model, ExplainedOutput) and callable(model.output)
+
+
+def assigned_classes(model: nn.Module, outputs: Tensor) -> Tensor:
+    """Return which classes a model assigns to images.
+
+    Args:
+        model: An :class:`ExplainedOutput` or a network.
+        outputs: ``[N, K]``, its outputs.
 
     Returns:
-        The network.
+        ``[N, K]`` bool: the largest output; every label above 0.5 for ``"sigmoid"``; none for a function.
     """
-    return model.network if isinstance(model, ExplainedOutput) else model
+    if explains_function(model):
+        return torch.zeros_like(outputs, dtype=torch.bool)
+    if isinstance(model, ExplainedOutput) and model.output == "sigmoid":
+        return outputs > 0.5
+    return torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, outputs.argmax(1, keepdim=True), value=True)
+
+
+def target_logits(model: nn.Module, found: object, targets: Tensor) -> Tensor:
+    """Return the logits of the targets, where methods begin that propagate through the layers and see no head.
+
+    Args:
+        model: An :class:`ExplainedOutput` or a network.
+        found: What the network returned for N images.
+        targets: ``[N]``.
+
+    Returns:
+        ``[N]``: the logits, -z for class 0 of a network with one output under ``"sigmoid"``, or the values of the
+        function that is explained.
+    """
+    if not isinstance(model, ExplainedOutput):
+        return check_logits(found, len(targets)).gather(1, targets[:, None])[:, 0]
+    logits = model.select(found, len(targets))
+    return (two_sided(logits) if model.output == "sigmoid" else logits).gather(1, targets[:, None])[:, 0]
+
+
+def network_of(model: nn.Module) -> nn.Module:
+    """Return the network without the head that computes the explained output; layer names refer to it.
+
+    Args:
+        model: An :class:`ExplainedOutput`, a module compiled by ``torch.compile``, or any other module, which is
+            returned unchanged.
+
+    Returns:
+        The network, not compiled.
+    """
+    network = model.network if isinstance(model, ExplainedOutput) else model
+    original = getattr(network, "_orig_mod", None)
+    return original if isinstance(original, nn.Module) else network
 
 
 class _ExactSoftmax(torch.autograd.Function):
@@ -128,6 +226,54 @@ def exact_softmax(logits: Tensor) -> Tensor:
         [[0.0, -3.720075976020836e-44]]
     """
     return _ExactSoftmax.apply(logits)  # type: ignore[no-any-return]
+
+
+class _ExactSigmoid(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        ctx.save_for_backward(logits)
+        return logits.sigmoid()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        z: Tensor = ctx.saved_tensors[0]
+        # p (1 - p), where 1 - p would round to zero for a large z.
+        return upstream * z.sigmoid() * (-z).sigmoid()
+
+
+def exact_sigmoid(logits: Tensor) -> Tensor:
+    """Compute the sigmoid with a gradient that does not vanish by rounding when it saturates.
+
+    Args:
+        logits: Any shape.
+
+    Returns:
+        The same shape, with the values of ``torch.sigmoid``. It can be differentiated once.
+
+    Example:
+        >>> import torch
+        >>> z = torch.tensor([100.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.grad(exact_sigmoid(z), z)[0].item(), torch.autograd.grad(z.sigmoid(), z)[0].item()
+        (3.720075976020836e-44, 0.0)
+    """
+    return _ExactSigmoid.apply(logits)  # type: ignore[no-any-return]
+
+
+def two_sided(logits: Tensor) -> Tensor:
+    """Return the logits of both classes for a network with one output.
+
+    Args:
+        logits: ``[N, K]``.
+
+    Returns:
+        ``[-z, z]`` if K is 1, otherwise the logits.
+
+    Example:
+        >>> two_sided(torch.tensor([[3.0]]))
+        tensor([[-3.,  3.]])
+    """
+    return torch.cat([-logits, logits], 1) if logits.shape[1] == 1 else logits
 
 
 def class_margins(logits: Tensor) -> Tensor:

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 from xaibench.compute.batching import is_out_of_memory
 from xaibench.compute.input_copies import remember_writer
 from xaibench.compute.model_state import evaluation_mode
+from xaibench.compute.network_outputs import check_logits, is_sigmoid
 from xaibench.core.messages import kind_of, listed
+
+#: Remedy for a model that takes more than images.
+_FURTHER_INPUTS = (
+    ". A model with further inputs must be wrapped in a module that takes only the images: "
+    "xaibench.models.Wrapped(model, lambda model, images: model(images, meta)); a bare function is not accepted where "
+    "layers are explained."
+)
 
 
 def check_module(model: object) -> None:
@@ -20,7 +28,14 @@ def check_module(model: object) -> None:
         TypeError: If it is not; the message names its type.
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model: got {kind_of(model)}, expected a torch.nn.Module that returns logits [N, K].")
+        hint = (
+            " Wrap a function in a module, so that its layers are known: "
+            "xaibench.models.Wrapped(network, lambda network, images: network(images, meta))."
+        )
+        raise TypeError(
+            f"model: got {kind_of(model)}, expected a torch.nn.Module that returns logits [N, K]."
+            f"{hint if callable(model) else ''}"
+        )
 
 
 def probe(
@@ -31,6 +46,7 @@ def probe(
     what: str = "images",
     classes: int | Sequence[str] | None = None,
     finite: bool = True,
+    select: Callable[[object, int, str], Tensor] = check_logits,
 ) -> Tensor:
     """Call a model on a few images, in evaluation mode and without gradients, and check its output.
 
@@ -42,6 +58,7 @@ def probe(
         what: Name of the images in errors.
         classes: Expected number of classes, or their names; None = any number.
         finite: Whether NaN and infinity are refused.
+        select: Returns the logits in what the model returned for so many images; called with the model's name, too.
 
     Returns:
         Logits ``[n, K]``.
@@ -54,8 +71,7 @@ def probe(
         >>> probe(lambda images: images.sum(1), torch.rand(2, 1, 3, 3))
         Traceback (most recent call last):
             ...
-        ValueError: The model returns [2, 3, 3] for 2 images, expected logits [2, K]. Wrap a model with one output z \
-for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
+        ValueError: The model returns [2, 3, 3] for 2 images, expected logits [2, K]. Taken as they are: a tensor ...
     """
     # A copy, since the model may modify it. A modification shows in its version; tensors of inference mode have none.
     with torch.inference_mode(False):
@@ -68,12 +84,13 @@ for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
         if is_out_of_memory(error):
             raise
         kind = str(images.dtype).removeprefix("torch.")
+        hint = _FURTHER_INPUTS if isinstance(error, TypeError) and "missing" in str(error) else ""
         raise ValueError(
-            f"{name} cannot take {what} of shape {list(images.shape)}, {kind}, on {images.device}: {error}"
+            f"{name} cannot take {what} of shape {list(images.shape)}, {kind}, on {images.device}: {error}{hint}"
         ) from error
     if images._version != before:
         remember_writer(model)
-    logits = check_logits(found, len(images), name)
+    logits = select(found, len(images), name)
     if classes is not None:
         _check_class_count(logits.shape[1], classes, name)
     if finite and not logits.isfinite().all():
@@ -83,19 +100,20 @@ for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
     return logits
 
 
-def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
-    """Check that a model returned logits ``[count, K]`` for ``count`` images, and return them.
+def ends_in_sigmoid(model: Callable[[Tensor], object], images: Tensor) -> bool:
+    """Return whether a sigmoid computes the outputs of a model, as far as their gradient shows.
 
-    Raises:
-        ValueError: If it did not; for models with a single output, the message suggests a wrapper.
+    Args:
+        model: A module, whose training mode is restored, or any function that returns logits.
+        images: ``[n, C, H, W]``; the model is called with the first, in evaluation mode.
+
+    Example:
+        >>> ends_in_sigmoid(lambda images: images.flatten(1).sigmoid(), torch.rand(1, 1, 2, 2))
+        True
     """
-    if isinstance(found, Tensor) and found.ndim == 2 and len(found) == count:
-        return found
-    got = list(found.shape) if isinstance(found, Tensor) else kind_of(found)
-    raise ValueError(
-        f"{name} returns {got} for {count} image{'s' if count != 1 else ''}, expected logits [{count}, K]. Wrap a "
-        "model with one output z for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2."
-    )
+    with torch.inference_mode(False), torch.enable_grad(), evaluation_mode(model):
+        image = images[:1].to(*model_device_and_dtype(model, images)).clone().requires_grad_()
+        return is_sigmoid(check_logits(model(image.clone()), 1))
 
 
 def check_classes(targets: Tensor, classes: int, what: str = "targets") -> None:

@@ -76,3 +76,18 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
+
+
+def remove_compilation(model: nn.Module) -> None:
+    """Replace every compiled layer by the original one, since compiled code hides its operations.
+
+    Args:
+        model: Modified in place, inside :func:`restore_model_state`, which restores it.
+    """
+    for module in list(model.modules()):
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            module._compiled_call_impl = None
+        for name, child in module._modules.items():
+            original = getattr(child, "_orig_mod", None)
+            if isinstance(original, nn.Module):
+                module._modules[name] = original

@@ -76,6 +76,7 @@ class ExplainerInfo:
         family: Family under which the documentation lists it, such as ``"Gradients"``.
         control: True for the baseline methods that do not use the model (Sobel, Laplace, uniform, input).
         needs_convolution: True if only networks with a convolution can be explained.
+        needs_gradient: False if the explainer only calls the network and computes no gradient.
         reference: True for a reference map that is shown with the methods but not ranked. It needs to know the
             distribution of the images.
         citation: The publication to cite.
@@ -90,6 +91,7 @@ class ExplainerInfo:
     family: str = "Others"
     control: bool = False
     needs_convolution: bool = False
+    needs_gradient: bool = True
     reference: bool = False
     citation: str = ""
     revision: int = 1

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 #: ``"mean"``: the mean over the defined scores. ``"none"``: one score per sample.
 Reduction: TypeAlias = Literal["mean", "none"]
 
-#: Output of the classifier that is explained: the softmax probability of the target, its logit, or the logit minus the
-#: log-sum-exp of the others (for two classes: the difference of the logits).
-Output: TypeAlias = Literal["probability", "logit", "margin"]
+#: Output of the classifier that is explained: the softmax probability of the target, its sigmoid (independent labels),
+#: its logit, or the logit minus the log-sum-exp of the others (for two classes: the difference of the logits).
+Output: TypeAlias = Literal["probability", "sigmoid", "logit", "margin"]
 
 #: Precision of storage and arithmetic. ``"float64"`` and ``"float32"``: both. ``"tf32"``: stored in float32, multiplied
 #: with 10 bits of mantissa on GPUs since Ampere (elsewhere the same as float32). ``"bfloat16"``: stored in float32,

@@ -22,6 +22,12 @@ _MAX_CLASS_COLUMNS = 10
 #: One sample ``(image [C,H,W], mask [H,W], target [])``, or a batch of them with a leading ``N``.
 Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
+#: What to do with multi-hot targets, which a sample cannot have.
+_MULTI_HOT = (
+    " For independent labels, make one sample per image and set label, with its own mask: "
+    "rows, labels = xaibench.explainers.label_pairs(targets), and images[rows], masks, labels."
+)
+
 
 class Split(torch_data.Dataset[Sample]):
     """Samples of one split, held in memory (:class:`~xaibench.data.disk.disk_split.DiskSplit` reads them from disk).
@@ -57,6 +63,8 @@ class Split(torch_data.Dataset[Sample]):
         groups: ArrayLike | None = None,
         groups_by: str = "",
     ) -> None:
+        if targets.ndim == 2 and targets.dtype != torch.int64:
+            raise TypeError(f"targets are rows {list(targets.shape)}, expected classes [N].{_MULTI_HOT}")
         for name, tensor, dtype in (
             ("images", images, torch.float32),
             ("masks", masks, torch.bool),
@@ -65,10 +73,16 @@ class Split(torch_data.Dataset[Sample]):
             if tensor.dtype != dtype:
                 raise TypeError(f"{name} are {tensor.dtype}, expected {dtype}; convert them with .to({dtype}).")
         count = len(targets)
-        if images.ndim != 4 or masks.shape != (count, *images.shape[2:]) or images.shape[0] != count:
+        if (
+            targets.ndim != 1
+            or images.ndim != 4
+            or masks.shape != (count, *images.shape[2:])
+            or images.shape[0] != count
+        ):
             raise ValueError(
                 "Expected images [N,C,H,W], masks [N,H,W] and targets [N] with the same N, H and W; got "
                 f"{list(images.shape)}, {list(masks.shape)} and {list(targets.shape)}."
+                + (_MULTI_HOT if targets.ndim == 2 else "")
             )
         self._images = images
         self._masks = masks

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from xaibench.core.parameters import named_parameters
 from xaibench.core.part_info import MetricInfo
 from xaibench.core.vocabulary import SCORED_AS_CHANCE
 from xaibench.evaluation.checks import as_float64, check_parameters, check_scores, name_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from xaibench.core.vocabulary import Output
+    from xaibench.compute.explained_output import OutputOrFunction
 
     #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
     Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -58,7 +59,8 @@ class AppliedExplainer:
         parameters: Parameters of the explainer, and keyword arguments of :func:`xaibench.explain`, such as ``seed`` or
             ``channels``.
         seed: The seed, unless ``parameters`` contain one.
-        output: The explained output of the model; None uses the explainer's default.
+        output: The explained output of the model, as for :func:`xaibench.explain`; None uses the explainer's default,
+            and so does an explainer that propagates from the logit for ``"probability"`` and ``"margin"``.
         device: The device; ``"auto"`` is the GPU if there is one.
         training: Function that returns the batches for fitting (:mod:`.training_data`); None if there are none.
         fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``. The
@@ -89,7 +91,7 @@ class AppliedExplainer:
         parameters: Mapping[str, Any] | None = None,
         *,
         seed: int | None = None,
-        output: Output | None = None,
+        output: OutputOrFunction | None = None,
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
         fit: Callable[[Any, nn.Module | None, Callable[[], Iterable[Any]]], Any] | None = None,
@@ -97,7 +99,7 @@ class AppliedExplainer:
         progress: bool = False,
     ) -> None:
         from xaibench.explainers import EXPLAINERS, build, explain
-        from xaibench.explainers.building import configured
+        from xaibench.explainers.building import configured, part_output
 
         part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
         given = dict(parameters or {})
@@ -114,7 +116,7 @@ class AppliedExplainer:
         if not self._needs_fit:  # a fit does not depend on these settings
             set_once = {name: self._call_args.get(name) for name in ("seed", "batch_size", "channels")}
             self._part = configured(self._part, **set_once)
-        self._output, self._device, self._training = output, device, training
+        self._output, self._device, self._training = part_output(self._part, output), device, training
         self._fit_function = fit or (lambda part, network, training: part.fit(network, training()))
         is_object = not isinstance(explainer, str) and not inspect.isclass(explainer)
         self._was_fitted = is_object and bool(getattr(part, "fitted", False))
@@ -178,6 +180,8 @@ class AppliedMetric:
         parameters: Parameters of the metric, without ``reduction``.
         protocol: How maps are binarized (:mod:`xaibench.evaluation.protocol`).
         sign: Whether metrics with a ground truth get the magnitude of maps or signed maps; None passes maps unchanged.
+        output: The output that is scored by metrics that call the model, unless ``parameters`` contain one; None uses
+            the metric's default.
         device: The device on which the model is evaluated; ``"auto"`` is the GPU if there is one.
 
     Attributes:
@@ -198,6 +202,7 @@ class AppliedMetric:
         *,
         protocol: Protocol,
         sign: Sign | None = None,
+        output: OutputOrFunction | None = None,
         device: str | torch.device = "auto",
     ) -> None:
         from xaibench.metrics import METRICS
@@ -213,6 +218,8 @@ class AppliedMetric:
             self.name, "ground-truth", higher_is_better=True, range=(-np.inf, np.inf)
         )
         parameters = {} if parameters is None else parameters
+        if output is not None and self.needs_model and "output" in named_parameters(self._function):
+            parameters = {"output": output} | dict(parameters)
         check_parameters(self.name, self._function, self.info, parameters)
         self._protocol, self._parameters = resolve_protocol(self.info, parameters, protocol)
         self._sign, self._map_part = sign, resolve_sign(self.info, self._protocol, sign)

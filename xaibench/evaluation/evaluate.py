@@ -13,6 +13,7 @@ from xaibench.core.checks import check_choice
 from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
 from xaibench.evaluation.checks import check_maps, check_numbers
+from xaibench.evaluation.model_answers import ModelAnswers
 from xaibench.evaluation.model_placement import to_device
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, PROTOCOLS, SIGNS, Protocol, Sign
 from xaibench.evaluation.score_collection import ScoreCollector
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
+    from xaibench.compute.explained_output import OutputOrFunction
     from xaibench.core.vocabulary import Precision
     from xaibench.data import Dataset, Split
     from xaibench.evaluation.apply import Batch
@@ -49,6 +51,7 @@ def evaluate(
     samples: int | None = None,
     protocol: Protocol = DEFAULT,
     sign: Sign = DEFAULT_SIGN,
+    output: OutputOrFunction | None = None,
     scored: Literal["correct", "all"] = "correct",
     batch_size: int = 32,
     seed: int = 0,
@@ -64,16 +67,22 @@ def evaluate(
             precomputed maps ``[N, H, W]`` (numpy or torch), one per sample in the order of the split. Explainers that
             need fitting are fitted to the training split, except objects that are already fitted.
         dataset: A name (:func:`xaibench.load`), a data set (its test split is used) or a split.
-        model: The model, which returns logits ``[N, K]``, one per class of the data set. Controls and most metrics with
-            masks do not need it; other explainers and metrics do.
+        model: The model, which returns logits ``[N, K]``, one per class of the data set, or something that contains
+            them, as for :func:`xaibench.explain`. Controls and most metrics with masks do not need it; other explainers
+            and metrics do.
         metrics: Names or functions, or ``{name: parameters}``. None = IoU, top-k precision, pointing game and average
             precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
         controls: Whether to add the controls uniform noise, Sobel, Laplace, the input and the center prior; or the
             names of the controls to add.
         samples: Number of samples, taken from the start of the split; None = all.
+        output: The output of the model that methods explain and metrics score, as for :func:`xaibench.explain`; a
+            metric's own parameter ``output`` takes precedence. ``"sigmoid"`` for independent labels (one sample per
+            image and label, see :func:`xaibench.explainers.label_pairs`) and for networks with one output; a function
+            of the outputs for networks without classes. None: the defaults of each method and metric.
         scored: Which samples are explained and scored, if there is a model: ``"correct"`` for samples that it
             classifies correctly, as in XAI-TRIS and Saliency-Bench (for the others, it is unknown which pixels led to
-            the wrong prediction), or ``"all"``. Without a model, all samples are scored.
+            the wrong prediction), or ``"all"``. Under ``output="sigmoid"``, a sample is correct if its label has a
+            probability above 0.5. Without a model, or with a function as ``output``, all samples are scored.
         protocol: How IoU, precision, recall and F1 binarize maps (:mod:`xaibench.evaluation.protocol`): ``"area"``
             marks the k largest pixels, where k is the number of pixels of the mask (precision, recall and F1 are then
             the same number); ``"scaled"`` cuts halfway between the smallest and largest magnitude, ``"published"`` at
@@ -114,7 +123,7 @@ def evaluate(
     import torch
 
     from xaibench.compute.device import resolve_device
-    from xaibench.compute.model_probe import check_module, probe
+    from xaibench.compute.model_probe import check_module
     from xaibench.compute.precision import precision_context
 
     check_numbers(samples, batch_size)
@@ -125,10 +134,12 @@ def evaluate(
     check_choice("protocol", protocol, PROTOCOLS)
     check_choice("sign", sign, SIGNS)
     check_choice("scored", scored, ("correct", "all"))
-    scorers = _build_metrics(metrics, model, protocol, sign, device)
+    applied_metric = functools.partial(AppliedMetric, protocol=protocol, sign=sign, output=output, device=device)
+    scorers = _build_metrics(metrics, model, applied_metric)
     applied = functools.partial(
         AppliedExplainer,
         seed=seed,
+        output=output,
         device=device,
         training=training,
         distribution=distribution,
@@ -143,13 +154,14 @@ def evaluate(
         if model is not None:
             check_module(model)
             model = to_device(model, device)
+            answers = ModelAnswers(model, output)
         for start in range(0, count, batch_size):
             stop = min(start + batch_size, count)
             batch, numbers = split[start:stop], torch.arange(start, stop)
             if model is not None:
                 if start == 0:
-                    probe(model, batch[0][:1], classes=classes)
-                correct = collector.find_correct(model, batch)
+                    answers.check(batch[0][:1], classes)
+                correct = collector.find_correct(answers, batch)
                 if scored == "correct":
                     batch, numbers = (batch[0][correct], batch[1][correct], batch[2][correct]), numbers[correct]
             if len(numbers):
@@ -200,9 +212,7 @@ def _open_dataset(
 def _build_metrics(
     metrics: Metric | Sequence[Metric] | Mapping[Metric, Mapping[str, Any]] | None,
     model: nn.Module | None,
-    protocol: Protocol,
-    sign: Sign,
-    device: str,
+    applied: Callable[[Metric, Mapping[str, Any] | None], AppliedMetric],
 ) -> list[AppliedMetric]:
     if metrics is None:
         metrics = (*GROUND_TRUTH, *(MODEL if model is not None else ()))
@@ -213,7 +223,7 @@ def _build_metrics(
         raise ValueError(f"metrics={metrics!r}: expected at least one metric, or None for the default ones.")
     scorers: dict[str, AppliedMetric] = {}
     for metric, parameters in table.items():
-        scorer = AppliedMetric(metric, parameters, protocol=protocol, sign=sign, device=device)
+        scorer = applied(metric, parameters)
         if scorer.needs_model and model is None:
             raise ValueError(f"Metric {scorer.name!r} needs a model, but none was given; give one, or omit the metric.")
         if scorers.setdefault(scorer.name, scorer) is not scorer:

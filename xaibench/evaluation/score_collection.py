@@ -9,11 +9,12 @@ from xaibench.evaluation.table import Evaluation
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from xaibench.core.part_info import MetricInfo
     from xaibench.data import Split
     from xaibench.evaluation.apply import Batch
+    from xaibench.evaluation.model_answers import ModelAnswers
 
 
 class ScoreCollector:
@@ -34,20 +35,16 @@ class ScoreCollector:
         self.tables: list[pd.DataFrame] = []
         self.inapplicable: dict[str, str] = {}
 
-    def find_correct(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Return which samples the model classifies correctly, ``[n]`` bool; all of them if it has a single output.
+    def find_correct(self, answers: ModelAnswers, batch: Batch) -> Tensor:
+        """Return which samples the model classifies correctly, ``[n]`` bool; all of them if it has no classes.
 
         Raises:
             ValueError: If the model does not accept the images, or a target is not one of its classes.
         """
-        from xaibench.compute.model_probe import check_classes, probe
-
         images, _, targets = batch
-        logits = probe(model, images, finite=False).cpu()
-        if logits.shape[1] < 2:
+        correct = answers.correct(images, targets)
+        if correct is None:
             return targets == targets
-        check_classes(targets, logits.shape[1])
-        correct = logits.argmax(1) == targets
         self._n_correct = (self._n_correct or 0) + int(correct.sum())
         return correct
 

@@ -8,6 +8,7 @@ of the model.
 from typing import Any
 
 from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.targets import label_pairs
 from xaibench.core.lazy_names import load_public_name
 from xaibench.explainers.api import explain
 from xaibench.explainers.base import (
@@ -20,6 +21,7 @@ from xaibench.explainers.base import (
 from xaibench.explainers.building import build
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
 from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
+from xaibench.explainers.shared.gradient_free import gradient_free
 from xaibench.explainers.table import EXPLAINERS
 
 #: Class name -> module, so that ``xaibench.explainers.RISE`` is imported on first access.
@@ -40,6 +42,8 @@ __all__ = [
     "UnsupportedModelError",
     "build",
     "explain",
+    "gradient_free",
+    "label_pairs",
     "reduce_channels",
     "reliance",
 ]

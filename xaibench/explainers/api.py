@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -12,24 +14,26 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.compute.device import resolve_device
-from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.explained_output import ExplainedOutput, OutputOrFunction, network_of
 from xaibench.compute.input_copies import protect_input
 from xaibench.compute.model_probe import check_classes, check_module, probe
-from xaibench.compute.model_state import restore_model_state
+from xaibench.compute.model_state import remove_compilation, restore_model_state
 from xaibench.compute.precision import current_precision, precision_context, resolve_dtype
 from xaibench.compute.sample_random import seeded_by
+from xaibench.compute.targets import Targets, as_targets
 from xaibench.core.checks import check_count
 from xaibench.core.progress import ProgressBar
 from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.budgets import assign_budget, explain_within_budget
-from xaibench.explainers.building import build, configured, explainer_name
-from xaibench.explainers.checks import check_images, check_returned_maps, check_target_classes
+from xaibench.explainers.building import build, configured, explainer_name, part_output
+from xaibench.explainers.checks import check_images, check_returned_maps
+from xaibench.explainers.shared.final_activation import remove_final_activation
 from xaibench.explainers.shared.fitted_data import NotFittedError
+from xaibench.explainers.shared.gradient_free import gradient_free_advice
 from xaibench.explainers.shared.layer_calls import with_layer_name
 from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
 from xaibench.explainers.shared.passes import Countable
-from xaibench.explainers.shared.softmax_detection import remove_final_softmax
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 
@@ -38,9 +42,9 @@ def explain(
     explainer: str | Explainer | type,
     model: nn.Module | None,
     images: _Images,
-    targets: Tensor | NDArray[np.integer[Any]],
+    targets: Tensor | NDArray[Any] | Sequence[Any] | int | None = None,
     *,
-    output: Output | None = None,
+    output: OutputOrFunction | None = None,
     dtype: torch.dtype | Literal["auto"] = "auto",
     device: torch.device | str = "auto",
     precision: Precision | None = None,
@@ -63,16 +67,26 @@ def explain(
             (``captum.attr.Saliency(f)``) explains the output of its own ``f``, regardless of ``model``. The parameters
             are then Captum's, with its defaults. Layer and neuron attributions are not supported, since they are not
             maps of the image.
-        model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``. If its last layer is an ``nn.Softmax``, the inputs
-            of that layer are taken as the logits, with a warning. ``None`` is allowed for the controls, which use no
-            model.
+        model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``, or something that contains them: an object with
+            ``.logits`` (transformers), a dictionary with the entry ``"logits"`` or with one tensor ``[N, K]``, or a
+            tuple, of which the first tensor ``[N, K]`` is taken. With a function as ``output``, any network. If its
+            last layer is an ``nn.Softmax``, the inputs of that layer are taken as the logits, with a warning. A model
+            compiled by ``torch.compile`` is explained without the compilation. ``None`` is allowed for the controls,
+            which use no model. The model that an explainer is called with, an
+            :class:`xaibench.explainers.ExplainedOutput`, stands for its network and the output requested there.
         images: ``[N, C, H, W]``, floating-point.
-        targets: ``[N]``, the explained class of each sample.
-        output: The explained output, computed from the logits: the softmax ``"probability"``, the ``"logit"`` (for a
-            model that returns something else: its output unchanged), or the ``"margin"`` (see
-            :class:`xaibench.explainers.ExplainedOutput`). ``None``: the output that the paper of the explainer
-            explains, ``explainer.explains`` if it is defined (CAM family, propagation and patterns: the logit),
-            otherwise the probability.
+        targets: The explained class of each image ``[N]`` (a tensor, an array or a list), or one class for all. For
+            independent labels, multi-hot rows ``[N, K]`` of bools, 0 and 1: every set label is explained, M in all, row
+            by row (:func:`xaibench.explainers.label_pairs` returns image and label of each map). Not needed, and
+            ignored, with a function as ``output``.
+        output: The explained output, computed from the logits: the softmax ``"probability"``, ``"sigmoid"`` (the
+            probability of an independent label; for one output z, class 1 has sigmoid(z) and class 0 sigmoid(-z)), the
+            ``"logit"`` (for a model that returns something else: its output unchanged), or the ``"margin"`` (see
+            :class:`xaibench.explainers.ExplainedOutput`). Or a function that gets what the network returned and
+            computes one number per image ``[N]``, such as ``lambda outputs: outputs["scores"][:, 3]``. Explainers that
+            propagate from the logit (``explains_only``) begin at the logit under ``"sigmoid"`` too, and at the value of
+            the function. ``None``: the output that the paper of the explainer explains, ``explainer.explains`` if it is
+            defined (CAM family, propagation and patterns: the logit), otherwise the probability.
         dtype: Data type of the images, the weights and the maps. ``"auto"``: the one that ``precision`` implies;
             without ``precision``, ``model.explain_dtype`` if the model has it (float64 for the small networks of
             xaibench, whose softmax saturates in float32), otherwise that of the model's parameters.
@@ -98,18 +112,18 @@ def explain(
         **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
 
     Returns:
-        Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array if ``images`` is an array. A map can
-        be
-        zero everywhere (LIME with a strong penalty). Maps are neither scaled nor clipped. Explainers of feature maps
-        with
-        ``resize=None`` return ``[N, h, w]``, the size of the layer's output.
+        Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array if ``images`` is an array. For
+        multi-hot targets ``[M, H, W]``, one map per set label. A map can be zero everywhere (LIME with a strong
+        penalty). Maps are neither scaled nor clipped. Explainers of feature maps with ``resize=None`` return
+        ``[N, h, w]``, the size of the layer's output.
 
     Raises:
         UnknownNameError: If no explainer has that name; similar names are suggested.
         UnsupportedModelError: If the explainer does not support a layer of the model; the message names it.
         TypeError: If the images are not floating-point, the targets are not integers, or a parameter is unknown.
         ValueError: If shapes do not fit, a target is not a class of the model, values are not finite, the device is not
-            available, or the budget is below the minimum number of passes of the explainer.
+            available, or the budget is below the minimum number of passes of the explainer. If the network ends in a
+            sigmoid or the targets are multi-hot, and ``output`` is neither ``"sigmoid"``, ``"logit"`` nor a function.
         NotFittedError: If the explainer has a method ``fit``, and is a class or has an attribute ``fitted`` that is not
             true.
 
@@ -131,9 +145,15 @@ def explain(
     check_count("budget", budget, least=0, none="for what the explainer's parameters say")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
     _check_fitted(explainer, part)
-    x, y = check_images(images), check_target_classes(targets, len(images))
+    outer = model if isinstance(model, ExplainedOutput) else None
+    if outer is not None:
+        model, output = outer.network, part_output(part, output or outer.requested)
+    x = check_images(images)
+    chosen, labels = _output(part, output), _targets(targets, output, len(x))
+    x, y = labels.expand(x), labels.classes
     if model is not None:
         check_module(model)
+        model = network_of(model)
         part = with_layer_name(part, explainer_name(part), model)
     place = resolve_device(device)
     kept = resolve_dtype(model, x, dtype, precision, place)
@@ -144,10 +164,12 @@ def explain(
         with (
             precision_context(precision or current_precision() or exactly, place),
             seeded_by(x),
-            _progress(part, x, budget, progress) as bar,
+            _progress(part, x, budget, progress and outer is None) as bar,
         ):
             x_there, y_there = x.to(place, kept), y.to(place)
-            explanation = _Explanation(model, x_there, y_there, _output(part, output), budget, bar)
+            request = _Request(chosen, output, labels)
+            on_rows = bar.advance if outer is None else outer.on_rows
+            explanation = _Explanation(model, x_there, y_there, request, budget, on_rows)
             maps = retry_with_smaller_batches(part, x_there, explanation, lambda: explanation.largest_pass)
             maps = maps.to(kept) if current_precision() == "bfloat16" else maps
         # With resize=None, the maps have the size of the layer's output.
@@ -170,6 +192,15 @@ def _check_fitted(given: Any, part: Any) -> None:
         )
 
 
+@dataclass(frozen=True)
+class _Request:
+    """The explained output, what the user requested as such, and the targets."""
+
+    output: OutputOrFunction
+    requested: OutputOrFunction | None
+    targets: Targets
+
+
 class _Explanation:
     """An explanation that can be repeated with smaller batches; ``largest_pass`` is its largest number of rows."""
 
@@ -178,11 +209,11 @@ class _Explanation:
         model: nn.Module | None,
         images: Tensor,
         targets: Tensor,
-        output: Output,
+        request: _Request,
         budget: int | None,
-        progress: ProgressBar,
+        on_rows: Callable[[int], None],
     ) -> None:
-        self._model, self._samples, self._output, self._progress = model, (images, targets), output, progress
+        self._model, self._samples, self._request, self._on_rows = model, (images, targets), request, on_rows
         self._budget = budget
         self.largest_pass = len(images)
 
@@ -196,9 +227,13 @@ class _Explanation:
                 )
             return part(cast(nn.Module, None), images, targets)
         with restore_model_state(_to_device(self._model, images.device, images.dtype)) as lent:
-            explained = ExplainedOutput(lent, self._output).eval()
-            _check_model(explained, images, targets)
-            explained.on_rows = self._progress.advance
+            remove_compilation(lent)
+            request = self._request
+            explained = ExplainedOutput(
+                lent, request.output, requested=request.requested, from_logits=getattr(part, "explains_only", False)
+            ).eval()
+            _check_model(explained, images, targets, request.targets)
+            explained.on_rows = self._on_rows
             try:
                 with protect_input(lent):
                     if self._budget is None:
@@ -209,9 +244,8 @@ class _Explanation:
                     raise
                 raise UnsupportedModelError(
                     f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an "
-                    "operation of the network blocks it (such as detach, numpy or rounding). Use an explainer that "
-                    "only perturbs the images (pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or remove "
-                    "that operation."
+                    "operation of the network blocks it (such as detach, numpy, rounding or quantization). "
+                    f"{gradient_free_advice()} Or remove that operation."
                 ) from error
             finally:
                 self.largest_pass = max(self.largest_pass, explained.largest_pass)
@@ -238,12 +272,31 @@ def _is_missing_gradient(error: RuntimeError) -> bool:
     return "does not require grad" in message or "not have been used in the graph" in message
 
 
-def _output(part: Explainer, output: Output | None) -> Output:
+def _output(part: Explainer, output: OutputOrFunction | None) -> OutputOrFunction:
     """Return the explained output: the requested one, otherwise the default of the explainer."""
     own: Output | None = getattr(part, "explains", None)
-    if own and output and getattr(part, "explains_only", False) and output != own:
-        raise ValueError(f"{explainer_name(part)} is defined for the {own} only, got output={output!r}; omit output.")
+    if own and output and getattr(part, "explains_only", False):
+        if getattr(part, "has_own_function", False) and callable(output):
+            raise ValueError(f"{explainer_name(part)} explains its own function, got output={output!r}; omit output.")
+        if output in ("probability", "margin"):
+            raise ValueError(
+                f"{explainer_name(part)} is defined for the {own} only, got output={output!r}; omit output."
+            )
     return output or own or "probability"
+
+
+def _targets(targets: Any, output: OutputOrFunction | None, samples: int) -> Targets:
+    if callable(output):
+        return Targets(torch.zeros(samples, dtype=torch.int64))
+    if targets is None:
+        raise TypeError("targets: got None, expected the class of each image; only a function as output needs none.")
+    found = as_targets(targets, samples)
+    if found.rows is not None and output not in ("sigmoid", "logit"):
+        raise ValueError(
+            f"targets: got multi-hot rows and output={output!r}, which is for one class per image. Pass "
+            "output='sigmoid' to explain the probability of each set label, or output='logit'."
+        )
+    return found
 
 
 def _to_device(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
@@ -254,13 +307,17 @@ def _to_device(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn
     return copy.deepcopy(model).to(device, dtype)
 
 
-def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor) -> None:
-    outputs = probe(explained.network, images[:2])
+def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor, labels: Targets) -> None:
+    outputs = probe(explained.network, images[:2], select=lambda found, count, name: explained.select(found, count))
+    if callable(explained.output):
+        return
     classes = outputs.shape[1]
-    if classes < 2 and explained.output != "logit":
+    if classes < 2 and explained.output not in ("logit", "sigmoid"):
         raise ValueError(
             f"The model returns [N, 1]: with a single class there is no {explained.output} to explain. Pass "
-            "output='logit', or wrap the model so that it returns two classes, torch.stack([-z, z], 1) / 2."
+            "output='sigmoid' (class 1 has sigmoid(z), class 0 sigmoid(-z)) or output='logit', or wrap the model so "
+            "that it returns two classes, torch.stack([-z, z], 1) / 2."
         )
-    check_classes(targets, classes)
-    remove_final_softmax(explained.network, images[:1], outputs, explained.output)
+    labels.check_labels(classes)
+    check_classes(targets, 2 if explained.output == "sigmoid" and classes == 1 else classes)
+    remove_final_activation(explained, images[:1], outputs)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import default_batch_size
 from xaibench.core.checks import check_choice, check_count
+from xaibench.explainers.shared.gradient_free import gradient_free_advice
 
 #: How the attributions of the channels become one map (see :func:`reduce_channels`).
 Channels: TypeAlias = Literal["sum", "abs_sum", "max_abs"]
@@ -166,8 +167,7 @@ def target_gradient(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor
         outputs = model(images).gather(1, targets[:, None])
         if not outputs.requires_grad:
             raise UnsupportedModelError(
-                "The output of the model has no gradient with respect to the images. Use an explainer that only "
-                "perturbs the images (pfi, shapley_sampling, kernel_shap, lime)."
+                f"The output of the model has no gradient with respect to the images. {gradient_free_advice()}"
             )
         return torch.autograd.grad(outputs.sum(), images)[0]
 

@@ -7,6 +7,7 @@ import functools
 import inspect
 from typing import Any, cast
 
+from xaibench.compute.explained_output import OutputOrFunction
 from xaibench.core.parameters import check_names, has_any_parameter, named_parameters
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.shared.exact_template import ExactMethod, is_exact
@@ -96,3 +97,17 @@ def explainer_name(part: Any) -> str:
     while isinstance(part, functools.partial):
         part = part.func
     return str(getattr(part, "__name__", type(part).__name__))
+
+
+def part_output(part: Any, output: OutputOrFunction | None) -> OutputOrFunction | None:
+    """Return the output to explain where one output is requested for explainers of all kinds.
+
+    Args:
+        part: An explainer.
+        output: The requested output.
+
+    Returns:
+        The same, or None if the explainer propagates from the logit and sees neither softmax nor margin
+        (``explains_only``).
+    """
+    return None if getattr(part, "explains_only", False) and output in ("probability", "margin") else output

@@ -64,6 +64,11 @@ class CaptumMethod:
         return not inspect.isclass(self.method)
 
     @property
+    def has_own_function(self) -> bool:
+        """Whether the model is ignored, since an object keeps its ``forward_func``."""
+        return self.explains_only
+
+    @property
     def explains(self) -> str | None:
         """The explained output: for an object that of its ``forward_func``, as it is."""
         return "logit" if self.explains_only else None

@@ -31,21 +31,6 @@ def check_images(images: Any) -> Tensor:
     return x
 
 
-def check_target_classes(targets: Any, samples: int) -> Tensor:
-    """Return the targets as an int64 tensor ``[samples]``.
-
-    Raises:
-        ValueError: If the shape is wrong.
-        TypeError: If they are not a tensor or array of integers.
-    """
-    y = _as_tensor(targets, "targets").detach()
-    if y.is_floating_point() or y.is_complex() or y.dtype is torch.bool:
-        raise TypeError(f"targets: got {y.dtype}, expected integers, the class index of each sample.")
-    if tuple(y.shape) != (samples,):
-        raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}], one class index per image.")
-    return y.long()
-
-
 def _as_tensor(values: Any, what: str) -> Tensor:
     if not isinstance(values, Tensor | np.ndarray):
         raise TypeError(

@@ -15,6 +15,7 @@ from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.stackable import Network, he_normal_
+from xaibench.models.networks.wrapping import Wrapped
 from xaibench.models.table import MODELS
 from xaibench.models.training.deletion_training import fine_tune_for_deletion
 from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many
@@ -30,6 +31,7 @@ __all__ = [
     "Training",
     "TrainingDivergedError",
     "WeightsNotFoundError",
+    "Wrapped",
     "accuracy",
     "build",
     "find_head",

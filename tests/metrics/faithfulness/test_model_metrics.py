@@ -205,18 +205,18 @@ BAD = {
     "too few maps": (replace("maps", lambda m: m[:3]), r"maps \[3, 6, 5\] and images \[7, 2, 6, 5\]"),
     "maps of another size": (replace("maps", lambda m: m[:, 1:]), r"maps \[7, 5, 5\] and images \[7, 2, 6, 5\]"),
     "maps with channels": (replace("maps", lambda m: m[:, None]), r"\[7, 1, 6, 5\] .*Reduce the channels"),
-    "too few targets": (replace("targets", lambda t: t[:3]), r"got \[3\] for images \[7, 2, 6, 5\]"),
+    "too few targets": (replace("targets", lambda t: t[:3]), r"targets: got \[3\], expected \[7\]"),
     "target too large": (put("targets", 4, 3), "targets: class 3 in samples 4; the model has classes 0 to 2"),
     "negative target": (put("targets", 1, -1), "targets: class -1 in samples 1; the model"),
     "no image": (replace("images", lambda x: x[:0]), r"at least one image, got \[0, 2, 6, 5\]"),
     "images without channels": (replace("images", lambda x: x[0, 0]), r"\[N, C, H, W\]"),
     "a model that returns [N]": (
         replace("model", lambda m: lambda x: m(x)[:, 0]),
-        r"The model returns \[1\] for 1 image, expected logits \[1, K\]",
+        "the model has classes 0 to 0",
     ),
     "a model that returns a tuple": (
-        replace("model", lambda m: lambda x: (m(x),)),
-        "returns tuple for 1 image",
+        replace("model", lambda m: lambda x: (m(x)[..., None],)),
+        r"The model returns tuple of 1 \(\[1, 3, 1\]\) for 1 image, expected logits \[1, K\]",
     ),
     "a model with one output": (replace("model", lambda m: lambda x: m(x)[:, :1]), "the model has classes 0 to 0"),
     "a model that returns nan": (
@@ -238,7 +238,7 @@ def test_bad_input_is_refused(case, metric, change, message):
     ("change", "message"),
     [
         (replace("images", lambda x: x.long()), "images must be floating"),
-        (replace("targets", lambda t: t.float()), "targets must be integers"),
+        (replace("targets", lambda t: t.float()), "targets: got torch.float32, expected integers"),
         (replace("maps", lambda m: m.tolist()), "maps must be a numpy array or a torch tensor, got list"),
         (replace("maps", lambda m: m.numpy().astype(complex)), "maps must hold real numbers"),
         (replace("model", lambda m: "resnet18"), "model must be callable"),
@@ -255,10 +255,11 @@ def test_input_of_another_kind_is_refused(case, metric, change, message):
     [
         ({"batch_size": 0}, "batch_size=0: expected an integer of at least 1"),
         ({"reduction": "sum"}, "reduction must be"),
-        ({"output": "logits"}, "output must be 'probability', 'logit', 'margin' or a callable"),
+        ({"output": "logits"}, "output must be 'probability', 'sigmoid', 'logit', 'margin' or a callable"),
         ({"output": "softmax"}, "'softmax' is now called 'probability'"),
         ({"output": "identity"}, "'identity' is now called 'logit'"),
-        ({"output": lambda z: z[:, 0]}, r"output must return scores \[N, K\]"),
+        ({"output": lambda z: z.sum()}, r"returned \[\] for 1 image, expected one floating-point number per image"),
+        ({"output": lambda z: z[:, :2]}, r"returned \[1, 2\] for 1 image, expected one floating-point number"),
     ],
 )
 def test_bad_settings_are_refused(case, metric, settings, message):

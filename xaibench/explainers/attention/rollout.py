@@ -20,6 +20,7 @@ from xaibench.explainers.shared.token_places import TokenLayout, Tokens, token_l
     ExplainerInfo(
         "Attention Rollout",
         family="Attention",
+        needs_gradient=False,
         citation="Abnar, Zuidema: Quantifying Attention Flow in Transformers. ACL 2020.",
         revision=2,
         passes=1,

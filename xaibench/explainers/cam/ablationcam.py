@@ -18,6 +18,7 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
     ExplainerInfo(
         "Ablation-CAM",
         family="Feature maps",
+        needs_gradient=False,
         needs_convolution=True,
         citation="Desai, Ramaswamy: Ablation-CAM: Visual Explanations for Deep Convolutional Network via Gradient-free "
         "Localization. WACV 2020.",

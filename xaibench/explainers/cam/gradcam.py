@@ -15,7 +15,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import network_of
+from xaibench.compute.explained_output import explains_function, network_of, target_logits
+from xaibench.compute.network_outputs import find_logits
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import UnsupportedModelError, blocks, target_output
 from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
@@ -48,9 +49,9 @@ class CAM(FeatureMaps):
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features = activations(model, layer, images)
         head, is_last = self._find_head(model, layer, images, features)
-        if is_last:
+        if is_last and head.out_features > 1 and not explains_function(model):
             return weighted_sum(head.weight[targets], features)
-        shares = _gradients_by(network_of(model), head, images, targets)[0]
+        shares = _gradients_by(model, head, images, targets)[0]
         assert shares is not None
         return weighted_sum(shares.to(head.weight.dtype) @ head.weight, features)
 
@@ -65,9 +66,9 @@ class CAM(FeatureMaps):
             found = f"that the inputs of {last.name!r} (Linear) are not the means of {layer}"
         else:
             head = cast(nn.Linear, last.module)
-            if _is_close(last.output, runs[-1].output, torch.as_tensor(last.output).abs().amax()):
+            if _is_close(last.output, find_logits(runs[-1].output), torch.as_tensor(last.output).abs().amax()):
                 return head, True
-            by_head, by_images = _gradients_by(network, head, images[:1], torch.zeros_like(images[:1, 0, 0, 0]).long())
+            by_head, by_images = _gradients_by(model, head, images[:1], torch.zeros_like(images[:1, 0, 0, 0]).long())
             if by_head is not None and by_images is None:
                 return head, False
             found = f"that the network continues after {last.name!r} (Linear) with other tensors than its outputs"
@@ -78,7 +79,7 @@ class CAM(FeatureMaps):
 
 
 def _gradients_by(
-    network: nn.Module, head: nn.Linear, images: Tensor, targets: Tensor
+    model: nn.Module, head: nn.Linear, images: Tensor, targets: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of the target's logit with respect to the outputs of a layer, and to the images past it.
 
@@ -94,7 +95,7 @@ def _gradients_by(
     try:
         with torch.enable_grad():
             images = images.detach().clone().requires_grad_()
-            logits = network(images).gather(1, targets[:, None])
+            logits = target_logits(model, network_of(model)(images), targets)
     finally:
         handle.remove()
     if not logits.requires_grad:
@@ -197,6 +198,7 @@ class LayerCAM(FeatureMaps):
         "Score-CAM",
         family="Feature maps",
         needs_convolution=True,
+        needs_gradient=False,
         revision=4,
         citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
         "workshops 2020.",
@@ -232,6 +234,7 @@ class ScoreCAM(PerFeatureMapCAM):
         "Eigen-CAM",
         family="Feature maps",
         needs_convolution=True,
+        needs_gradient=False,
         revision=4,
         citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
         passes=1,

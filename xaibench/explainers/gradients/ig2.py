@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.explained_output import ExplainedOutput, assigned_classes
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, chunks, reduce_channels
@@ -93,8 +93,8 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
         box = self.training_images.amin().item(), self.training_images.amax().item()
         length = self.step_size * (box[1] - box[0]) * images[0].numel() ** 0.5
         with _Representation(model) as seen:
-            represented, predicted = self._represent_training_images(model, seen, kept)
-            references = self._references(images, predicted, targets)
+            represented, assigned = self._represent_training_images(model, seen, kept)
+            references = self._references(images, assigned, targets)
             total = torch.zeros_like(images)
             rows = self.rows(images)
             for start in range(0, len(images), rows):
@@ -108,22 +108,22 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
     def _represent_training_images(
         self, model: nn.Module, seen: _Representation, kept: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the representations ``[B, R]`` and predicted classes ``[B]`` of the training images."""
-        found, predicted = [], []
+        """Return the representations ``[B, R]`` of the training images, and the classes they are assigned to."""
+        found, assigned = [], []
         with torch.no_grad():
             for (part,) in chunks(self.rows(kept), kept):
                 outputs = model(part)
                 found.append(seen.of(outputs))
-                predicted.append(outputs.argmax(1))
-        return torch.cat(found), torch.cat(predicted)
+                assigned.append(assigned_classes(model, outputs))
+        return torch.cat(found), torch.cat(assigned)
 
-    def _references(self, images: Tensor, predicted: Tensor, targets: Tensor) -> Tensor:
-        """Choose training images for each image, ``[N, n_references]``, with other predicted classes first."""
-        drawn = np.stack([rng.permutation(len(predicted)) for rng in sample_generators(self.seed, images)])
-        order = torch.from_numpy(drawn).to(predicted.device)
-        own = (predicted[order] == targets[:, None]).long()
+    def _references(self, images: Tensor, assigned: Tensor, targets: Tensor) -> Tensor:
+        """Choose training images for each image, ``[N, n_references]``; those assigned to other classes come first."""
+        drawn = np.stack([rng.permutation(len(assigned)) for rng in sample_generators(self.seed, images)])
+        order = torch.from_numpy(drawn).to(assigned.device)
+        own = assigned.T[targets].gather(1, order).long()
         first = order.gather(1, own.argsort(dim=1, stable=True))
-        return first[:, torch.arange(self.n_references) % len(predicted)]
+        return first[:, torch.arange(self.n_references) % len(assigned)]
 
     def _follow_path(
         self,

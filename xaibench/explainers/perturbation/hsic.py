@@ -23,6 +23,7 @@ _MAX_NUMBERS = 2**22
     ExplainerInfo(
         "HSIC",
         family="Perturbations",
+        needs_gradient=False,
         citation="Novello, Fel, Vigouroux: Making Sense of Dependence: Efficient Black-box Explanations Using "
         "Dependence Measure. NeurIPS 2022.",
         exact_zero=False,

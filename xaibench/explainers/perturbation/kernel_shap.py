@@ -22,6 +22,7 @@ from xaibench.explainers.perturbation.surrogate import LinearSurrogate
     ExplainerInfo(
         "Kernel SHAP",
         family="Perturbations",
+        needs_gradient=False,
         revision=4,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
         exact_zero=False,

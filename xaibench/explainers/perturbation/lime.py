@@ -21,6 +21,7 @@ from xaibench.explainers.perturbation.surrogate import LinearSurrogate
     ExplainerInfo(
         "LIME",
         family="Perturbations",
+        needs_gradient=False,
         revision=4,
         citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016.",
         exact_zero=False,

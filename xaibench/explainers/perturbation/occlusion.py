@@ -20,6 +20,7 @@ from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses,
     ExplainerInfo(
         "Occlusion",
         family="Perturbations",
+        needs_gradient=False,
         citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
         exact_zero=True,
     )

@@ -21,6 +21,7 @@ from xaibench.explainers.shared.passes import Repeating
     ExplainerInfo(
         "PatternLocal",
         family="Patterns",
+        needs_gradient=False,
         revision=2,
         citation="Gjølbye, Haufe, Hansen: Minimizing False-Positive Attributions in Explanations of Non-Linear Models. "
         "arXiv:2505.11210, 2025.",

@@ -24,6 +24,7 @@ from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses,
     ExplainerInfo(
         "PFI",
         family="Perturbations",
+        needs_gradient=False,
         citation="Fisher, Rudin, Dominici: All Models are Wrong, but Many are Useful. JMLR 20(177), 2019.",
         exact_zero=True,
     )

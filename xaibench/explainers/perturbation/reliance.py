@@ -63,6 +63,7 @@ class ImageDistribution(Protocol):
     ExplainerInfo(
         "Reliance",
         family="References",
+        needs_gradient=False,
         reference=True,
         citation="Haufe, Wilming, Clark, Zhumagambetov, Panknin, Boubekki: Explainable AI needs formal notions of "
         "explanation correctness. arXiv 2409.14590; Chen, Janizek, Lundberg, Lee: True to the Model or True to the "

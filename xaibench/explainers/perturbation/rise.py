@@ -22,6 +22,7 @@ from xaibench.explainers.shared.passes import Repeating
     ExplainerInfo(
         "RISE",
         family="Perturbations",
+        needs_gradient=False,
         citation="Petsiuk, Das, Saenko: Randomized Input Sampling for Explanation of Black-box Models. BMVC 2018.",
         exact_zero=False,
     )

@@ -30,6 +30,7 @@ from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses,
     ExplainerInfo(
         "Shapley Value Sampling",
         family="Perturbations",
+        needs_gradient=False,
         citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
         revision=3,
         exact_zero=True,

@@ -19,6 +19,7 @@ from xaibench.explainers.shared.passes import Repeating
     ExplainerInfo(
         "Sobol'",
         family="Perturbations",
+        needs_gradient=False,
         citation="Fel et al.: Look at the Variance! Efficient Black-box Explanations with Sobol-based Sensitivity "
         "Analysis. NeurIPS 2021.",
         exact_zero=True,

@@ -54,14 +54,14 @@ class OperationInterceptor(TorchFunctionMode):
         """
         raise NotImplementedError
 
-    def run(self, model: nn.Module, images: Tensor) -> Tensor:
-        """Return the outputs ``[N, K]`` of images that require a gradient.
+    def run(self, model: nn.Module, images: Tensor) -> Any:
+        """Return the outputs of images that require a gradient.
 
         Raises:
             UnsupportedModelError: If the operations of the network cannot be observed.
         """
         with self:
-            outputs: Tensor = model(images)
+            outputs = model(images)
         if not self.seen:
             raise UnsupportedModelError(
                 f"{type(self.network).__name__}: no operation on the images can be observed. A compiled, scripted "

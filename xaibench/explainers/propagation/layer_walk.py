@@ -22,6 +22,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import target_logits
+from xaibench.compute.network_outputs import map_tensors
 from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -36,18 +38,22 @@ from xaibench.explainers.shared.attention_calls import PRODUCTS
 #: Returns the output of an operation with a chosen backward pass (see :func:`with_backward`).
 Treatment: TypeAlias = Callable[[Operation, tuple[Tensor, ...]], Tensor]
 
+#: Returns the start value of the propagation at the outputs of the network, given these and the slope of the explained
+#: value with respect to each.
+Start: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-def propagate(
-    model: nn.Module, images: Tensor, targets: Tensor, treat: Treatment, start: Callable[[Tensor], Tensor]
-) -> Tensor:
+
+def propagate(model: nn.Module, images: Tensor, targets: Tensor, treat: Treatment, start: Start) -> Tensor:
     """Run the model with a treatment, and propagate ``start`` of the target's logit back to the image.
 
     Args:
-        model: Returns logits; the head of an :class:`~xaibench.explainers.ExplainedOutput` is not used.
+        model: Returns logits; the head of an :class:`~xaibench.explainers.ExplainedOutput` is not used, except for a
+            function of the outputs.
         images: ``[N, C, H, W]``.
         targets: ``[N]``.
         treat: Called for each operation.
-        start: The start value of the backward pass at a logit, elementwise.
+        start: The start value of the backward pass, elementwise, from the outputs of the network and the slope of the
+            explained value with respect to them (1 for the target's logit, 0 for the others).
 
     Returns:
         ``[N, C, H, W]``.
@@ -57,11 +63,11 @@ def propagate(
     """
     with intercept_operations(model, lambda network: _LayerWalk(network, treat, start)) as layer_walk:
         images = images.detach().clone().requires_grad_()
-        logits = layer_walk.logits(images)
-        chosen = targets[:, None]
-        first = start(logits.detach().gather(1, chosen))
-        head = torch.zeros_like(logits).scatter_(1, chosen, torch.ones_like(first) if layer_walk.head else first)
-        return torch.autograd.grad(logits, images, head)[0]
+        found = layer_walk.outputs(images)
+        # Groups have start values of their own.
+        begin = _slope if layer_walk.head else start
+        values = target_logits(model, map_tensors(lambda x: _Start.apply(begin, x), found), targets)
+        return torch.autograd.grad(values.sum(), images)[0]
 
 
 def visit_operations(model: nn.Module, images: Tensor, treat: Treatment) -> None:
@@ -70,8 +76,8 @@ def visit_operations(model: nn.Module, images: Tensor, treat: Treatment) -> None
     Raises:
         UnsupportedModelError: If an operation is not supported, or there is no linear layer between image and logit.
     """
-    with intercept_operations(model, lambda network: _LayerWalk(network, treat, torch.ones_like)) as layer_walk:
-        layer_walk.logits(images)
+    with intercept_operations(model, lambda network: _LayerWalk(network, treat, _slope)) as layer_walk:
+        layer_walk.outputs(images)
 
 
 def with_backward(
@@ -94,6 +100,25 @@ class _WithBackward(torch.autograd.Function):
         return None, None, *ctx.rule(relevance, *ctx.saved_tensors)
 
 
+class _Start(torch.autograd.Function):
+    """Replace the gradient at an output of the network by the start value of the propagation."""
+
+    @staticmethod
+    def forward(ctx: Any, start: Start, outputs: Tensor) -> Tensor:
+        ctx.save_for_backward(outputs)
+        ctx.start = start
+        return outputs.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.start(*ctx.saved_tensors, slope)
+
+
+def _slope(outputs: Tensor, slope: Tensor) -> Tensor:
+    return slope
+
+
 def unsupported_operation(where: str, called: str, advice: str = "") -> UnsupportedModelError:
     """Return the error for an operation that relevance cannot be propagated through."""
     advice = advice or (
@@ -106,7 +131,7 @@ def unsupported_operation(where: str, called: str, advice: str = "") -> Unsuppor
 
 
 class _LayerWalk(OperationInterceptor):
-    def __init__(self, network: nn.Module, treat: Treatment, start: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, network: nn.Module, treat: Treatment, start: Start) -> None:
         super().__init__(network)
         self.treat, self.start = treat, start
         self.calls: Counter[str] = Counter()
@@ -116,15 +141,15 @@ class _LayerWalk(OperationInterceptor):
         # alive so that its id stays unique. Needed for a batch normalization that follows.
         self.origin: dict[int, tuple[Operation, Tensor, Tensor]] = {}
 
-    def logits(self, images: Tensor) -> Tensor:
-        """Return the logits ``[N, K]``, with the backward pass of the treatment."""
-        logits = self.run(self.network, images)
+    def outputs(self, images: Tensor) -> Any:
+        """Return what the network returns, with the backward pass of the treatment."""
+        found = self.run(self.network, images)
         if not self.calls:
             raise UnsupportedModelError(
                 f"{type(self.network).__name__}: no linear or convolutional layer processes the images, so there is "
                 "nothing to propagate. saliency and integrated_gradients explain any differentiable network."
             )
-        return logits
+        return found
 
     def handle(
         self,
@@ -192,7 +217,7 @@ class _LayerWalk(OperationInterceptor):
 
         ``signal`` is 1 for the target, since the logit of the group itself has no start value.
         """
-        return tuple(share * self.start(logits.detach()) for share in group.pullback(None, signal, logits))
+        return tuple(self.start(logits.detach(), share) for share in group.pullback(None, signal, logits))
 
     def _handle_linear(
         self,

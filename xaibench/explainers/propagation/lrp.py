@@ -3,7 +3,8 @@
 The relevance R_j of the outputs of a layer is distributed over its inputs in proportion to their contributions
 c_ij = x_i w_ij. The rules differ in the contributions that count. All rules have in common:
 
-- The target's logit is explained, regardless of the requested output, since the rules have no softmax. If a network
+- The target's logit is explained, since the rules have no softmax or sigmoid. Under ``output="sigmoid"``, class 0 of a
+  network with one output z has the logit -z. A function v of the outputs z_j starts with z_j dv/dz_j. If a network
   merges classes by a log-sum-exp, relevance starts at the members j of the target's group g, with z_j dz_g/dz_j; it
   sums to z_g minus the entropy of the members' shares.
 - Relevance passes unchanged through an elementwise activation (ReLU6, SiLU and GELU as well as ReLU) and through layer
@@ -32,7 +33,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
-from xaibench.explainers.base import Attribution
+from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.layer_walk import propagate, unsupported_operation, with_backward
 from xaibench.explainers.propagation.lrp_rules import (
@@ -50,6 +51,9 @@ RuleName: TypeAlias = Literal["epsilon", "gamma", "alpha_beta", "z+", "zB", "w2"
 
 # Rules of deep Taylor decomposition for the input layer; only linear layers have them.
 _INPUT_RULES = ("zB", "w2")
+
+# Rules by which contributions of both signs count differently.
+_ONE_SIDED_RULES = ("alpha_beta", "z+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +155,14 @@ class LayerwiseRelevance(Attribution):
                 )
         return relevance
 
-    def _start(self, logits: Tensor) -> Tensor:
-        return logits
+    def _start(self, outputs: Tensor, slope: Tensor) -> Tensor:
+        if {self.rule, *self.rules.values()} & set(_ONE_SIDED_RULES) and bool((slope < 0).any()):
+            raise UnsupportedModelError(
+                f"{type(self).__name__}: the explained value falls where an output of the network rises, but the rules "
+                f"{', '.join(_ONE_SIDED_RULES)} weight contributions by their sign. Explain class 1 "
+                "instead of class 0 of a network with one output, or use lrp_epsilon or lrp_gamma."
+            )
+        return slope * outputs
 
     def _backward(self, operation: Operation, inputs: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]]:
         """Return the function that distributes the relevance of the operation's output over its inputs."""
@@ -276,8 +286,8 @@ class DeepTaylor(LayerwiseRelevance):
     rule: RuleName = "z+"
     bias: bool = False
 
-    def _start(self, logits: Tensor) -> Tensor:
-        return logits.clamp(min=0)
+    def _start(self, outputs: Tensor, slope: Tensor) -> Tensor:
+        return super()._start(outputs, slope).clamp(min=0)
 
     def _check_elementwise(self, operation: Operation, inputs: tuple[Tensor, ...]) -> None:
         if operation.kind == "activation" and not (operation.rectifies or operation.smooth):

@@ -17,6 +17,8 @@ from typing import Any, ClassVar, Self, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import network_of
+from xaibench.compute.model_state import remove_compilation, restore_model_state
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
@@ -29,6 +31,7 @@ from xaibench.explainers.propagation.pattern_estimation import (
     plain_output,
     record_linear_operations,
 )
+from xaibench.explainers.shared.final_activation import skip_last_layer
 from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError, iterate_images
 
 # Minimum number of rows per pass when fitting.
@@ -97,10 +100,12 @@ class _Patterns(Attribution):
             UnsupportedModelError: If the network has a layer that the method does not support.
         """
         sums: dict[str, PatternSums] = {}
-        with torch.inference_mode(False):
-            network = _to_explain_dtype(model)
+        with torch.inference_mode(False), restore_model_state(_to_explain_dtype(network_of(model))) as network:
             for batch in iterate_images(type(self).__name__, loader):
                 for images in self._batches_on_device(batch, network):
+                    if not sums:
+                        remove_compilation(network)
+                        skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)
                     for name, found in record_linear_operations(network, images).items():
                         sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)
             patterns = {name: total.pattern() for name, total in sums.items()}
@@ -133,7 +138,7 @@ class _Patterns(Attribution):
                 return plain_output(operation, inputs)
             return with_backward(operation, inputs, partial(back, operation))
 
-        return self.by_chunk(lambda x, y: propagate(model, x, y, treat, torch.sign), images, targets)
+        return self.by_chunk(lambda x, y: propagate(model, x, y, treat, _start), images, targets)
 
     def _backward_weight(self, operation: Operation, pattern: Tensor) -> Tensor:
         """Return the weight of the backward pass."""
@@ -233,6 +238,10 @@ class PatternAttribution(_Patterns):
     def _backward_weight(self, operation: Operation, pattern: Tensor) -> Tensor:
         assert operation.weight is not None
         return pattern * operation.weight
+
+
+def _start(outputs: Tensor, slope: Tensor) -> Tensor:
+    return (slope * outputs).sign() * slope
 
 
 def _to_explain_dtype(model: nn.Module) -> nn.Module:

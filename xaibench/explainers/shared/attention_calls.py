@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from xaibench.compute.explained_output import network_of
 from xaibench.explainers.base import UnsupportedModelError
+from xaibench.explainers.shared.gradient_free import gradient_free_advice
 
 #: Matrix products, by the name under which torch reports a call.
 PRODUCTS = ("matmul", "bmm", "__matmul__", "einsum")
@@ -101,8 +102,7 @@ def attention_gradients(
     if not outputs.requires_grad or not all(each.requires_grad for each in weights):
         raise UnsupportedModelError(
             f"{owner}: the explained output has no gradient with respect to the attention of "
-            f"{type(network_of(model)).__name__}. Use attention_rollout, or an explainer that only perturbs the images "
-            "(rise, occlusion)."
+            f"{type(network_of(model)).__name__}. {gradient_free_advice()}"
         )
     found = torch.autograd.grad(outputs.sum(), weights, allow_unused=True)
     return seen, [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from xaibench.explainers.base import UnsupportedModelError
+from xaibench.explainers.shared.gradient_free import gradient_free_advice
 
 #: Names of the activation functions that networks call as functions.
 _ACTIVATIONS = (
@@ -142,7 +143,7 @@ def activations_and_gradients(
         what = "the patch tokens" if layer.grid else "the output"
         raise UnsupportedModelError(
             f"{owner}: the explained output has no gradient with respect to {what} of {layer}. Name an earlier "
-            "layer (layer='...'), or use an explainer that needs no gradient (rise, occlusion, scorecam)."
+            f"layer (layer='...'). {gradient_free_advice()}"
         )
     return layer.as_maps(output.detach()), layer.as_maps(gradient)
 

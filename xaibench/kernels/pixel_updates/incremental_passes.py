@@ -123,7 +123,7 @@ class IncrementalPasses:
         given = self.model
         if isinstance(given, ExplainedOutput):
             given.on_rows(len(logits))
-            logits = given.head(logits)
+            logits = given.head(given.select(logits, len(logits)))
         count = steps.ends.shape[1] - 1
         found = logits.gather(1, targets.repeat_interleave(count)[:, None]).reshape(-1, count)
         tolerance = _TOLERANCE[to.dtype]

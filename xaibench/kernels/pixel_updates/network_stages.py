@@ -168,7 +168,8 @@ def _sequential_layers(network: nn.Module, image: Tensor) -> list[tuple[nn.Modul
     finally:
         for handle in handles:
             handle.remove()
-    return None if row.broken or not isinstance(output, Tensor) or not row._is_next_input(output) else row.layers
+    flat = isinstance(output, Tensor) and output.ndim == 2
+    return None if row.broken or not flat or not row._is_next_input(output) else row.layers
 
 
 def _is_supported_layer(layer: nn.Module) -> bool:

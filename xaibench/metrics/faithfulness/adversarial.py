@@ -128,7 +128,7 @@ def adversarial(
     check_choice("pixels", pixels, ("top", "random"))
     if step_size is not None:
         check_amount("step_size", step_size)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
     low, high = _check_bounds(bounds, samples.images)
     alpha, k = step_size or 2.5 * epsilon / steps, count_of_share(fraction, samples.pixels)

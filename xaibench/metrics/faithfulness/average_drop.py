@@ -68,7 +68,7 @@ def average_drop(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -131,7 +131,7 @@ def increase_in_confidence(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -165,7 +165,7 @@ def _dimmed(
 ) -> tuple[Tensor, Tensor]:
     """Return the scores ``[N]`` of the images and of the images times their scaled maps; the latter may be NaN."""
     check_common(batch_size, reduction)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
     undefined = torch.zeros(len(samples), dtype=torch.bool, device=values.device)
 

@@ -90,7 +90,7 @@ def completeness_error(
         0.5
     """
     check_common(batch_size, reduction)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values, base_of = as_map_tensor(maps, samples).double(), resolve_baseline(baseline, samples.images)
 
     # A shared baseline is evaluated once. With ``relative`` it is evaluated next to each image, so that equal images

@@ -76,7 +76,7 @@ def comprehensiveness(
             the mean.
         baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
             to the images.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -142,7 +142,7 @@ def sufficiency(
             mean.
         baseline: Values of the other pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
             to the images.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -182,7 +182,7 @@ def _score_drop(
         raise ValueError("fraction must be a share of the pixels or a sequence of shares, got an empty sequence.")
     for share in shares:
         check_fraction("fraction", share)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values, pixels = as_map_tensor(maps, samples), samples.pixels
     counts = [
         pixels if reveal else 0,

@@ -101,7 +101,7 @@ def f_fidelity(
         baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
             to the images.
         seed: Seed of the draws, which are the same for all samples.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -131,7 +131,7 @@ def f_fidelity(
         raise ValueError(f"fractions must be a sequence of shares of the pixels, got {fractions!r}.")
     for fraction in fractions:
         check_fraction("fractions", fraction)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values, pixels = as_map_tensor(maps, samples), samples.pixels
     base_of = resolve_baseline(baseline, samples.images)
     signs = {"both": (-1.0, 1.0), "plus": (-1.0,), "minus": (1.0,)}[side]

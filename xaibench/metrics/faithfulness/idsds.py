@@ -50,7 +50,7 @@ def idsds_model_scores(
     Returns:
         ``[N, 1 + patches]`` float64, on the device of the model: the whole image, then without each patch.
     """
-    return _deletion_scores(model, as_samples(model, images, targets), grid_size, baseline, output, batch_size)
+    return _deletion_scores(model, as_samples(model, images, targets, output), grid_size, baseline, output, batch_size)
 
 
 def _deletion_scores(
@@ -183,7 +183,7 @@ def idsds(
         (1.0, -1.0)
     """
     check_common(batch_size, reduction)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
     scores = _deletion_scores(model, samples, grid_size, baseline, output, batch_size)
     return reduce_tensor(_correlation(scores, values, grid_size), reduction, maps)

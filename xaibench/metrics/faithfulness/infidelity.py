@@ -73,7 +73,7 @@ def infidelity_model_scores(
     Returns:
         ``[N, perturbations + 1]`` float64, on the device of the model; the last column is the original image.
     """
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     return _perturbed_scores(
         model, samples, _fields(samples.images, perturbation, n_samples, noise_std, seed), output, batch_size
     )
@@ -205,7 +205,7 @@ def infidelity(
         noise_std: Standard deviation of the Gaussian noise, in the units of the images.
         rescale: Use the best beta; with ``False`` beta is 1, and the range is [0, inf).
         seed: Seed of the perturbations, which are the same for all samples.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -228,7 +228,7 @@ def infidelity(
         2.857
     """
     check_common(batch_size, reduction, seed)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
     fields = _fields(samples.images, perturbation, n_samples, noise_std, seed)
     scores = _perturbed_scores(model, samples, fields, output, batch_size)

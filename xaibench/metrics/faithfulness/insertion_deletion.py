@@ -85,13 +85,15 @@ def deletion(
             mode.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
-        targets: ``[N]``.
+        targets: ``[N]``, or multi-hot rows with one map per set label, as in :func:`xaibench.explain`.
         steps: Number of equal shares of the pixels.
         baseline: Values of replaced pixels: a number, one number per channel, ``"blur"`` (RISE's blur of the image: 11
             taps, sigma 5), or an array that broadcasts to the images.
         output: Class score, as in :func:`xaibench.explain`. ``"probability"``: softmax of the model's outputs.
-            ``"logit"``: the outputs as they are, also if the model returns probabilities. ``"margin"``: each output
-            minus the log-sum-exp of the others. Or a callable ``[n, K] -> [n, K]``.
+            ``"sigmoid"``: sigmoid of each, or the outputs as they are if the model ends in a sigmoid. ``"logit"``: the
+            outputs as they are, also if the model returns probabilities. ``"margin"``: each output minus the
+            log-sum-exp of the others. Or a callable that gets what the model returned and computes one score per image
+            ``[n]``, for which targets are ignored and may be None, or class scores ``[n, K]``.
         segmentation: Units that are replaced together: ``"pixels"``, ``"grid"`` (squares) or ``"slic"`` (superpixels;
             needs scikit-image). Segments are ranked by their mean map value. A segment is replaced once all of its
             pixels fit into the share.
@@ -174,7 +176,7 @@ def insertion(
         steps: Number of equal shares of the pixels.
         baseline: Image into which pixels are inserted: a number, one number per channel, ``"blur"``, or an array that
             broadcasts to the images.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         segmentation: Units that are replaced together, as in :func:`deletion`.
         n_segments: Approximate number of squares or superpixels per image.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
@@ -221,7 +223,7 @@ def _area(
 ) -> Scores:
     check_common(batch_size, reduction)
     check_count("steps", steps)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values, pixels = as_map_tensor(maps, samples), samples.pixels
     shares = min(steps, pixels)
     counts = [round(i * pixels / shares) for i in range(shares + 1)]

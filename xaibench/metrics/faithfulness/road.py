@@ -105,7 +105,7 @@ def road(
         order: ``"both"``, ``"morf"`` or ``"lerf"``.
         noise_std: Standard deviation of the noise on imputed pixels, in the units of the images.
         seed: Seed of the noise, which is the same for all samples.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
         return_curves: Return ``(scores, curves)``; the curves are the terms of the mean above over the share of removed
@@ -131,7 +131,7 @@ def road(
     check_choice("order", order, ("both", "morf", "lerf"))
     check_amount("noise_std", noise_std, above=False)
     _check_percentiles(percentiles)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
     pixels = samples.pixels
     if pixels == 1:

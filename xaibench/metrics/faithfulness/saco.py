@@ -80,7 +80,7 @@ def saco(
         n_groups: Number of groups, at least 2 (and at most the number of pixels).
         baseline: Values of replaced groups: ``"mean"`` of each image, a number, one number per channel, ``"blur"``, or
             an array that broadcasts to the images.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -106,7 +106,7 @@ def saco(
     """
     check_common(batch_size, reduction)
     check_count("n_groups", n_groups, least=2)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values, pixels = as_map_tensor(maps, samples), samples.pixels
     if isinstance(baseline, str) and baseline == "mean":
         baseline = samples.images.mean((2, 3), keepdim=True)

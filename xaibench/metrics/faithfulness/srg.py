@@ -84,7 +84,7 @@ def srg(
         steps: Number of equal shares of the pixels, at least 2 (rounded to whole pixels, at most as many as pixels).
         baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
             to the images.
-        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        output: Class score, a name or a callable; see :func:`deletion`.
         segmentation: Units that are replaced together, as in :func:`deletion`; in either order a segment is replaced
             once all of its pixels fit into the share.
         n_segments: Approximate number of squares or superpixels per image.
@@ -112,7 +112,7 @@ def srg(
     """
     check_common(batch_size, reduction)
     check_count("steps", steps, least=2)
-    samples = as_samples(model, images, targets)
+    samples = as_samples(model, images, targets, output)
     values, pixels = as_map_tensor(maps, samples), samples.pixels
     shares = max(2, min(steps, pixels))
     counts = [round(i * pixels / shares) for i in range(shares + 1)]

@@ -18,6 +18,7 @@ from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, reduce_tensor
+from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturbed_images import unit_scaled
 from xaibench.metrics.shared.randomized_layers import check_module, layers_with_parameters, reinitialize
 
@@ -49,6 +50,7 @@ def efficient_mprt(
     n_bins: int = 100,
     magnitude: bool = False,
     seed: int = 0,
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -74,6 +76,8 @@ def efficient_mprt(
         n_bins: Number of bins of the histogram, at least 2.
         magnitude: Use ``|map|`` instead of the map.
         seed: Seed of the random parameters.
+        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
+            independent labels and networks with one output, or the function of the outputs.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -98,8 +102,8 @@ def efficient_mprt(
     check_common(batch_size, reduction, seed)
     check_count("n_bins", n_bins, least=2)
     check_module(model)
-    samples = as_samples(model, images, targets)
-    explain = ExplainerCaller(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets, output)
+    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     layers = layers_with_parameters(explain.model)
     original = _entropies(explain(samples.images), magnitude, n_bins)
     for index, layer in enumerate(reversed(layers)):  # the final network of parameter_randomization

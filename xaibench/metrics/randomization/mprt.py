@@ -17,6 +17,7 @@ from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, reduce_tensor
+from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturbed_images import Curves
 from xaibench.metrics.shared.randomized_layers import check_module, layers_with_parameters, reinitialize
 from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
@@ -49,6 +50,7 @@ def parameter_randomization(
     *,
     magnitude: bool = False,
     seed: int = 0,
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -77,6 +79,8 @@ def parameter_randomization(
         targets: ``[N]``.
         magnitude: Rank pixels by ``|map|`` instead of by the map (the paper reports both).
         seed: Seed of the random parameters.
+        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
+            independent labels and networks with one output, or the function of the outputs.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
         return_curves: Return ``(scores, curves)``; the curves are the correlations over the share of random layers.
@@ -103,8 +107,8 @@ def parameter_randomization(
     """
     check_common(batch_size, reduction, seed)
     check_module(model)
-    samples = as_samples(model, images, targets)
-    explain = ExplainerCaller(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets, output)
+    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     layers = layers_with_parameters(explain.model)
     original = _ranked(explain(samples.images), magnitude)
     correlations = []

@@ -19,6 +19,7 @@ from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, random_generator, reduce_tensor
+from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def random_logit(
     similarity: Similarity = "ssim",
     magnitude: bool = False,
     seed: int = 0,
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -79,6 +81,8 @@ def random_logit(
         similarity: ``"ssim"`` or ``"spearman"`` (rank correlation; ties get their mean rank).
         magnitude: Compare ``|map|`` instead of the maps.
         seed: Seed of the other class.
+        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
+            independent labels and networks with one output, or the function of the outputs.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -104,12 +108,12 @@ def random_logit(
     """
     check_common(batch_size, reduction, seed)
     check_choice("similarity", similarity, ("ssim", "spearman"))
-    samples = as_samples(model, images, targets)
-    explain = ExplainerCaller(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets, output)
+    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     if explain.classes < 2:
         raise ValueError(
             "The model has one output, but the metric needs at least two classes. Pass a model with one output per "
-            "class."
+            "class, or output='sigmoid', by which a single output has two classes."
         )
     further = int(random_generator(seed, 0).integers(1, explain.classes))
     others = (samples.targets + further) % explain.classes

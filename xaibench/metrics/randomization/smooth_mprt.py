@@ -17,6 +17,7 @@ from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, random_generator, reduce_tensor
+from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturbed_images import Curves
 from xaibench.metrics.shared.randomized_layers import check_module, layers_with_parameters, reinitialize
 from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
@@ -50,6 +51,7 @@ def smooth_mprt(
     noise: float = 0.1,
     magnitude: bool = False,
     seed: int = 0,
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -80,6 +82,8 @@ def smooth_mprt(
         noise: Standard deviation of the noise, as a share of the image's range.
         magnitude: Rank pixels by the mean of ``|map|`` instead of the mean of the map.
         seed: Seed of the random parameters and of the noise.
+        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
+            independent labels and networks with one output, or the function of the outputs.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
         return_curves: Return ``(scores, curves)``; the curves are the correlations over the share of random layers.
@@ -108,8 +112,8 @@ def smooth_mprt(
     check_count("n_samples", n_samples)
     check_amount("noise", noise, above=False)
     check_module(model)
-    samples = as_samples(model, images, targets)
-    explain = ExplainerCaller(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets, output)
+    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     layers = layers_with_parameters(explain.model)
     extent = samples.images.amax((1, 2, 3), keepdim=True) - samples.images.amin((1, 2, 3), keepdim=True)
 

@@ -25,6 +25,7 @@ from xaibench.metrics.shared.model_inputs import (
     random_generator,
     reduce_tensor,
 )
+from xaibench.metrics.shared.model_scores import ModelOutput
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -54,6 +55,7 @@ def data_consistency(
     n_samples: int = 10,
     relative: bool = False,
     seed: int = 0,
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -79,6 +81,8 @@ def data_consistency(
         n_samples: Number of masks.
         relative: Divide by the mean magnitude of the map of the original image.
         seed: Seed of the masks, which are the same for all samples.
+        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
+            independent labels and networks with one output, or the function of the outputs.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -99,8 +103,8 @@ def data_consistency(
     check_common(batch_size, reduction, seed)
     check_fraction("fraction", fraction)
     check_count("n_samples", n_samples)
-    samples = as_samples(model, images, targets)
-    explain = ExplainerCaller(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets, output)
+    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     original = explain(samples.images)
     # Where only the ratio counts, scale by the largest value, which avoids overflow and underflow.
     peak = original.abs().amax((1, 2), keepdim=True)
@@ -141,6 +145,7 @@ def sensitivity_max(
     radius: float = 0.02,
     n_samples: int = 10,
     seed: int = 0,
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -163,6 +168,8 @@ def sensitivity_max(
         radius: r, in the units of the images (0.02 as Captum's default).
         n_samples: Number of draws.
         seed: Seed of the noise, which is the same for all samples.
+        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
+            independent labels and networks with one output, or the function of the outputs.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -184,8 +191,8 @@ def sensitivity_max(
     check_common(batch_size, reduction, seed)
     check_amount("radius", radius)
     check_count("n_samples", n_samples)
-    samples = as_samples(model, images, targets)
-    explain = ExplainerCaller(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets, output)
+    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     original = explain(samples.images)
     peak = original.abs().amax((1, 2), keepdim=True)  # avoids overflow and underflow of squares
     largest = torch.zeros(len(samples), dtype=torch.float64)

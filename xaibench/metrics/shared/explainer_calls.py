@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from xaibench.compute.precision import precision_context
 from xaibench.compute.sample_random import seeded_by
 from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite
-from xaibench.metrics.shared.model_scores import ModelScorer
+from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -32,7 +32,7 @@ class ExplainerCaller:
 
     Attributes:
         model: The copy, in evaluation mode; changes to it are visible to the explainer.
-        classes: Number of classes K.
+        classes: Number of classes K; 0 if a function of the outputs is explained.
 
     Raises:
         ValueError: If the model does not return ``[N, K]``, or a target is not a class.
@@ -40,7 +40,12 @@ class ExplainerCaller:
     """
 
     def __init__(
-        self, explainer: ExplainerFunction, model: nn.Module, samples: LabeledImages, batch_size: int | None
+        self,
+        explainer: ExplainerFunction,
+        model: nn.Module,
+        samples: LabeledImages,
+        batch_size: int | None,
+        output: ModelOutput = "probability",
     ) -> None:
         if not callable(explainer):
             raise TypeError(
@@ -52,7 +57,9 @@ class ExplainerCaller:
         # Parameters copied in inference mode could not require gradients.
         with torch.inference_mode(False), precision_context(device=samples.images.device):
             self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
-            self.classes = ModelScorer(self.model, "logit", 1).probe_outputs(samples).shape[1]
+            scorer = ModelScorer(self.model, output, 1)
+            scorer.probe_outputs(samples)
+            self.classes = scorer.classes
         self._explainer, self._samples = explainer, samples
         self._batch_size = batch_size or len(samples)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from xaibench.compute.model_probe import model_device_and_dtype
+from xaibench.compute.targets import Targets, as_targets
 from xaibench.core.arrays import plain_array
 from xaibench.core.checks import check_count
 from xaibench.core.vocabulary import Reduction
@@ -28,12 +29,14 @@ class LabeledImages:
     """Images and their classes, on the device of the model and in its precision.
 
     Attributes:
-        images: ``[N, C, H, W]``.
+        images: ``[N, C, H, W]``; an image is repeated for each of its labels if the targets are multi-hot.
         targets: ``[N]`` int64.
+        labels: The targets as they were given.
     """
 
     images: Tensor
     targets: Tensor
+    labels: Targets
 
     def __len__(self) -> int:
         return len(self.images)
@@ -44,30 +47,37 @@ class LabeledImages:
         return self.images.shape[-2] * self.images.shape[-1]
 
 
-def as_samples(model: Model, images: Array, targets: Array | int) -> LabeledImages:
+def as_samples(model: Model, images: Array, targets: Any, output: object = "probability") -> LabeledImages:
     """Return images and targets as tensors on the model's device; one image ``[C, H, W]`` becomes a batch of one.
+
+    Args:
+        model: Decides device and precision.
+        images: ``[N, C, H, W]``.
+        targets: As :func:`xaibench.compute.targets.as_targets` accepts them. Multi-hot targets give one sample per set
+            label. Ignored if they are None and ``output`` is a callable.
+        output: The score of the metric; multi-hot targets need ``"sigmoid"``, ``"logit"`` or a callable.
 
     Raises:
         ValueError: If the shapes do not match, images are empty, or values are not finite.
         TypeError: If images are not floating point, or targets are not integers.
     """
-    x, y = _tensor(images, "images"), _tensor(targets, "targets")
+    x = _tensor(images, "images")
     if x.ndim == 3:
         x = x[None]
-    if y.ndim == 0:
-        y = y[None]
     if x.ndim != 4 or x.numel() == 0:
         raise ValueError(f"images must be [N, C, H, W] with at least one image, got {list(x.shape)}.")
     if not x.is_floating_point():
         raise TypeError(f"images must be floating, scaled as the model expects them, got {x.dtype}.")
-    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-        raise TypeError(f"targets must be integers, the class of each sample, got {y.dtype}.")
-    if y.shape != x.shape[:1]:
-        raise ValueError(f"targets must be [N], one for each image, got {list(y.shape)} for images {list(x.shape)}.")
+    y = as_targets(0 if targets is None and callable(output) else targets, len(x))
+    if y.rows is not None and output in ("probability", "margin"):
+        raise ValueError(
+            f"targets: got multi-hot rows and output={output!r}, which is for one class per image. Pass "
+            "output='sigmoid' to score the probability of each set label, or output='logit'."
+        )
     check_finite(x, "images")
     device, dtype = model_device_and_dtype(model, x)
     with torch.inference_mode(False):
-        return LabeledImages(x.to(device, dtype), y.to(device, torch.int64))
+        return LabeledImages(y.expand(x.to(device, dtype)), y.classes.to(device), y)
 
 
 def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:

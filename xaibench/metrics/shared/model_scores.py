@@ -16,17 +16,22 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize, default_batch_size
+from xaibench.compute.explained_output import OutputOrFunction, two_sided
 from xaibench.compute.input_copies import writes_input
-from xaibench.compute.model_probe import check_classes, check_logits, probe
+from xaibench.compute.model_probe import check_classes, ends_in_sigmoid, probe
 from xaibench.compute.model_state import evaluation_mode
+from xaibench.compute.network_outputs import SIGMOID_ADVICE, check_logits, check_scalars, look_like_labels
 from xaibench.compute.precision import precision_context
 from xaibench.core.vocabulary import Output
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 
 #: The class scores that a metric computes from the model's outputs ``[n, K]``, in float64. ``"probability"``: their
-#: softmax. ``"logit"``: the outputs as they are, also for a model that returns probabilities. ``"margin"``: each output
-#: minus the log-sum-exp of the others. A callable: what it returns, ``[n, K]``, for the outputs ``[n, K]``.
-ModelOutput: TypeAlias = Output | Callable[[Tensor], Tensor]
+#: softmax. ``"sigmoid"``: the sigmoid of each, or the outputs as they are if the model ends in a sigmoid; a single
+#: output z has class 1 with sigmoid(z) and class 0 with sigmoid(-z). ``"logit"``: the outputs as they are, also for a
+#: model that returns probabilities. ``"margin"``: each output minus the log-sum-exp of the others. A callable gets what
+#: the model returned (a tensor ``[n, K]`` in float64) and returns one score per image ``[n]``, regardless of the
+#: targets, or class scores ``[n, K]``.
+ModelOutput: TypeAlias = OutputOrFunction
 
 #: Builds the rows ``[n, C, H, W]`` for the indices ``[n]`` of samples in the group and of points. The indices are on
 #: the CPU and can index tensors of any device without synchronizing with a GPU.
@@ -44,7 +49,7 @@ class ModelScorer:
 
     Attributes:
         rows: Number of rows per forward pass.
-        classes: Number of classes K.
+        classes: Number of classes K; 0 if one function of the outputs is scored.
     """
 
     def __init__(self, model: Model, output: ModelOutput, batch_size: int) -> None:
@@ -52,41 +57,49 @@ class ModelScorer:
         self.classes = 0
         self._model = model
         self._output = output
+        self._outputs_are_probabilities = False
         self._memory_format = torch.contiguous_format
         self._copies_input = False
 
     def outputs(self, rows: Tensor) -> Tensor:
-        """Return the model's outputs ``[n, K]`` in float64."""
+        """Return the model's outputs ``[n, K]``, or the scores of a callable ``output``, in float64."""
         rows = rows.contiguous(memory_format=self._memory_format)
-        return check_logits(self._model(rows.clone() if self._copies_input else rows), len(rows)).double()
+        return self._select(self._model(rows.clone() if self._copies_input else rows), len(rows)).double()
+
+    def _select(self, found: Any, count: int, name: str = "The model") -> Tensor:
+        if not callable(self._output):
+            return check_logits(found, count, name)
+        is_table = isinstance(found, Tensor) and found.ndim == 2
+        scores = self._output(found.double() if is_table else found)
+        if is_table and isinstance(scores, Tensor) and scores.shape == found.shape:
+            return scores
+        return check_scalars(scores, count)[:, None]
 
     def target_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the scores ``[n]`` of the targets, given the model's outputs ``[n, K]``."""
         if self._output == "margin":
             return _target_margins(outputs, targets)
-        return self._class_scores(outputs).gather(1, targets[:, None])[:, 0]
+        return self._class_scores(outputs).gather(1, targets[:, None])[:, 0] if self.classes else outputs[:, 0]
 
     def _class_scores(self, outputs: Tensor) -> Tensor:
         if self._output == "probability":
             return outputs.softmax(1)
-        if isinstance(self._output, str):
-            return outputs
-        scores = self._output(outputs)
-        if scores.shape != outputs.shape:
-            raise ValueError(
-                f"output must return scores [N, K] for outputs [N, K], got {list(scores.shape)} for "
-                f"{list(outputs.shape)}."
-            )
-        return scores
+        if self._output == "sigmoid":
+            if self._outputs_are_probabilities:
+                return torch.cat([1 - outputs, outputs], 1) if outputs.shape[1] == 1 else outputs
+            return two_sided(outputs).sigmoid()
+        return outputs
 
     def attack_objective(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return a function ``[n]`` of the outputs whose gradient has the same signs as the gradient of the scores.
 
-        For probabilities it is the margin, whose logistic function is the probability. Where the probability rounds to
-        one and its gradient to zero, the gradient of the margin does not vanish.
+        For probabilities it is the margin, whose logistic function is the probability, and for sigmoids the logit.
+        Where the probability rounds to one and its gradient to zero, the gradient of these does not vanish.
         """
         if self._output == "probability":
             return _target_margins(outputs, targets)
+        if self._output == "sigmoid" and not self._outputs_are_probabilities:
+            return two_sided(outputs).gather(1, targets[:, None])[:, 0]
         return self.target_scores(outputs, targets)
 
     def predict(
@@ -121,7 +134,7 @@ class ModelScorer:
         """Return the scores ``[N]`` of all targets for the outputs ``[1, K]`` of one image."""
         if self._output == "margin":
             return _target_margins(outputs.expand(len(targets), -1), targets)
-        return self._class_scores(outputs)[0].gather(0, targets)
+        return self._class_scores(outputs)[0].gather(0, targets) if self.classes else outputs[:, 0]
 
     def _score_rows(self, rows: MakeRows, targets: Tensor, sample: Tensor, point: Tensor) -> Tensor:
         """Return the scores ``[n]`` of some rows of a group, in smaller batches if GPU memory runs out."""
@@ -138,7 +151,7 @@ class ModelScorer:
             ValueError: As :meth:`probe_outputs`, or if the outputs do not fit ``output``.
         """
         outputs = self.probe_outputs(samples)
-        self._check_output(outputs)
+        self._check_output(outputs, samples.images[:1])
         self._choose_fastest(samples.images[:1], outputs, rows)
 
     def probe_outputs(self, samples: LabeledImages) -> Tensor:
@@ -147,23 +160,47 @@ class ModelScorer:
         Raises:
             ValueError: If the model fails on the image or does not return ``[N, K]``, or a target is not a class.
         """
-        logits = probe(self._model, samples.images[:1], finite=False)
-        self.classes, self._copies_input = logits.shape[1], writes_input(self._model)
-        check_classes(samples.targets, self.classes)
+        logits = probe(self._model, samples.images[:1], finite=False, select=self._select)
+        self._copies_input = writes_input(self._model)
+        samples.labels.check_labels(logits.shape[1])
+        # Scores [n] of a function belong to no class. For one image and one output, [1, 1] would be either.
+        self.classes = 0 if callable(self._output) and logits.shape[1] == 1 else logits.shape[1]
+        if self._output == "sigmoid" and self.classes == 1:
+            self.classes = 2
+        if self.classes:
+            check_classes(samples.targets, self.classes)
         return logits.double()
 
-    def _check_output(self, outputs: Tensor) -> None:
-        if self._output not in ("probability", "margin"):
+    def _check_output(self, outputs: Tensor, image: Tensor) -> None:
+        if callable(self._output) or self._output == "logit":
+            return
+        if outputs.min() >= 0 and outputs.max() <= 1:
+            self._check_sigmoid(outputs, image)
+        if self._output == "sigmoid":
             return
         if self.classes == 1:
             raise ValueError(
                 f"output={self._output!r} needs a model with at least two outputs (the softmax of one output is always "
-                "1), got a model with one output. Pass output=torch.sigmoid, or output='logit'."
+                "1), got a model with one output. Pass output='sigmoid', or output='logit'."
             )
         if outputs.min() >= 0 and (outputs.sum(1) - 1).abs().max() < 1e-4 and outputs.max() < 1:
             warnings.warn(
                 f"The outputs of the model look like probabilities, but output={self._output!r} expects logits. "
                 "Pass output='logit' to use them as they are, if the model's last layer is a softmax.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _check_sigmoid(self, outputs: Tensor, image: Tensor) -> None:
+        """Find out whether the model ends in a sigmoid, and raise an error if another output is scored."""
+        recognized = ends_in_sigmoid(self._model, image)
+        if recognized and self._output != "sigmoid":
+            raise ValueError(f"The model ends in a sigmoid, got output={self._output!r}. {SIGMOID_ADVICE}")
+        self._outputs_are_probabilities = recognized
+        if not recognized and look_like_labels(outputs):
+            warnings.warn(
+                "The outputs of the model look like probabilities of independent labels, but "
+                f"output={self._output!r} expects logits. Pass output='logit' to use them as they are.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -217,7 +254,8 @@ def check_output_name(output: Any) -> None:
         return
     former = _FORMER_OUTPUTS.get(output) if isinstance(output, str) else None
     hint = f" {output!r} is now called {former!r}." if former else ""
-    raise ValueError(f"output must be 'probability', 'logit', 'margin' or a callable, got {output!r}.{hint}")
+    names = ", ".join(map(repr, get_args(Output)))
+    raise ValueError(f"output must be {names} or a callable, got {output!r}.{hint}")
 
 
 def check_scores(scores: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from xaibench.compute.model_probe import check_classes, probe
+from xaibench.compute.network_outputs import check_plain_logits
 from xaibench.core.messages import listed
 from xaibench.models.training.training_checks import check_target_dtype, check_trainable
 
@@ -68,7 +69,7 @@ def check_splits(model: nn.Module, train: IndexedSplit, val: IndexedSplit) -> No
     check_trainable(model)
     for name, split in (("training", train), ("validation", val)):
         check_target_dtype(split.targets[: len(split)], name)
-    classes = probe(model, train[[0]][0], what="the training images").shape[1]
+    classes = probe(model, train[[0]][0], what="the training images", select=check_plain_logits).shape[1]
     for name, split in (("training", train), ("validation", val)):
         check_classes(split.targets, classes, f"{name} targets")
     counts = torch.bincount(train.targets, minlength=classes)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.model_probe import check_classes, probe
+from xaibench.compute.network_outputs import check_plain_logits
 from xaibench.compute.precision import check_precision, stored_dtype
 from xaibench.compute.random_state import isolated_rng
 from xaibench.core.checks import check_amount, check_count
@@ -28,7 +29,7 @@ def check_data(model: nn.Module, train: TrainingData, val: TrainingData) -> tupl
     for name, data in (("training", train), ("validation", val)):
         images, targets = in_memory(data, shuffled=False) or _first_batch(data)
         check_target_dtype(targets, name)
-        logits = probe(model, images[:1], what=f"the {name} images", finite=False)
+        logits = probe(model, images[:1], what=f"the {name} images", finite=False, select=check_plain_logits)
         check_classes(targets, logits.shape[1], f"{name} targets")
     return tuple(images.shape[1:])
 

@@ -1,0 +1,106 @@
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from xaibench.compute.network_outputs import (
+    check_logits,
+    check_plain_logits,
+    check_scalars,
+    find_logits,
+    is_sigmoid,
+    look_like_labels,
+    map_tensors,
+)
+
+Z, OTHER = torch.zeros(2, 3), torch.ones(2, 4)
+Inception = namedtuple("Inception", ["logits", "aux_logits"])
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Z,
+        SimpleNamespace(logits=Z, hidden=OTHER),
+        OrderedDict(hidden=OTHER, logits=Z),
+        {"features": torch.zeros(2, 3, 4, 4), "ids": torch.zeros(2, 3, dtype=torch.long), "scores": Z},
+        (Z, OTHER),
+        [torch.zeros(2, 3, 1), Z],
+        Inception(Z, OTHER),
+    ],
+)
+def test_logits_are_found(found):
+    assert find_logits(found) is Z
+    assert check_logits(found, 2) is Z
+
+
+@pytest.mark.parametrize("found", [{"a": Z, "b": OTHER}, {"logits": None}, (), "text", None, [{"boxes": Z}]])
+def test_what_is_ambiguous_stays(found):
+    assert find_logits(found) is found
+    with pytest.raises(ValueError, match=r"expected logits \[2, K\].*pass output="):
+        check_logits(found, 2)
+
+
+def test_one_output_per_image_is_a_column():
+    assert check_logits(torch.zeros(2), 2).shape == (2, 1)
+    with pytest.raises(ValueError, match=r"returns \[2\] for 3 images"):
+        check_logits(torch.zeros(2), 3)
+
+
+def test_training_needs_a_tensor():
+    assert check_plain_logits(Z, 2) is Z
+    with pytest.raises(ValueError, match=r"training needs a tensor of logits \[2, K\]. Wrap it: xaibench"):
+        check_plain_logits({"logits": Z}, 2)
+
+
+@pytest.mark.parametrize("found", [Z, torch.zeros(2, dtype=torch.long), torch.zeros(()), 3.0, None])
+def test_a_function_returns_a_number_per_image(found):
+    with pytest.raises(ValueError, match=r"expected one floating-point number per image, \[2\]"):
+        check_scalars(found, 2)
+
+
+def test_tensors_are_changed_in_every_structure():
+    @dataclass(frozen=True)
+    class Data:
+        value: torch.Tensor
+        name: str
+
+    found = {"a": [Z, (OTHER, 1)], "b": Inception(Z, OTHER), "c": Data(Z, "x"), "d": SimpleNamespace(logits=Z)}
+    changed = map_tensors(lambda x: x + 1, found)
+    flat = [changed["a"][0], changed["a"][1][0] - 1, changed["b"].logits, changed["c"].value, changed["d"].logits]
+    assert all((x == 1).all() for x in flat)
+    assert (changed["a"][1][1], changed["c"].name) == (1, "x")
+    assert found["c"].value is Z
+    assert (Z == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (torch.sigmoid, True),
+        (nn.Sigmoid(), True),
+        (torch.special.expit, True),
+        (lambda z: z.sigmoid().flatten(1), True),
+        (lambda z: z.sigmoid()[:, 0], True),
+        (lambda z: z.sigmoid().double().unsqueeze(1).squeeze(1), True),
+        (lambda z: z.sigmoid().reshape(-1, 3).clone().float(), True),
+        (lambda z: z, False),
+        (lambda z: z.softmax(1), False),
+        (lambda z: 2 * z.sigmoid(), False),
+        (lambda z: z.sigmoid() * z, False),  # SiLU
+        (lambda z: z.sigmoid().detach(), False),
+    ],
+)
+def test_a_sigmoid_at_the_end_is_recognized(end, expected):
+    assert is_sigmoid(end(torch.randn(2, 3, requires_grad=True) * 1.0)) == expected
+
+
+def test_only_many_numbers_look_like_labels():
+    rng = torch.Generator().manual_seed(0)
+    assert look_like_labels(torch.rand(2, 8, generator=rng))
+    assert not look_like_labels(torch.rand(2, 3, generator=rng))
+    assert not look_like_labels(torch.randn(2, 8, generator=rng))
+    assert not look_like_labels(torch.randn(4, 8, generator=rng).softmax(1))
