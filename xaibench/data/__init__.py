@@ -7,27 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench.core.lazy_names import load_public_name
 from xaibench.data.base import Dataset, Split
-from xaibench.data.exchange.datasets_library import to_datasets
 from xaibench.data.loaders import load, loading
 from xaibench.data.table import DATASETS
 
 if TYPE_CHECKING:
+    from xaibench.data.exchange.datasets_library import from_datasets, to_datasets
     from xaibench.data.exchange.parquet_reading import read_parquet
     from xaibench.data.exchange.parquet_writing import write_parquet
+    from xaibench.data.image_collection import ImageCollection, open_images
 
 __all__ = [
     "DATASETS",
     "Dataset",
+    "ImageCollection",
     "Split",
+    "from_datasets",
     "load",
     "loading",
+    "open_images",
     "read_parquet",
     "to_datasets",
     "write_parquet",
 ]
 
 _HOME = {
+    "ImageCollection": "image_collection",
+    "from_datasets": "exchange.datasets_library",
+    "open_images": "image_collection",
     "read_parquet": "exchange.parquet_reading",
+    "to_datasets": "exchange.datasets_library",
     "write_parquet": "exchange.parquet_writing",
 }
 

@@ -70,7 +70,7 @@ def test_an_image_without_a_mask_is_not_annotated_and_an_empty_mask_is_a_negativ
 
 def test_classes_in_which_nothing_is_to_be_found(mine):
     shutil.rmtree(mine / "mask" / "healthy")
-    with pytest.raises(MissingDataError, match="no annotated image of class 'healthy'"):
+    with pytest.raises(MissingDataError, match=r"'healthy': .* give negatives='healthy' \(--negatives"):
         load(f"folder:{mine}")
     dataset = load(f"folder:{mine}", negatives="healthy")
     assert sum((getattr(dataset, part).targets == 0).sum() for part in PARTS) == 2 * PATIENTS + 1
@@ -210,22 +210,36 @@ def test_tables_instead_of_images_of_any_size(mine):
 
 def test_masks_come_from_one_place(mine):
     (mine / "attention_label").mkdir()
-    with pytest.raises(MissingDataError, match="has both of mask and attention_label, expected one"):
+    with pytest.raises(MissingDataError, match="has both mask and attention_label, expected one"):
         opened(mine)
     shutil.rmtree(mine / "attention_label")
     with pytest.raises(ValueError, match="counterfactual=True needs tables in attention_label"):
         opened(mine, counterfactual=True)
     shutil.rmtree(mine / "mask")
-    with pytest.raises(MissingDataError, match="has neither of mask and attention_label"):
-        opened(mine)
+    with pytest.raises(MissingDataError, match=rf"no image has a mask\. .* photographs:{mine}/image, or add masks to"):
+        load(f"folder:{mine}")
+    assert len(load(f"photographs:{mine}/image", splits=(0, 0, 1)).test) == 2 * (2 * PATIENTS + 1)
+    assert len(load(f"folder:{mine}", include_unannotated=True, splits=(0, 0, 1)).test) == 2 * (2 * PATIENTS + 1)
 
 
 def test_what_is_no_such_folder_says_the_layout(tmp_path):
     with pytest.raises(MissingDataError, match=r"image is not a folder\. Expected image/<class>/<name>\.jpg"):
         OwnFolder(tmp_path)
-    photo(tmp_path / "image" / "1.jpg")
-    with pytest.raises(MissingDataError, match=r"has no subfolder of a class\. Expected"):
+    (tmp_path / "image").mkdir()
+    with pytest.raises(MissingDataError, match=r"has neither images nor a subfolder of a class\. Expected"):
         OwnFolder(tmp_path)
+
+
+def test_images_and_masks_without_class_folders_are_one_class(tmp_path):
+    for number in range(3):
+        photo(tmp_path / "images" / f"{number}.png", seed=number)
+    photo(tmp_path / "masks" / "1.png", seed=1)
+    part = OwnFolder(tmp_path)
+    assert part.info.classes == ("unlabeled",)
+    source = opened(tmp_path)
+    assert source.annotated.tolist() == [False, True, False]
+    assert source.mask(1).any()
+    assert source.meta(1)["id"] == "images/1.png"
 
 
 def test_an_empty_class_is_named(mine):

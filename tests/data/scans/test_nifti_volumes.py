@@ -88,7 +88,7 @@ LIMITED = [
     (head(30000, 30000, 100), "its header states 30000×30000×100 voxels, expected at most 268,435,456"),
     (head(512, 512, 1024), "its header states 512×512×1024 voxels, more than a file of its size can"),
     (gzip.compress(head(512, 512, 1024)), "its header states 512×512×1024 voxels, more than a file of its size can"),
-    (gzip.compress(head(40, 30, 5)) + padded(2**28), "it continues after the 12,352 bytes of its 40×30×5 voxels"),
+    (gzip.compress(head(40, 30, 5)) + padded(2**28), "it continues after the 12,352 bytes that its header states"),
     (gzip.compress(head(200, 200, 10) + NOISE), "it is truncated: it has 20,352 of 800,352 bytes"),
     (head(40, 30, 5, kind=np.complex128), "its voxels are complex128, expected numbers with at most 64 bits"),
     (head(40, 30, 5, vox_offset=1e12), "its voxels begin at byte 999999995904, expected 348 to"),

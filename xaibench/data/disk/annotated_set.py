@@ -100,6 +100,7 @@ class AnnotatedSet(ABC):
         root: str | os.PathLike[str] | None = None,
         classes: str | Sequence[str] | None = None,
         size: int = 224,
+        channels: int = 3,
         splits: Splits = (0.6, 0.2, 0.2),
         normalize: Normalize = None,
         transform: Transform | None = None,
@@ -115,6 +116,8 @@ class AnnotatedSet(ABC):
             root: The folder that contains the data sets. None = the environment variable ``XAIBENCH_DATA``.
             classes: ``"dog,cat"`` or a sequence; targets follow its order. None = the default classes of the set.
             size: Height and width of the images in pixels.
+            channels: 3, or 1 for gray images. Gray images are repeated in 3 channels; colors are converted to 1 channel
+                by their luminance.
             splits: Fractions of train, validation and test, or ``"official"``
                 (:func:`~xaibench.data.disk.splits.split_indices`).
             normalize: ``"imagenet"``, ``(means, deviations)``, or None for pixels in [0, 1].
@@ -129,7 +132,7 @@ class AnnotatedSet(ABC):
             **own: Parameters of this set, as in :meth:`open`.
 
         Returns:
-            The data set with its splits ``train``, ``val`` and ``test``. An image is ``[3, size, size]``, a mask
+            The data set with its splits ``train``, ``val`` and ``test``. An image is ``[channels, size, size]``, a mask
             ``[size, size]``.
 
         Raises:
@@ -147,11 +150,14 @@ class AnnotatedSet(ABC):
         kept = self._select_samples(source, folder, include_unannotated, missing)
         parts = split_indices(source, kept, splits, seed)
         train, val, test = (
-            DiskSplit(source, part, size=size, normalize=normalize, transform=transform) for part in parts
+            DiskSplit(source, part, size=size, channels=channels, normalize=normalize, transform=transform)
+            for part in parts
         )
-        info = dataclasses.replace(self.info, classes=source.classes, image_shape=(3, size, size))
+        info = dataclasses.replace(self.info, classes=source.classes, image_shape=(channels, size, size))
         given = {"classes": ",".join(source.classes), "size": size, "splits": splits, "normalize": normalize}
         given |= {"include_unannotated": include_unannotated, **self._own_defaults(), **own}
+        if channels != 3:
+            given["channels"] = channels
         return Dataset(train, val, test, info, parameters=given)
 
     def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
@@ -215,6 +221,15 @@ class AnnotatedSet(ABC):
         """
         return any(annotated for annotated, _ in self.counts(folder).values())
 
+    def _advise_unannotated(self, label: str, *, any_annotated: bool) -> str:
+        """Return how to load a class whose images have no annotation, as part of an error message.
+
+        Args:
+            label: The class.
+            any_annotated: Whether images of other classes are annotated.
+        """
+        return "include_unannotated=True loads them as they are."
+
     @property
     def __signature__(self) -> inspect.Signature:
         common = inspect.signature(AnnotatedSet.__call__).parameters.values()
@@ -243,7 +258,8 @@ class AnnotatedSet(ABC):
             if count == 0 and self.requires_all_classes:
                 listed_, found = (np.count_nonzero(source.targets[part] == of_class) for part in (slice(None), on_disk))
                 if found:
-                    reason = f"its {found} images have no annotation; include_unannotated=True loads them as they are."
+                    advice = self._advise_unannotated(name, any_annotated=bool((on_disk & source.annotated).any()))
+                    reason = f"it has {found} images without annotation; {advice}"
                 elif listed_:
                     reason = f"none of the {listed_} listed images is on disk.\n{self.info.how_to_get}"
                 else:

@@ -27,24 +27,29 @@ Transform: TypeAlias = Callable[["tv_tensors.Image", "tv_tensors.Mask"], tuple[T
 #: ``"imagenet"``, ``(means, deviations)`` of the channels, or None to leave the pixels in [0, 1].
 Normalize: TypeAlias = Literal["imagenet"] | tuple[Sequence[float], Sequence[float]] | None
 
+#: Weights of red, green and blue in gray (ITU-R BT.601, as in Pillow).
+_LUMINANCE = torch.tensor([0.299, 0.587, 0.114])
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 class DiskSplit(Split):
     """Samples of one split, read from disk on access; only the index is held in memory.
 
-    Images are resized to ``size × size`` (bilinear, antialiased), masks by the nearest pixel. An object too small to
+    Images are resized (bilinear, antialiased), masks by the nearest pixel. An object too small to
     contain the center of a pixel keeps the pixel that has most of it.
 
     Args:
         source: The samples of the whole set.
         indices: ``[N]`` numbers of the samples of this split, in order.
-        size: Height and width of the images.
+        size: Height and width of the images: a number, or both.
+        channels: 3, or 1 for gray images. Gray images are repeated in 3 channels; colors are converted to 1 channel by
+            their luminance.
         normalize: Normalization of the pixels in [0, 1], after ``transform``.
         transform: Transforms the resized image and its mask together.
 
     Raises:
-        ValueError: If the size is below 1, or ``normalize`` does not have three means and three positive deviations.
+        ValueError: If the size is below 1, ``channels`` is neither 1 nor 3, or ``normalize`` does not have one mean and
+            one positive deviation per channel.
     """
 
     def __init__(
@@ -52,18 +57,24 @@ class DiskSplit(Split):
         source: Source,
         indices: NDArray[np.int64],
         *,
-        size: int = 224,
+        size: int | tuple[int, int] = 224,
+        channels: int = 3,
         normalize: Normalize = None,
         transform: Transform | None = None,
     ) -> None:
-        if size < 1:
+        sides = (size, size) if isinstance(size, int) else size
+        if min(sides) < 1:
             raise ValueError(f"size={size!r}: expected at least 1 pixel.")
+        if channels not in (1, 3):
+            raise ValueError(f"channels={channels!r}: expected 1 (gray) or 3 (color).")
         self.source = source
         self.indices = np.asarray(indices, dtype=np.int64)
         self.size = size
+        self.channels = channels
+        self._sides = sides
         self.normalize = normalize
         self.transform = transform
-        self._statistics = _statistics(normalize)
+        self._statistics = _statistics(normalize, channels)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -85,12 +96,12 @@ class DiskSplit(Split):
 
     @property
     def images(self) -> Tensor:
-        """All images ``[N, 3, size, size]``. Reads them from disk on every access; for small splits."""
+        """All images ``[N, C, H, W]``. Reads them from disk on every access; for small splits."""
         return self[:][0]
 
     @property
     def masks(self) -> Tensor:
-        """All masks ``[N, size, size]``. Reads them from disk on every access; images are not read."""
+        """All masks ``[N, H, W]``. Reads them from disk on every access; images are not read."""
         return torch.stack([torch.from_numpy(self._read_mask(one)) for one in self.indices.tolist()])
 
     @property
@@ -132,15 +143,22 @@ class DiskSplit(Split):
         Returns:
             A new split; this one is unchanged.
         """
-        return DiskSplit(self.source, self.indices, size=self.size, normalize=self.normalize, transform=transform)
+        return DiskSplit(
+            self.source,
+            self.indices,
+            size=self.size,
+            channels=self.channels,
+            normalize=self.normalize,
+            transform=transform,
+        )
 
     def _read(self, numbers: NDArray[np.int64]) -> Sample:
-        count, size = len(numbers), self.size
+        count, sides = len(numbers), self._sides
         # Every sample is written into the batch directly: stacking would copy 600 kB per sample.
-        images = _allocate(count, 3, size, size)
-        masks = _allocate(count, size, size, dtype=torch.bool)
+        images = _allocate(count, self.channels, *sides)
+        masks = _allocate(count, *sides, dtype=torch.bool)
         for image, mask, number in zip(images, masks, numbers.tolist(), strict=True):
-            _write_image(image, self.source.image(number, size))
+            write_image(image, _to_channels_first(self.source.image(number, max(sides))))
             mask.copy_(torch.from_numpy(self._read_mask(number)))
         if self.transform is not None and count:
             images, masks = self._apply_transform(images, masks)
@@ -161,14 +179,14 @@ class DiskSplit(Split):
 
     def _read_mask(self, number: int) -> NDArray[np.bool_]:
         mask = self.source.mask(number)
-        return np.zeros((self.size, self.size), dtype=np.bool_) if mask is None else resize_mask(mask, self.size)
+        return np.zeros(self._sides, dtype=np.bool_) if mask is None else resize_mask(mask, self._sides)
 
     def __repr__(self) -> str:
-        return f"DiskSplit({len(self)} samples, images {[3, self.size, self.size]})"
+        return f"DiskSplit({len(self)} samples, images {[self.channels, *self._sides]})"
 
 
-def resize_mask(mask: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
-    """Resize a mask to ``[size, size]`` by nearest-neighbor interpolation.
+def resize_mask(mask: NDArray[np.bool_], size: int | tuple[int, int]) -> NDArray[np.bool_]:
+    """Resize a mask to ``[size, size]``, or to ``size = (H, W)``, by nearest-neighbor interpolation.
 
     If no pixel of the mask would be left, because the object is too small, the output pixel that has most of it is set.
     The sample would otherwise count as a true negative.
@@ -180,13 +198,14 @@ def resize_mask(mask: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
         [[False, True], [False, False]]
     """
     height, width = mask.shape
-    rows = ((np.arange(size) + 0.5) * height / size).astype(np.int64)
-    columns = ((np.arange(size) + 0.5) * width / size).astype(np.int64)
+    wanted_height, wanted_width = (size, size) if isinstance(size, int) else size
+    rows = ((np.arange(wanted_height) + 0.5) * height / wanted_height).astype(np.int64)
+    columns = ((np.arange(wanted_width) + 0.5) * width / wanted_width).astype(np.int64)
     scaled: NDArray[np.bool_] = mask[rows][:, columns]  # rows, then columns: six times faster than both at once
     if mask.any() and not scaled.any():
         marked_rows, marked_columns = np.nonzero(mask)
-        held = np.zeros((size, size), dtype=np.int64)
-        np.add.at(held, (marked_rows * size // height, marked_columns * size // width), 1)
+        held = np.zeros((wanted_height, wanted_width), dtype=np.int64)
+        np.add.at(held, (marked_rows * wanted_height // height, marked_columns * wanted_width // width), 1)
         scaled[np.unravel_index(held.argmax(), held.shape)] = True
     return scaled
 
@@ -200,31 +219,38 @@ def _allocate(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(0, dtype=dtype).set_(storage).view(shape)
 
 
-def _write_image(out: Tensor, image: Image.Image) -> None:
-    """Resize the image and write it into ``out`` ``[3, size, size]`` as values in [0, 1]."""
-    values = _to_channels_last(image).permute(2, 0, 1)
+def write_image(out: Tensor, values: Tensor) -> None:
+    """Resize an image, convert its channels, and write it as values in [0, 1].
+
+    Args:
+        out: ``[1 or 3, H, W]``, overwritten.
+        values: ``[1 or 3, h, w]``, or ``[4, h, w]`` with an unused last channel: uint8, or float32 in [0, 1].
+    """
     if values.shape[1:] != out.shape[1:]:
         # Equal to Pillow's resize to within 1/256, in a third of its time.
         size = (out.shape[1], out.shape[2])
         values = interpolate(values[None], size, mode="bilinear", antialias=True, align_corners=False)[0]
+    is_eight_bit = values.dtype == torch.uint8
+    if len(out) < len(values) and len(out) == 1:
+        values = torch.tensordot(_LUMINANCE, values[:3].to(torch.float32), dims=1)[None]
     out.copy_(values[:3])
-    if values.dtype == torch.uint8:
+    if is_eight_bit:
         out.div_(255)
 
 
-def _to_channels_last(image: Image.Image) -> Tensor:
-    """Return ``[h, w, 1 or 3]``, or ``[h, w, 4]`` with an unused last channel."""
+def _to_channels_first(image: Image.Image) -> Tensor:
+    """Return ``[1 or 3, h, w]``, or ``[4, h, w]`` with an unused last channel."""
     if image.mode == "RGB" and hasattr(image, "__arrow_c_array__"):
         import pyarrow
 
         with suppress(ValueError):  # images of 16 MB or more are stored in several blocks
             # Pillow's own memory, four bytes per pixel: not copied, and torch resizes four channels faster than three.
             pixels: Tensor = from_dlpack(pyarrow.array(image).values)
-            return pixels.view(image.height, image.width, 4)
-    return torch.from_numpy(np.atleast_3d(np.array(image)))
+            return pixels.view(image.height, image.width, 4).permute(2, 0, 1)
+    return torch.from_numpy(np.atleast_3d(np.array(image))).permute(2, 0, 1)
 
 
-def _statistics(normalize: Normalize) -> tuple[Tensor, Tensor] | None:
+def _statistics(normalize: Normalize, channels: int) -> tuple[Tensor, Tensor] | None:
     if normalize is None:
         return None
     if isinstance(normalize, str):
@@ -232,6 +258,7 @@ def _statistics(normalize: Normalize) -> tuple[Tensor, Tensor] | None:
             raise ValueError(f"normalize={normalize!r}: expected 'imagenet', (means, deviations) or None.")
         normalize = IMAGENET
     means, deviations = (torch.tensor(values, dtype=torch.float32) for values in normalize)
-    if means.shape != (3,) or deviations.shape != (3,) or not (deviations > 0).all():
-        raise ValueError(f"normalize={normalize!r}: expected three means and three positive deviations.")
-    return means.view(3, 1, 1), deviations.view(3, 1, 1)
+    if means.shape != (channels,) or deviations.shape != (channels,) or not (deviations > 0).all():
+        expected = "three means and three positive deviations" if channels == 3 else "one mean and one deviation"
+        raise ValueError(f"normalize={normalize!r}: expected {expected}, for channels={channels}.")
+    return means.view(-1, 1, 1), deviations.view(-1, 1, 1)

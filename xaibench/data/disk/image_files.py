@@ -14,6 +14,9 @@ from xaibench.data.disk.file_readers import BoundedFile, DataFileError, wrap_fil
 #: Suffixes of image files, in lower case.
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 
+#: Suffixes of DICOM and NIfTI files, in lower case.
+MEDICAL_SUFFIXES = (".dcm", ".dicom", ".nii", ".nii.gz")
+
 #: EXIF orientations that swap height and width.
 _TRANSPOSED = (5, 6, 7, 8)
 _WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
@@ -24,6 +27,17 @@ def is_image(name: str) -> bool:
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
+def is_medical(path: Path) -> bool:
+    """Return whether a file is DICOM or NIfTI: by its suffix, or by its content, since DICOM files often have none."""
+    name = path.name.lower()
+    if name.startswith(".") or is_image(name) or name == "dicomdir":  # a DICOMDIR lists the files of a disk
+        return False
+    if name.endswith(MEDICAL_SUFFIXES):
+        return True
+    with open(path, "rb") as file:
+        return file.read(132)[128:] == b"DICM"
+
+
 def open_image(
     path: str | os.PathLike[str],
     size: int,
@@ -31,6 +45,7 @@ def open_image(
     upright: bool = False,
     scale: float | None = None,
     ground: float = 1.0,
+    window: tuple[float, float] | None = None,
 ) -> Image.Image:
     """Decode an image to mode ``RGB``, or to mode ``F`` (gray in [0, 1]) if it has more than 8 bits.
 
@@ -45,6 +60,8 @@ def open_image(
         scale: The value of white in a file with more than 8 bits. None = 65,535 for 16 bits and 1 for floating-point
             numbers; required for 32-bit integers. It never depends on the values in the file.
         ground: Gray level behind transparent pixels, from 0 (black) to 1 (white).
+        window: The values of black and white in a file with more than 8 bits, instead of 0 and ``scale``; values
+            outside are clipped.
 
     Raises:
         MissingDataError: If the file does not exist.
@@ -55,28 +72,62 @@ def open_image(
         image.load()
         if upright:
             ImageOps.exif_transpose(image, in_place=True)
-        if image.mode.startswith("I") or image.mode == "F":
-            return _scale_high_depth(image, path, scale)
-        if image.mode in _WITH_ALPHA or "transparency" in image.info:
-            return _composite(image, ground)
-        return image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy it
+        return convert_image(image, os.fspath(path), scale=scale, ground=ground, window=window)
 
 
-def _scale_high_depth(image: Image.Image, path: str | os.PathLike[str], scale: float | None) -> Image.Image:
+def convert_image(
+    image: Image.Image,
+    name: str,
+    *,
+    scale: float | None = None,
+    ground: float = 1.0,
+    window: tuple[float, float] | None = None,
+) -> Image.Image:
+    """Convert a decoded image to mode ``RGB``, or to ``F`` (gray in [0, 1]) if it has more than 8 bits.
+
+    Args:
+        image: Any image of Pillow.
+        name: Its file, for messages.
+        scale: As in :func:`open_image`.
+        ground: As in :func:`open_image`.
+        window: As in :func:`open_image`.
+
+    Raises:
+        DataFileError: If it has NaN or values outside [0, ``scale``].
+    """
+    if image.mode.startswith("I") or image.mode == "F":
+        return _scale_high_depth(image, name, scale, window)
+    if image.mode in _WITH_ALPHA or "transparency" in image.info:
+        return _composite(image, ground)
+    return image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy it
+
+
+def _scale_high_depth(
+    image: Image.Image, name: str, scale: float | None, window: tuple[float, float] | None
+) -> Image.Image:
     """Return a gray image with more than 8 bits as values in [0, 1]."""
     values = np.asarray(image, dtype=np.float64)
     if not np.isfinite(values).all():
-        raise DataFileError(f"{os.fspath(path)} has NaN or infinite values; replace them by numbers.")
+        raise DataFileError(f"{name} has NaN or infinite values; replace them by numbers.")
+    if window is not None:
+        low, high = window
+        return Image.fromarray(np.clip((values - low) / (high - low), 0, 1).astype(np.float32))
     white = scale
     if white is None and image.mode == "F":
         white = 1.0
     elif white is None and (image.mode != "I" or image.format == "PNG"):  # a PNG has 16 bits at most
         white = 65535.0
     if white is None or values.min() < 0 or values.max() > white:
-        found = f"{os.fspath(path)} has values from {values.min():g} to {values.max():g}"
+        found = f"{name} has values from {values.min():g} to {values.max():g}"
         if white is None:
-            raise DataFileError(f"{found} in 32 bits, so the value of white is not known; give it, such as scale=4095.")
-        raise DataFileError(f"{found}, expected 0 (black) to {white:g} (white); give the value of white as scale=.")
+            raise DataFileError(
+                f"{found} in 32 bits, so the value of white is not known; give it, such as scale=4095, or the range as "
+                "window=(center, width)."
+            )
+        raise DataFileError(
+            f"{found}, expected 0 (black) to {white:g} (white); give the value of white as scale=, or the range as "
+            "window=(center, width)."
+        )
     return Image.fromarray((values / white).astype(np.float32))
 
 

@@ -16,11 +16,15 @@ from PIL import Image
 from xaibench.data.disk.cache_folders import hash_contents
 from xaibench.data.disk.class_choice import choose_classes
 from xaibench.data.disk.file_readers import MissingDataError, to_nfc, wrap_file_errors
-from xaibench.data.disk.image_files import IMAGE_SUFFIXES, is_image, open_image
+from xaibench.data.disk.image_files import IMAGE_SUFFIXES, MEDICAL_SUFFIXES, is_image, is_medical, open_image
 from xaibench.data.disk.source import Source
 
 _LOGGER = logging.getLogger("xaibench")
 _PARTS = ("train", "val", "test")
+#: Start of the names of groups that are the patients of DICOM files.
+PATIENT = "patient "
+#: The only class of a folder of images without class folders.
+UNLABELED = "unlabeled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +70,18 @@ class Masks(Protocol):
     def rows(self) -> Sequence[MaskRow]:
         """Metadata of each mask."""
 
-    def read(self, row: int, image: Path) -> NDArray[np.bool_]:
-        """Read the mask of ``rows[row]``, which belongs to the file ``image``: ``[h, w]``, True = important."""
+    def read(self, row: int, image: Path, frame: int | None = None) -> NDArray[np.bool_]:
+        """Read the mask of ``rows[row]``, which belongs to the file ``image``: ``[h, w]``, True = important.
+
+        ``frame`` is the number of the image in a file with several images.
+        """
 
 
 class ListedSource(Source):
     """Image files and their masks. An image without a mask is not annotated.
 
-    The ``id`` of a sample is the path of its file.
+    The ``id`` of a sample is the path of its file, with ``#`` and the number of the image if a file has several. Such
+    images form a group.
 
     Args:
         name: Name of the set, for the log.
@@ -83,8 +91,9 @@ class ListedSource(Source):
         classes: The wanted classes, in the order of their index.
         negatives: Classes whose images show nothing important: such an image without a mask is a true negative.
         notes: Entries to add to the ``meta`` of every sample.
-        reader: ``reader(file, size)`` reads an image; None = :func:`~xaibench.data.disk.image_files.open_image`, which
-            ignores the EXIF orientation.
+        reader: ``reader(file, size)`` reads an image, ``reader(file, size, frame)`` one of several in a file; None =
+            :func:`~xaibench.data.disk.image_files.open_image`, which ignores the EXIF orientation.
+        frames: ``frames(file)`` returns the numbers of the images in a file; None (also returned) = a single image.
     """
 
     def __init__(
@@ -97,21 +106,33 @@ class ListedSource(Source):
         *,
         negatives: Collection[str] = (),
         notes: Mapping[str, object] | None = None,
-        reader: Callable[[Path, int], Image.Image] | None = None,
+        reader: Callable[..., Image.Image] | None = None,
+        frames: Callable[[Path], Sequence[int] | None] | None = None,
     ) -> None:
         rows = match_masks(name, images, masks.rows) if masks is not None else np.full(len(images), -1)
         kept = [number for number, image in enumerate(images) if image.label in classes]
         self.classes = classes
         self._folder = folder
         self._masks = masks
-        self._reader = reader or open_image
-        self._rows = rows[kept]
-        self._images = [images[number] for number in kept]
+        self._reader: Callable[..., Image.Image] = reader or open_image
+        files = [images[number] for number in kept]
+        groups = _number_groups(folder, files)
+        numbers = [None if frames is None else frames(folder / image.file) for image in files]
+        counts = [1 if own is None else len(own) for own in numbers]
+        self._rows = np.repeat(rows[kept], counts)
+        self._images = [image for image, count in zip(files, counts, strict=True) for _ in range(count)]
+        self._frames = [frame for own in numbers for frame in ((None,) if own is None else own)]
         self._notes = dict(notes or {})
         self.targets = np.array([classes.index(image.label) for image in self._images], dtype=np.int64)
         self.annotated = (self._rows >= 0) | np.array([image.label in negatives for image in self._images], dtype=bool)
-        self.groups = _number_groups(folder, self._images)
-        kinds = {"groups.csv": not all(own := [i.group is None for i in self._images]), "identical images": any(own)}
+        self.groups = np.repeat(groups, counts)
+        own = [image.group for image in files]
+        kinds = {
+            "groups.csv": any(name is not None and not name.startswith(PATIENT) for name in own),
+            "patients": any(name is not None and name.startswith(PATIENT) for name in own),
+            "identical images": None in own,
+            "files": any(count > 1 for count in counts),
+        }
         self.groups_by = " and ".join(kind for kind, is_used in kinds.items() if is_used)
         parts = {image.part for image in self._images} - {None}
         if "train" in parts and len(parts) > 1:
@@ -122,17 +143,19 @@ class ListedSource(Source):
             }
 
     def image(self, index: int, size: int) -> Image.Image:  # noqa: D102  # as in Source
-        return self._reader(self._folder / self._images[index].file, size)
+        file, frame = self._folder / self._images[index].file, self._frames[index]
+        return self._reader(file, size) if frame is None else self._reader(file, size, frame)
 
     def mask(self, index: int) -> NDArray[np.bool_] | None:  # noqa: D102
         row = int(self._rows[index])
-        return (
-            None if row < 0 or self._masks is None else self._masks.read(row, self._folder / self._images[index].file)
-        )
+        if row < 0 or self._masks is None:
+            return None
+        return self._masks.read(row, self._folder / self._images[index].file, self._frames[index])
 
     def meta(self, index: int) -> dict[str, object]:  # noqa: D102
-        file = self._images[index].file
-        return {"id": file, "file": file, "annotated": bool(self.annotated[index]), **self._notes}
+        file, frame = self._images[index].file, self._frames[index]
+        name = file if frame is None else f"{file}#{frame}"
+        return {"id": name, "file": file, "annotated": bool(self.annotated[index]), **self._notes}
 
 
 def _number_groups(folder: Path, images: Sequence[ImageEntry]) -> NDArray[np.int64]:
@@ -213,6 +236,37 @@ def list_classes(folder: Path) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")))
 
 
+def own_images(folder: Path, below: str, classes: Sequence[str]) -> list[ImageEntry]:
+    """Return the user's images, DICOM and NIfTI included.
+
+    Args:
+        folder: The folder of the data set.
+        below: The subfolder of the class folders, or of the images.
+        classes: The class folders, or (``UNLABELED``,) if the images are directly in the subfolder.
+
+    Raises:
+        DataFileError: If a folder cannot be listed.
+    """
+    if tuple(classes) == (UNLABELED,) and not (folder / below / UNLABELED).is_dir():
+        return [ImageEntry(file, UNLABELED) for file in list_images(folder, below, medical=True)]
+    return class_folders(folder, below, classes, medical=True)
+
+
+def own_classes(folder: Path, *, without: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the class folders in a folder, or (``UNLABELED``,) if it has images instead; empty if it has neither.
+
+    Args:
+        folder: The folder.
+        without: Names of subfolders that are not classes.
+
+    Raises:
+        MissingDataError: If the folder does not exist.
+        DataFileError: If it cannot be listed.
+    """
+    classes = tuple(name for name in list_classes(folder) if name not in without)
+    return classes or ((UNLABELED,) if list_images(folder, ".", medical=True) else ())
+
+
 def require_images(folder: Path, images: Iterable[ImageEntry], classes: Iterable[str]) -> None:
     """Check that every class has an image.
 
@@ -222,7 +276,7 @@ def require_images(folder: Path, images: Iterable[ImageEntry], classes: Iterable
     shown = {image.label for image in images}
     for label in classes:
         if label not in shown:
-            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+            suffixes = ", ".join([*sorted(IMAGE_SUFFIXES), *MEDICAL_SUFFIXES])
             raise MissingDataError(
                 f"{folder / label} has no image ({suffixes}); add images, remove the folder, or leave the class out of "
                 "classes=..."
@@ -238,15 +292,21 @@ def choose_optional_classes(wanted: str | Sequence[str], known: Sequence[str]) -
     return choose_classes(wanted, known) if wanted else ()
 
 
-def list_images(folder: Path, below: str) -> list[str]:
+def list_images(folder: Path, below: str, *, medical: bool = False) -> list[str]:
     """Return the sorted image files in ``folder/below`` as paths relative to ``folder``, without hidden files.
+
+    With ``medical``, DICOM and NIfTI files are images, too.
 
     Raises:
         MissingDataError: If the folder does not exist.
         DataFileError: If it cannot be listed.
     """
     with wrap_file_errors(folder / below), os.scandir(folder / below) as entries:
-        names = sorted(entry.name for entry in entries if is_image(entry.name) and entry.is_file())
+        names = sorted(
+            entry.name
+            for entry in entries
+            if entry.is_file() and (is_image(entry.name) or (medical and is_medical(Path(entry.path))))
+        )
     return [f"{below}/{name}" for name in names]
 
 
@@ -254,9 +314,12 @@ def image_stem(name: str) -> str:
     """Return a file name without its image suffix; other dots belong to the name.
 
     Example:
-        >>> image_stem("a.v2.JPG"), image_stem("a.v2")
-        ('a.v2', 'a.v2')
+        >>> image_stem("a.v2.JPG"), image_stem("a.v2"), image_stem("a.nii.gz")
+        ('a.v2', 'a.v2', 'a')
     """
+    for suffix in MEDICAL_SUFFIXES:
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)]
     return os.path.splitext(name)[0] if is_image(name) else name
 
 
@@ -268,14 +331,20 @@ def warn_about(what: str, cases: Iterable[str], *, shown: int = 5) -> None:
         _LOGGER.warning("%s: %d: %s%s", what, len(named), "; ".join(named[:shown]), more)
 
 
-def class_folders(folder: Path, below: str, classes: Sequence[str]) -> list[ImageEntry]:
+def class_folders(folder: Path, below: str, classes: Sequence[str], *, medical: bool = False) -> list[ImageEntry]:
     """Return the images of ``folder/below/<class>/``, class by class. A class without a folder has none.
+
+    With ``medical``, DICOM and NIfTI files are images, too.
 
     Raises:
         DataFileError: If a folder cannot be listed.
     """
     places = {label: f"{below}/{label}" for label in classes if (folder / below / label).is_dir()}
-    return [ImageEntry(file, label) for label, place in places.items() for file in list_images(folder, place)]
+    return [
+        ImageEntry(file, label)
+        for label, place in places.items()
+        for file in list_images(folder, place, medical=medical)
+    ]
 
 
 def official_folders(name: str, folder: Path, classes: Sequence[str]) -> list[ImageEntry]:

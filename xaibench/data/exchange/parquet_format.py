@@ -45,6 +45,16 @@ def list_set_files(folder: Path) -> list[Path]:
     return []
 
 
+def is_own(file: Path) -> bool:
+    """Return whether a Parquet file was written by xaibench.
+
+    Raises:
+        DataFileError: If the file is damaged.
+    """
+    with wrap_file_errors(file):
+        return b"xaibench" in (pq.read_schema(file).metadata or {})
+
+
 def make_metadata(dataset: Dataset) -> str:
     """Return the metadata of a data set for the footers, as JSON.
 

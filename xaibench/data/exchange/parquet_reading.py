@@ -6,24 +6,29 @@ import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Unpack
 
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from xaibench.core.parameters import check_names
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.exchange.hub_parquet import list_parquet, open_files
 from xaibench.data.exchange.parquet_columns import PICTURE, decode_pictures, from_eight_bit, unnest
 from xaibench.data.exchange.parquet_format import (
     FILE_PATTERN,
     HUB_SPLITS,
     columns,
+    is_own,
     list_set_files,
     lists_to_tuples,
     read_info,
     read_metadata,
 )
+from xaibench.data.exchange.picture_source import TableOptions, make_dataset
 
 _ROWS = 1000
 
@@ -66,11 +71,26 @@ def read_parquet(folder: str | os.PathLike[str]) -> Dataset:
     )
 
 
+def read_split(file: Path) -> Dataset:
+    """Read one file of :func:`~xaibench.data.write_parquet` as a data set whose test split has all of its samples.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If the file is damaged, or was not written by xaibench.
+    """
+    info = read_info(file, read_metadata(file))
+    return Dataset(_read_split([], info), _read_split([], info), _read_split([file], info), info)
+
+
 class ParquetSet:
-    """A data set in a folder: ``ParquetSet("~/mine")``, by name ``"parquet:~/mine"``.
+    """A data set in Parquet files: ``ParquetSet("~/mine")``, by name ``"parquet:~/mine"``.
+
+    The folder was written by :func:`~xaibench.data.write_parquet`, or contains any Parquet files with a column of
+    images, as the ``datasets`` library and the Hub have them; columns of masks and classes are optional. The splits are
+    those in the names of the files (``train-00000-of-00001.parquet``), if there is more than one.
 
     Args:
-        directory: A folder written by :func:`~xaibench.data.write_parquet`; ``~`` is expanded.
+        directory: The folder that contains ``data/`` or the files themselves; ``~`` is expanded.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -84,20 +104,31 @@ class ParquetSet:
     @cached_property
     def info(self) -> DatasetInfo:
         """Info record of the data set."""
+        if files := self._foreign_files():
+            return make_dataset(open_files(files), repr(self)).info
         file = _complete(self.folder)[0]
         return read_info(file, read_metadata(file))
 
-    def __call__(self, *, seed: int = 0) -> Dataset:
-        """Read the data set into memory.
+    def __call__(self, *, seed: int = 0, **options: Unpack[TableOptions]) -> Dataset:
+        """Read the data set: into memory if xaibench wrote it, otherwise each image on access.
 
         Args:
-            seed: 0, or the seed of the samples in the files.
+            seed: 0, or the seed of the samples in the files. For files of others, the seed of the split.
+            **options: For files of others, as for :func:`~xaibench.data.from_datasets`: ``image``, ``mask``, ``label``,
+                ``size``, ``channels``, ``normalize``, ``splits`` and ``include_unannotated``.
 
         Raises:
-            ValueError: If the files have the samples of another seed.
+            ValueError: If the files have the samples of another seed, or an option is out of range.
+            TypeError: If an option is unknown, or xaibench wrote the files.
             MissingDataError: If the data set or one of its files is missing.
-            DataFileError: If a file is damaged or was not written by xaibench.
+            DataFileError: If a file is damaged.
         """
+        files = self._foreign_files()
+        check_names(repr(self), options, {"seed": int, **(TableOptions.__annotations__ if files else {})})
+        if files:
+            rest: Any = dict(options)
+            source = open_files(files, **{name: rest.pop(name, None) for name in ("image", "mask", "label")})
+            return make_dataset(source, repr(self), seed=seed, **rest)
         dataset = read_parquet(self.folder)
         own = dataset.parameters.get("seed")
         if seed not in (0, own):
@@ -106,6 +137,11 @@ class ParquetSet:
 
     def __repr__(self) -> str:
         return f"parquet:{self._directory}"
+
+    def _foreign_files(self) -> list[Path]:
+        """Return the Parquet files of the folder if xaibench did not write them."""
+        files = list_parquet(self.folder)
+        return [] if not files or is_own(files[0]) else files
 
 
 def _complete(folder: Path) -> list[Path]:

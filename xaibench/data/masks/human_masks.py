@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import MissingDataError, to_nfc
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, to_nfc
 from xaibench.data.disk.image_lists import MaskRow, warn_about
 from xaibench.data.masks.mask_tables import is_kept, read_bits, read_table
 
@@ -63,8 +63,17 @@ class HumanMasks:
                 self.rows.append(_make_row(name, f"{table.name}:{line}", label, classes))
             self._places += packed.places
 
-    def read(self, row: int, image: Path) -> NDArray[np.bool_]:
-        """Read a mask ``[h, w]``, True = important. It covers the whole image, but may differ from it in size."""
+    def read(self, row: int, image: Path, frame: int | None = None) -> NDArray[np.bool_]:
+        """Read a mask ``[h, w]``, True = important. It covers the whole image, but may differ from it in size.
+
+        Raises:
+            DataFileError: If the file has several images, since a row names a file.
+        """
+        if frame is not None:
+            raise DataFileError(
+                f"{image} has several images, but {self.rows[row].where} has one mask for it; give a mask file instead "
+                "of a table, with one mask per image."
+            )
         return read_bits(*self._places[row])
 
 

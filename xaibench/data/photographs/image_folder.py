@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,37 +14,48 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.disk.groups import assign_groups
-from xaibench.data.disk.image_files import check_same_size, open_image
+from xaibench.data.disk.image_files import check_same_size, is_image
 from xaibench.data.disk.image_lists import (
     ListedSource,
     MaskRow,
     Masks,
     choose_optional_classes,
-    class_folders,
     list_classes,
     list_images,
+    own_classes,
+    own_images,
     require_images,
 )
 from xaibench.data.disk.source import Source
 from xaibench.data.masks.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
+from xaibench.data.photographs.image_reader import ImageReader
+from xaibench.data.scans.medical_images import read_medical_mask
 
-_IMAGES, _MASKS = "image", "mask"
+IMAGE_FOLDERS, MASK_FOLDERS = ("image", "images"), ("mask", "masks")
 _LAYOUT = (
-    "Expected image/<class>/<name>.jpg (or any other image) and mask/<class>/<name>.png of the same size, in which "
-    "every pixel other than 0 is important; or, instead of mask, attention_label/*.csv with the columns img_idx and "
-    "attention (a JSON list of lists of 0 and 1). A file groups.csv with the columns file and group keeps related "
-    "images (of one patient) in one split."
+    "Expected image/<class>/<name>.jpg (or any other image, DICOM or NIfTI file) and mask/<class>/<name>.png of the "
+    "same size, in which every pixel other than 0 is important; or, instead of mask, attention_label/*.csv with the "
+    "columns img_idx and attention (a JSON list of lists of 0 and 1). Without classes, the files are directly in image "
+    "and mask. A file groups.csv with the columns file and group keeps related images (of one patient) in one "
+    "split. Images without any mask are loaded with photographs:DIR."
 )
 
 
 class OwnFolder(DirectorySet):
     """Your own images and masks: ``OwnFolder("~/mine")``, by name ``"folder:~/mine"``.
 
-    The images are ``image/<class>/*``; the classes are the subfolders, sorted. The masks are either image files or
-    tables. Image files are ``mask/<class>/*`` with the same name (without suffix) and the same size; every pixel other
-    than black is important, or in a JPEG, whose values are not exact, every pixel of at least half white. Tables are
-    ``attention_label/*.csv`` (:mod:`xaibench.data.masks.human_masks`), with masks of any size. An image without a mask
-    is not annotated; an image whose mask is all 0 is a true negative.
+    The images are ``image/<class>/*``; the classes are the subfolders, sorted. Without subfolders, the images in
+    ``image`` are a set of one class, ``unlabeled``. The masks are either image files or tables. Image files are
+    ``mask/<class>/*`` with the same name (without suffix) and the same size; every pixel other than black is important,
+    or in a JPEG, whose values are not exact, every pixel of at least half white. Tables are ``attention_label/*.csv``
+    (:mod:`xaibench.data.masks.human_masks`), with masks of any size. An image without a mask is not annotated; an image
+    whose mask is all 0 is a true negative. The folders may also be called ``images`` and ``masks``.
+
+    DICOM files (with any name; each frame is an image) and NIfTI volumes (``.nii``, ``.nii.gz``; each axial slice is an
+    image) are read with ``pip install "xaibench[medical]"``. Their masks are DICOM or NIfTI files with the same number
+    of frames or slices; for a file with a single image, also pictures. Images of one file form a group, as do DICOM
+    files with the same ``PatientID``. ``window`` sets the range of values shown from black to white
+    (:class:`~xaibench.data.photographs.image_reader.ImageReader`).
 
     The EXIF orientation of images and masks is applied, as in image viewers, so draw a mask on the image as displayed.
     Gray images with more than 8 bits keep their depth and are divided by the value of white (``scale``), which does not
@@ -60,18 +70,19 @@ class OwnFolder(DirectorySet):
         directory: The folder; ``~`` is expanded. The parameter ``root`` is not used.
 
     Raises:
-        MissingDataError: If the folder ``image`` or its subfolders of classes are missing.
+        MissingDataError: If the folder ``image`` is missing, or has neither images nor subfolders of classes.
     """
 
-    marker = _IMAGES
+    marker = "*"
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         super().__init__(directory)
-        if not (self._folder / _IMAGES).is_dir():
-            raise MissingDataError(f"folder: {self._folder / _IMAGES} is not a folder. {_LAYOUT}")
-        classes = list_classes(self._folder / _IMAGES)
+        images = self._folder / find_subfolder(self._folder, IMAGE_FOLDERS)
+        if not images.is_dir():
+            raise MissingDataError(f"folder: {images} is not a folder. {_LAYOUT}")
+        classes = own_classes(images)
         if not classes:
-            raise MissingDataError(f"folder: {self._folder / _IMAGES} has no subfolder of a class. {_LAYOUT}")
+            raise MissingDataError(f"folder: {images} has neither images nor a subfolder of a class. {_LAYOUT}")
         self.info = DatasetInfo(
             f"folder:{os.fspath(directory)}",
             classes=classes,
@@ -91,6 +102,8 @@ class OwnFolder(DirectorySet):
         negatives: str | Sequence[str] = (),
         scale: float | None = None,
         ground: float = 1.0,
+        window: str | Sequence[float] | None = None,
+        slices: str | Sequence[int] | None = None,
     ) -> Source:
         """Return the images and their masks.
 
@@ -105,75 +118,143 @@ class OwnFolder(DirectorySet):
             scale: The value of white in images with more than 8 bits, such as 4095 for 12 bits stored in 16. None =
                 65,535 for 16 bits, 1 for floating-point numbers.
             ground: Gray level behind transparent pixels, from 0 (black) to 1 (white).
+            window: ``(center, width)`` of the values shown from black to white, such as ``(40, 400)``, in DICOM and
+                NIfTI files and in gray images with more than 8 bits. None = the window of the file, otherwise its full
+                range.
+            slices: Numbers of the slices of NIfTI volumes (0 = nearest to the feet) and of the frames of DICOM files
+                that are images. None = all.
 
         Raises:
-            MissingDataError: If there are both mask files and tables, or neither, or no image of a class.
-            ValueError: If ``counterfactual`` is used without tables, a class is unknown, or ``scale`` or ``ground`` is
-                out of range.
+            MissingDataError: If there are both mask files and tables, or no image of a class.
+            ValueError: If ``counterfactual`` is used without tables, a class is unknown, or an option is out of range.
         """
-        if scale is not None and not 0 < scale < np.inf:
-            raise ValueError(f"scale={scale!r}: expected the value of white, such as 4095, or None.")
-        if not 0 <= ground <= 1:
-            raise ValueError(f"ground={ground!r}: expected a gray level from 0 (black) to 1 (white).")
-        known = self.info.classes
-        images = class_folders(folder, _IMAGES, known)
-        require_images(folder / _IMAGES, images, classes)
-        masks: Masks
-        if (folder / _MASKS).is_dir() == (folder / TABLE_FOLDER).is_dir():
-            both = "both" if (folder / TABLE_FOLDER).is_dir() else "neither"
-            raise MissingDataError(
-                f"folder: {folder} has {both} of {_MASKS} and {TABLE_FOLDER}, expected one. {_LAYOUT}"
-            )
-        if (folder / TABLE_FOLDER).is_dir():
-            masks = HumanMasks(folder / TABLE_FOLDER, known, counterfactual=counterfactual)
-        elif counterfactual:
-            raise ValueError(f"counterfactual=True needs tables in {TABLE_FOLDER}, but {folder} has none.")
-        else:
-            masks = _MaskFiles(folder)
-        images = assign_groups(folder, images, _IMAGES)
-        empty = choose_optional_classes(negatives, known)
-        notes = {"counterfactual": counterfactual}
-        reader = functools.partial(open_image, upright=True, scale=scale, ground=ground)
-        return ListedSource(self.info.name, folder, images, masks, classes, negatives=empty, notes=notes, reader=reader)
+        reader = ImageReader(scale, ground, window, slices)
+        known, below = self.info.classes, find_subfolder(folder, IMAGE_FOLDERS)
+        images = own_images(folder, below, known)
+        require_images(folder / below, images, classes)
+        images = reader.group_patients(folder, assign_groups(folder, images, below))
+        return ListedSource(
+            self.info.name,
+            folder,
+            images,
+            find_masks(folder, known, reader, counterfactual=counterfactual),
+            classes,
+            negatives=choose_optional_classes(negatives, known),
+            notes={"counterfactual": counterfactual},
+            reader=reader,
+            frames=reader.frames,
+        )
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the masks of tables."""
         prepare_masks(folder / TABLE_FOLDER, workers=workers, progress=progress)
 
+    def _advise_unannotated(self, label: str, *, any_annotated: bool) -> str:
+        """Return how to load a class without masks, for an error message."""
+        if not any_annotated:
+            images = self._folder / find_subfolder(self._folder, IMAGE_FOLDERS)
+            return (
+                f"no image has a mask. Load images without masks with photographs:{images}, or add masks to "
+                f"{self._folder / MASK_FOLDERS[0]}; include_unannotated=True loads them with empty masks."
+            )
+        return (
+            f"none has a mask. If there is nothing to mark in them, give negatives={label!r} (--negatives {label!r} on "
+            "the command line); include_unannotated=True loads them as they are."
+        )
 
-class _MaskFiles:
-    """Mask files ``mask/<class>/*``."""
 
-    def __init__(self, folder: Path) -> None:
+def find_subfolder(folder: Path, names: Sequence[str]) -> str:
+    """Return the first of ``names`` that is a folder in ``folder``; the first name if there is none."""
+    return next((name for name in names if (folder / name).is_dir()), names[0])
+
+
+def find_masks(
+    folder: Path, classes: Sequence[str], reader: ImageReader, *, counterfactual: bool = False
+) -> Masks | None:
+    """Return the masks of a folder, from mask files or tables; None if it has none.
+
+    Args:
+        folder: Contains ``mask`` or ``attention_label``.
+        classes: All classes of the data set.
+        reader: Reader of the images.
+        counterfactual: Use the tables of pixels that must not matter.
+
+    Raises:
+        MissingDataError: If there are both mask files and tables.
+        ValueError: If ``counterfactual`` is used without tables.
+    """
+    place = folder / find_subfolder(folder, MASK_FOLDERS)
+    if (folder / TABLE_FOLDER).is_dir():
+        if place.is_dir():
+            raise MissingDataError(
+                f"folder: {folder} has both {place.name} and {TABLE_FOLDER}, expected one. {_LAYOUT}"
+            )
+        return HumanMasks(folder / TABLE_FOLDER, classes, counterfactual=counterfactual)
+    if counterfactual:
+        raise ValueError(f"counterfactual=True needs tables in {TABLE_FOLDER}, but {folder} has none.")
+    return MaskFiles(place, reader) if place.is_dir() else None
+
+
+class MaskFiles:
+    """Mask files ``<class>/*`` in a folder, or directly in it (implements ``Masks``).
+
+    Args:
+        folder: The folder of the masks.
+        reader: Reader of the images.
+
+    Attributes:
+        rows: Metadata of each mask.
+
+    Raises:
+        MissingDataError: If the folder does not exist.
+    """
+
+    def __init__(self, folder: Path, reader: ImageReader) -> None:
         self._folder = folder
-        files = [
-            (label, file)
-            for label in list_classes(folder / _MASKS)
-            for file in list_images(folder, f"{_MASKS}/{label}")
-        ]
-        self.rows = [MaskRow(file.rpartition("/")[2], label, file) for label, file in files]
+        self._reader = reader
+        labels: tuple[str | None, ...] = list_classes(folder) or (None,)
+        files = [(label, file) for label in labels for file in list_images(folder, label or ".", medical=True)]
+        places = [(label, file.removeprefix("./")) for label, file in files]
+        self.rows = [MaskRow(file.rpartition("/")[2], label, f"{folder.name}/{file}") for label, file in places]
 
-    def read(self, row: int, image: Path) -> NDArray[np.bool_]:
+    def read(self, row: int, image: Path, frame: int | None = None) -> NDArray[np.bool_]:
         """Read a mask ``[h, w]``, True = important.
 
         Raises:
             MissingDataError: If the file does not exist.
-            DataFileError: If the file cannot be read, or differs in size from its image.
+            DataFileError: If the file cannot be read, or differs in size or in the number of frames from its image.
         """
-        path = self._folder / self.rows[row].where
-        with wrap_file_errors(path), BoundedFile(path) as stream, Image.open(stream) as opened:
-            exact = opened.format != "JPEG"
-            opened.load()
-            ImageOps.exif_transpose(opened, in_place=True)
-            # Palette indices are labels if the first color is black; otherwise the palette only stores colors. All
-            # colors other than black are important, unless they are transparent.
-            palette = (opened.getpalette() if opened.mode == "P" else None) or []
-            is_colored = any(palette[:3]) or opened.mode not in ("1", "L", "P", "I", "I;16", "F")
-            values = np.asarray(opened.convert("RGBA") if is_colored else opened)
-        if not np.isfinite(values).all():
-            raise DataFileError(f"{path} is a mask with NaN or infinite values; expected 0 for unimportant pixels.")
-        marked: NDArray[np.bool_] = values != 0 if exact else values >= 128
-        if is_colored:
-            marked = marked[..., :3].any(axis=2) & marked[..., 3]
-        check_same_size(marked, path, image, upright=True)
+        path = self._folder.parent / self.rows[row].where
+        if not is_image(path.name):
+            marked = read_medical_mask(path, frame, image)
+        elif frame is None:
+            marked = _read_picture(path)
+        else:
+            raise DataFileError(
+                f"{path} is a single mask, but its image {image.name} has several frames or slices; give a DICOM or "
+                "NIfTI file with as many masks."
+            )
+        if is_image(image.name):
+            check_same_size(marked, path, image, upright=True)
+        elif marked.shape != (expected := self._reader.size_of(image)):
+            raise DataFileError(
+                f"{path} is {marked.shape[0]}×{marked.shape[1]}, but its image {image.name} is "
+                f"{expected[0]}×{expected[1]} (height×width); they are of different versions."
+            )
         return marked
+
+
+def _read_picture(path: Path) -> NDArray[np.bool_]:
+    with wrap_file_errors(path), BoundedFile(path) as stream, Image.open(stream) as opened:
+        exact = opened.format != "JPEG"
+        opened.load()
+        ImageOps.exif_transpose(opened, in_place=True)
+        # Palette indices are labels if the first color is black; otherwise the palette only stores colors. All
+        # colors other than black are important, unless they are transparent.
+        palette = (opened.getpalette() if opened.mode == "P" else None) or []
+        is_colored = any(palette[:3]) or opened.mode not in ("1", "L", "P", "I", "I;16", "F")
+        values = np.asarray(opened.convert("RGBA") if is_colored else opened)
+    if not np.isfinite(values).all():
+        raise DataFileError(f"{path} is a mask with NaN or infinite values; expected 0 for unimportant pixels.")
+    marked: NDArray[np.bool_] = values != 0 if exact else values >= 128
+    return marked[..., :3].any(axis=2) & marked[..., 3] if is_colored else marked

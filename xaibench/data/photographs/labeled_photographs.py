@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.groups import assign_groups
-from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.image_lists import (
+    UNLABELED,
     ImageEntry,
     ListedSource,
     class_folders,
@@ -25,10 +24,11 @@ from xaibench.data.disk.image_lists import (
     list_images,
 )
 from xaibench.data.disk.source import Source
+from xaibench.data.photographs.image_reader import ImageReader
 
 _LAYOUT = (
-    "Expected <class>/<any name>.jpg (or any other image), or files named by their class: n01440764.jpg, "
-    "n01440764_10026.jpg, cat_1.jpg, cat.2.jpg."
+    "Expected <class>/<any name>.jpg (or any other image, DICOM or NIfTI file), or files named by their class: "
+    "n01440764.jpg, n01440764_10026.jpg, cat_1.jpg, cat.2.jpg, or any images without classes."
 )
 
 _SYNSET = re.compile(r"n\d{8}(?!\d)")
@@ -40,8 +40,9 @@ class Photographs(DirectorySet):
     """Labeled photographs: ``Photographs("~/photographs")``, by name ``"photographs:~/photographs"``.
 
     The classes are the subfolders of ``directory``. If no subfolder has images, the class is taken from the file name,
-    with or without a number after it (``cat_1.jpg``, ``cat.2.jpg``). The classes are sorted and correspond to the
-    outputs of the network in this order. If all of them are ImageNet classes (``n01440764``), the classes are the 1,000
+    with or without a number after it (``cat_1.jpg``, ``cat.2.jpg``). If no two names share a class, the images are
+    a set of one class, ``unlabeled``. The classes are sorted and correspond to the outputs of the network in this
+    order. If all of them are ImageNet classes (``n01440764``), the classes are the 1,000
     of ImageNet-1k in their usual order, so that networks trained on ImageNet can be used.
 
     The photographs have no annotations: masks are empty, and metrics that need masks are undefined. Use them for
@@ -81,28 +82,46 @@ class Photographs(DirectorySet):
             how_to_get=_LAYOUT,
         )
 
-    def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
+    def open(
+        self,
+        folder: Path,
+        *,
+        classes: tuple[str, ...],
+        seed: int,
+        scale: float | None = None,
+        window: str | Sequence[float] | None = None,
+        slices: str | Sequence[int] | None = None,
+    ) -> Source:
         """Return the photographs in random order.
 
         Args:
             folder: The folder of the data set.
             classes: The wanted classes.
             seed: Seed of the order.
+            scale: As for :meth:`~xaibench.data.photographs.image_folder.OwnFolder.open`.
+            window: ``(center, width)`` of the values shown from black to white, as there.
+            slices: Numbers of the slices and frames of medical files that are images, as there.
 
         Raises:
             MissingDataError: If the folder has no photographs.
+            ValueError: If an option is out of range.
         """
-        listed = labeled_images(folder)
+        reader = ImageReader(scale, window=window, slices=slices)
+        listed = reader.group_patients(folder, labeled_images(folder))
         images = [listed[number] for number in np.random.default_rng(seed).permutation(len(listed))]
         notes = {"annotated": False}
         # All classes are given as negatives, so that images without a mask are not left out.
         return ListedSource(
-            self.info.name, folder, images, None, classes, negatives=classes, notes=notes, reader=_open_upright
+            self.info.name,
+            folder,
+            images,
+            None,
+            classes,
+            negatives=classes,
+            notes=notes,
+            reader=reader,
+            frames=reader.frames,
         )
-
-
-#: Picklable reader that applies the EXIF orientation.
-_open_upright = functools.partial(open_image, upright=True)
 
 
 def labeled_images(folder: Path) -> list[ImageEntry]:
@@ -120,8 +139,13 @@ def labeled_images(folder: Path) -> list[ImageEntry]:
     """
     if not folder.is_dir():
         raise MissingDataError(f"photographs: {folder} is not a folder. {_LAYOUT}")
-    in_folders = class_folders(folder, ".", list_classes(folder))
-    found = in_folders or [ImageEntry(file, class_of(Path(file).name)) for file in list_images(folder, ".")]
+    found = class_folders(folder, ".", list_classes(folder), medical=True)
+    if not found:
+        files = list_images(folder, ".", medical=True)
+        labels = [class_of(Path(file).name) for file in files]
+        if 1 < len(labels) == len(set(labels)) and not all(map(_SYNSET.match, labels)):
+            labels = [UNLABELED] * len(files)
+        found = [ImageEntry(file, label) for file, label in zip(files, labels, strict=True)]
     if not found:
         raise MissingDataError(f"photographs: {folder} has no image. {_LAYOUT}")
     return assign_groups(folder, [ImageEntry(one.file.removeprefix("./"), one.label) for one in found])

@@ -73,6 +73,28 @@ def import_medical(module: str) -> Any:
         raise ImportError(f'Medical images need {module}: pip install "xaibench[medical]".') from error
 
 
+def check_center_width(window: str | Sequence[float]) -> tuple[float, float]:
+    """Return the lower and upper end of a window that is given by its center and width, as radiologists do.
+
+    Args:
+        window: Two numbers, or a string of two numbers, such as ``"40, 400"``.
+
+    Raises:
+        ValueError: If these are not two finite numbers with a positive width.
+
+    Example:
+        >>> check_center_width((40, 400)), check_center_width("-600,1500")
+        ((-160.0, 240.0), (-1350.0, 150.0))
+    """
+    try:
+        center, width = (float(one) for one in (window.split(",") if isinstance(window, str) else window))
+    except (TypeError, ValueError):
+        center, width = math.nan, math.nan
+    if not (math.isfinite(center) and 0 < width < math.inf):
+        raise ValueError(f"window={window!r}: expected (center, width) with a positive width, such as (40, 400).")
+    return center - width / 2, center + width / 2
+
+
 def dicom_files(folder: Path) -> dict[Path, list[Path]]:
     """Return the DICOM files (``*.dcm``) below a folder, grouped by their folder, without hidden files."""
     found: dict[Path, list[Path]] = {}
@@ -90,7 +112,7 @@ def read_modality(path: Path) -> str:
     Raises:
         DataFileError: If the file is not a DICOM file, or its header is truncated.
     """
-    with _open_dicom(path) as stream:
+    with open_dicom(path) as stream:
         return str(import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS).Modality)
 
 
@@ -100,7 +122,7 @@ def read_header(path: Path) -> SliceHeader:
     Raises:
         DataFileError: If the file is not a DICOM file, lacks a required tag of a CT slice, or is truncated.
     """
-    with _open_dicom(path) as stream:
+    with open_dicom(path) as stream:
         tags = import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS)
         rows, columns = _check_size(tags)
         spacing = (float(tags.PixelSpacing[0]), float(tags.PixelSpacing[1]))
@@ -117,7 +139,7 @@ def read_header(path: Path) -> SliceHeader:
             columns=columns,
             spacing=spacing,
         )
-        syntax = _transfer_syntax(tags)
+        syntax = transfer_syntax(tags)
         needed = 1
         if not syntax.is_compressed:
             needed = (8 if syntax.is_implicit_VR else 12) + rows * columns * int(tags.BitsAllocated) // 8
@@ -138,9 +160,9 @@ def read_slice(path: Path, *, radiological: bool = False) -> NDArray[np.float32]
         MissingDataError: If the file does not exist.
         DataFileError: If the file is not a CT slice, is truncated, or has a compression without an installed decoder.
     """
-    with _open_dicom(path) as stream:
+    with open_dicom(path) as stream:
         tags = import_medical("pydicom").dcmread(stream)
-        _transfer_syntax(tags)
+        transfer_syntax(tags)
         _check_size(tags)
         slope, intercept = float(tags.RescaleSlope), float(tags.RescaleIntercept)
         stored = tags.pixel_array
@@ -217,7 +239,12 @@ def _check_size(tags: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def _transfer_syntax(tags: Any) -> Any:
+def transfer_syntax(tags: Any) -> Any:
+    """Return the transfer syntax of a DICOM file.
+
+    Raises:
+        ValueError: If it is not one that DICOM defines.
+    """
     syntax = tags.file_meta.TransferSyntaxUID
     if syntax.type != "Transfer Syntax":
         raise ValueError(f"its transfer syntax is {str(syntax)!r}, which DICOM does not define")
@@ -232,8 +259,17 @@ class _DicomFile(BoundedFile):
 
 
 @contextmanager
-def _open_dicom(path: Path) -> Iterator[_DicomFile]:
-    """Open a DICOM file and turn the errors of pydicom into errors that name the file."""
+def open_dicom(path: Path, kind: str = "CT slice") -> Iterator[_DicomFile]:
+    """Open a DICOM file, and turn the errors of pydicom inside the block into errors that name the file.
+
+    Args:
+        path: The file.
+        kind: The expected content, for messages.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If it cannot be read.
+    """
     errors = import_medical("pydicom").errors
     with wrap_file_errors(path), _DicomFile(path) as stream:
         try:
@@ -243,7 +279,7 @@ def _open_dicom(path: Path) -> Iterator[_DicomFile]:
         except errors.InvalidDicomError as error:
             raise DataFileError(f"{path} is not a DICOM file; get it again.") from error
         except (AttributeError, KeyError, IndexError, TypeError) as error:  # truncated files lack tags
-            raise DataFileError(f"{path} is truncated or not a CT slice ({error}); get it again.") from error
+            raise DataFileError(f"{path} is truncated or not a {kind} ({error}); get it again.") from error
         except (RuntimeError, NotImplementedError) as error:
             raise DataFileError(
                 f"{path} has a compression for which no decoder is installed, or is damaged; pip install pylibjpeg "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -67,6 +69,40 @@ def read_volume(path: Path) -> Volume:
             raise ValueError(str(error) or type(error).__name__) from error
 
 
+class VolumeHeader(NamedTuple):
+    """Header of a NIfTI volume.
+
+    Attributes:
+        shape: ``(slices, rows, columns)`` of the values that :func:`read_volume` returns.
+        window: Range of values to display (``cal_min``, ``cal_max``); None if the header has none.
+    """
+
+    shape: tuple[int, int, int]
+    window: tuple[float, float] | None
+
+
+def read_volume_header(path: Path) -> VolumeHeader:
+    """Read the header of a NIfTI volume, without its voxels.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If the file is not NIfTI, is not 3-D, or is implausibly large.
+    """
+    nibabel = import_medical("nibabel")
+    with wrap_file_errors(path), _open_unpacked(path) as (stream, limit):
+        try:
+            start, _ = _read_start(stream, limit)
+            head = nibabel.Nifti1Header(start)
+            order = nibabel.io_orientation(head.get_best_affine())[:, 0].astype(int).tolist()
+            sides = {axis: int(side) for axis, side in zip(order, head.get_data_shape(), strict=True)}
+            low, high = float(head["cal_min"]), float(head["cal_max"])
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # as in read_volume
+            raise ValueError(str(error) or type(error).__name__) from error
+    return VolumeHeader((sides[2], sides[1], sides[0]), (low, high) if low < high else None)
+
+
 def are_misaligned(one: Volume, other: Volume) -> bool:
     """Return whether two volumes of the same shape cover different regions, because one affine is flipped.
 
@@ -83,17 +119,32 @@ def are_misaligned(one: Volume, other: Volume) -> bool:
 
 def _read_content(path: Path) -> bytes:
     """Read and decompress a file. The header is checked first, the checksum (which nibabel ignores) last."""
+    with _open_unpacked(path) as (stream, limit):
+        start, size = _read_start(stream, limit)
+        content = start + stream.read(size - len(start))
+        if len(content) < size:
+            raise ValueError(f"it is truncated: it has {len(content):,} of {size:,} bytes")
+        if len(stream.read(_MAX_TRAILER + 1)) > _MAX_TRAILER:
+            raise ValueError(f"it continues after the {size:,} bytes that its header states")
+        return content
+
+
+@contextmanager
+def _open_unpacked(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """Open a file, decompressed if it is packed, and yield it with the largest number of bytes that it can have."""
     with open(path, "rb") as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
+        size = os.fstat(file.fileno()).st_size
         if not packed:
-            return _read_checked(file, os.fstat(file.fileno()).st_size)
+            yield file, size
+            return
         with gzip.GzipFile(fileobj=file) as unpacked:
-            return _read_checked(cast("IO[bytes]", unpacked), _MAX_RATIO * os.fstat(file.fileno()).st_size)
+            yield cast("IO[bytes]", unpacked), _MAX_RATIO * size
 
 
-def _read_checked(stream: IO[bytes], limit: int) -> bytes:
-    """Read a stream of at most ``limit`` bytes."""
+def _read_start(stream: IO[bytes], limit: int) -> tuple[bytes, int]:
+    """Return the header of a stream of at most ``limit`` bytes, and the number of bytes up to the last voxel."""
     kind = import_medical("nibabel").Nifti1Header
     start = stream.read(kind.template_dtype.itemsize)
     if not start.endswith(_MAGIC):
@@ -114,9 +165,4 @@ def _read_checked(stream: IO[bytes], limit: int) -> bytes:
     size = offset + math.prod(shape) * kind_of_voxel.itemsize
     if size > limit:
         raise ValueError(f"its header states {size_text} voxels, more than a file of its size can contain")
-    content = start + stream.read(size - len(start))
-    if len(content) < size:
-        raise ValueError(f"it is truncated: it has {len(content):,} of {size:,} bytes")
-    if len(stream.read(_MAX_TRAILER + 1)) > _MAX_TRAILER:
-        raise ValueError(f"it continues after the {size:,} bytes of its {size_text} voxels")
-    return content
+    return start, size
