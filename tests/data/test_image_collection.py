@@ -333,8 +333,8 @@ def test_parquet_files_of_the_hub(table, tmp_path):
     assert len(load(f"parquet:{tmp_path}", size=8).train) == 9
     with pytest.raises(ValueError, match=r"label='kind': .* has the columns image, mask, label"):
         load(f"parquet:{tmp_path}", label="kind")
-    with pytest.raises(TypeError, match="no parameter 'sise'"):
-        load(f"parquet:{tmp_path}", sise=8)
+    with pytest.raises(TypeError, match="no parameter 'alpha'"):
+        load(f"parquet:{tmp_path}", alpha=8)
 
 
 def test_a_parquet_file_without_pictures_is_named(tmp_path):

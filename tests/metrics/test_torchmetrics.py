@@ -204,6 +204,122 @@ def test_copies_work(pairs):
         assert len(mean.scores) == 11
 
 
+@every_class
+def test_a_class_is_a_module_like_any_other(name, everything):
+    """What Lightning, optimizers and checkpoints do with a module that holds a metric."""
+    inputs = [everything[argument] for argument in TAKES[KIND[name]]]
+    holder = torch.nn.Module()
+    holder.mean = build(name)
+    assert list(holder.parameters()) == []
+    assert dict(holder.state_dict()) == {}
+    for moved in (
+        holder.to("cpu"),
+        holder.to(torch.float64),
+        holder.to("cpu", torch.float32),
+        holder.cpu(),
+        holder.half(),
+        holder.double(),
+        holder.float(),
+        holder.train(),
+        holder.eval(),
+    ):
+        assert moved is holder
+    holder.load_state_dict(holder.state_dict())
+    mean = holder.mean.to("cpu")
+    mean.update(*inputs)
+    whole = mean.compute()
+    for copied in (mean.clone(), copy.deepcopy(mean), pickle.loads(pickle.dumps(mean))):
+        assert type(copied) is CLASSES[name]
+        torch.testing.assert_close(copied.compute(), whole, rtol=0, atol=0, equal_nan=True)
+    assert repr(mean) == f"{class_name(name)}()"
+    mean.reset()
+    assert mean.n_valid == 0
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method:UserWarning")
+def test_the_state_is_saved_and_loaded(pairs):
+    mean, other = ours.IoU(threshold=0.5), ours.IoU(threshold=0.5)
+    mean.persistent(True)
+    mean.update(*pairs)
+    (saved,) = mean.state_dict().values()
+    torch.testing.assert_close(torch.cat(saved), mean.scores, rtol=0, atol=0, equal_nan=True)
+    other.persistent(True)
+    other.load_state_dict(mean.state_dict())
+    assert other.compute() == mean.compute()
+    assert mean.set_dtype(torch.float32).scores.dtype == torch.float32
+
+
+def test_tensors_among_the_parameters_follow_the_inputs(monkeypatch):
+    seen = []
+    module, _, attribute = metrics.METRICS.target("deletion").partition(":")
+    monkeypatch.setattr(sys.modules[module], attribute, lambda *_, **given: seen.append(given) or torch.zeros(1))
+    mean = ours.Deletion(baseline=torch.zeros(3, 6, 6))
+    images = torch.zeros(1, 3, 6, 6, device="meta")
+    mean.update(None, images, images[:, 0], torch.zeros(1, dtype=torch.int64))
+    assert seen[0]["baseline"].device == images.device
+
+
+@pytest.mark.parametrize("values", [1, 3])
+def test_means_are_plotted(pairs, values):
+    pytest.importorskip("matplotlib")
+    mean = ours.IoU()
+    mean.update(*pairs)
+    figure, axes = mean.plot() if values == 1 else mean.plot([mean.compute()] * values)
+    assert len(axes.get_lines()[0].get_ydata()) == values
+    assert axes.get_lines()[0].get_ydata()[0] == mean.compute().item()
+    figure.clear()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+def test_lightning_trains_a_network_with_all_classes(everything, tmp_path):
+    lightning = pytest.importorskip("pytorch_lightning")
+
+    class Trained(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.network = small_cnn()
+            self.collection = MetricCollection({name: build(name) for name in CLASSES})
+
+        def step(self, batch):
+            images, targets, maps, masks = batch
+            given = {"images": images, "targets": targets, "maps": maps, "masks": masks}
+            self.collection.update(model=self.network, explainer=saliency, **given)
+            self.log_dict(self.collection, on_step=False, on_epoch=True)
+            return torch.nn.functional.cross_entropy(self.network(images), targets)
+
+        def training_step(self, batch, _):
+            images, targets, _, _ = batch
+            return torch.nn.functional.cross_entropy(self.network(images), targets)
+
+        def validation_step(self, batch, _):
+            with torch.enable_grad():
+                self.step(batch)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+    data = torch.utils.data.TensorDataset(*(everything[name] for name in ("images", "targets", "maps", "masks")))
+    loader = torch.utils.data.DataLoader(data, batch_size=6)
+    trainer = lightning.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        inference_mode=False,
+        default_root_dir=tmp_path,
+    )
+    module = Trained()
+    trainer.fit(module, loader, loader)
+    found = trainer.callback_metrics
+    assert set(found) == set(CLASSES)
+    for name in ("iou", "sparseness"):
+        assert found[name].item() == pytest.approx(expected(name, everything).nanmean().item())
+    saved = next(tmp_path.rglob("*.ckpt"))
+    Trained().load_state_dict(torch.load(saved, weights_only=True)["state_dict"])
+
+
 def test_scores_of_several_processes_are_joined(pairs):
     parts = [ours.IoU(), ours.IoU()]
     for part, rows in zip(parts, (slice(0, 4), slice(4, 11)), strict=True):

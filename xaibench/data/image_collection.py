@@ -107,12 +107,26 @@ class ImageCollection:
         )
 
     def batches(self, batch_size: int = 32) -> Iterator[ImageBatch]:
-        """Yield all images in order, in batches."""
+        """Read all images in order, in batches.
+
+        Args:
+            batch_size: Number of images per batch; the last one may be smaller.
+
+        Yields:
+            The batches.
+        """
         for start in range(0, len(self), batch_size):
             yield self[start : start + batch_size]
 
     def select(self, numbers: Sequence[int] | NDArray[np.int64]) -> ImageCollection:
-        """Return the images with these numbers, in this order, without reading them."""
+        """Return a part of the images, without reading them.
+
+        Args:
+            numbers: Numbers of the images, from 0, in the order of the result.
+
+        Returns:
+            The collection of these images.
+        """
         chosen = np.asarray(numbers, dtype=np.int64)
         return ImageCollection(self.name, _select(self.samples, chosen), self.classes, self.has_mask[chosen])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,10 +56,11 @@ class MeanScore(Metric):
     def __init__(self, metric: str, parameters: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._function = METRICS.resolve(metric)
-        self._parameters = dict(parameters or {})
+        # Not _parameters, which is the registry of torch.nn.Module.
+        self._arguments = dict(parameters or {})
         # A MetricCollection groups metrics whose states have equal names and, after the first batch, equal values, and
         # then updates only one of them. IoU and precision of positive maps may be equal, so state names must differ.
-        self._state = f"scores_{_digest(METRICS.target(metric), self._parameters)}"
+        self._state = f"scores_{_digest(METRICS.target(metric), self._arguments)}"
         self.add_state(self._state, default=[], dist_reduce_fx="cat")
 
     @property
@@ -67,6 +68,21 @@ class MeanScore(Metric):
         """Direction of the metric; None if it has no info."""
         info = getattr(self._function, "info", None)
         return info.higher_is_better if info else None
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any = None) -> Any:
+        """Plot the mean, or a sequence of means such as one per epoch. This needs matplotlib.
+
+        Args:
+            val: Results of :meth:`compute`; None = its current result.
+            ax: Axes of matplotlib to draw into; None = a new figure.
+
+        Returns:
+            The figure and its axes.
+
+        Raises:
+            ModuleNotFoundError: If matplotlib is not installed.
+        """
+        return self._plot(val, ax)
 
     @property
     def scores(self) -> Tensor:
@@ -89,7 +105,12 @@ class MeanScore(Metric):
         Args:
             *inputs: Inputs of the metric, in its order.
         """
-        scores = self._function(*inputs, **self._parameters, reduction="none")
+        # Tensors among the parameters, such as a baseline image, follow the inputs to their device.
+        device = next((one.device for one in inputs if isinstance(one, Tensor)), self.device)
+        arguments = {
+            name: value.to(device) if isinstance(value, Tensor) else value for name, value in self._arguments.items()
+        }
+        scores = self._function(*inputs, **arguments, reduction="none")
         getattr(self, self._state).append(torch.as_tensor(scores, dtype=torch.float64, device=self.device))
 
     def compute(self) -> Tensor:
