@@ -294,3 +294,51 @@ def test_compare_runs(invoke):
     assert result.exit_code == 0, result.output
     assert "two: of 2 means, 0 better and 0 worse than one" in result.output
     assert invoke("compare", "one", "three").exit_code == 2
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """A folder of the user: a class with masks, and ``normal`` without."""
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for label in ("ill", "normal"):
+        for number in range(6):
+            for place in ("image", "mask") if label == "ill" else ("image",):
+                file = tmp_path / "scans" / place / label / f"{label}{number}.png"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(rng.integers(0, 256, (20, 20), dtype=np.uint8)).save(file)
+    return tmp_path / "scans"
+
+
+def test_classes_without_marks_are_named_on_the_command_line(invoke, own_folder, tmp_path):
+    name = f"folder:{own_folder}"
+    commands = [
+        ("prepare", name),
+        ("show", name, "--size", "16", "--out", str(tmp_path / "sheet.png")),
+        ("score", str(tmp_path / "maps.npz"), "--dataset", name, "--size", "16", "--template"),
+    ]
+    for command in commands:
+        refused = invoke(*command)
+        assert refused.exit_code == 1
+        assert "class 'normal': it has 6 images without annotation; none has a mask. If there is" in refused.output
+        assert "(--negatives 'normal' on the command line)" in refused.output
+        result = invoke(*command, "--negatives", "normal", "--window", "128,256")
+        assert result.exit_code == 0, result.output
+    result = invoke("show", "xai-tris/lin-white-8x8", "--negatives", "normal")
+    assert result.exit_code == 2
+    assert "has no parameter 'negatives'" in result.output
+
+
+def test_prepare_reads_every_file_of_a_folder(invoke, own_folder):
+    (own_folder / "image" / "ill" / "ill3.png").write_bytes(b"no image")
+    result = invoke("prepare", f"folder:{own_folder}", "--negatives", "normal")
+    assert result.exit_code == 1
+    assert "ill3.png is not an image that Pillow reads" in result.output
+
+
+def test_prepare_says_that_a_folder_is_too_small_to_split(invoke, own_folder):
+    for number in range(2, 6):
+        (own_folder / "image" / "ill" / f"ill{number}.png").unlink()
+    result = invoke("prepare", f"folder:{own_folder}", "--negatives", "normal")
+    assert result.exit_code == 0
+    assert "It cannot be divided into train, validation and test: Class 'ill' has 2 independent" in result.output

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, print_table
+from xaibench.cli.terminal import (
+    Negatives,
+    Root,
+    Window,
+    clear_errors,
+    count_bar,
+    given,
+    hint,
+    made_folder_of,
+    print_table,
+)
 from xaibench.core.files import name_file_in_errors
 
 if TYPE_CHECKING:
@@ -25,12 +35,18 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
     ] = None,
+    negatives: Negatives = None,
+    window: Window = None,
 ) -> None:
     """Check a data set, download it where permitted, build its indices, and count its samples.
+
+    Of a folder of your own, every image and mask is read.
 
     The command can be interrupted; the same command continues.
     """
     with clear_errors(goes_on=True):
+        from xaibench.data.disk.annotated_set import DirectorySet
+
         part = _resolve_annotated(name)
         if part is None:
             return
@@ -41,7 +57,10 @@ def prepare(
         typer.echo(f"{part.info.name}: found in {folder}")
         with count_bar("preparing") as progress:
             part.prepare(folder, workers=workers or os.cpu_count() or 1, progress=progress)
-        print_table(_count_table(part, folder))
+        options = given(negatives=negatives, window=window)
+        print_table(_count_table(part, folder, options))
+        if isinstance(part, DirectorySet):
+            _read_all(part, options)
         if part.info.published:
             typer.echo("Published: " + ", ".join(f"{count:,} {what}" for what, count in part.info.published))
         if part.info.benchmark_size:
@@ -62,6 +81,8 @@ def show(
     size: Annotated[
         int, typer.Option(min=8, help="Side of the images in pixels, for data sets that are resized.")
     ] = 224,
+    negatives: Negatives = None,
+    window: Window = None,
 ) -> None:
     """Draw a sheet of images with outlined masks and class names."""
     with clear_errors():
@@ -76,7 +97,7 @@ def show(
             parameters = {"n_samples": max(100, 10 * count)}
         if isinstance(part, AnnotatedSet):
             parameters = {"root": root, "classes": classes, "size": size, "splits": (0.0, 0.0, 1.0)}
-        dataset = data.load(name, seed=seed, **parameters)
+        dataset = data.load(name, seed=seed, **parameters, **given(negatives=negatives, window=window))
         images, masks, targets = dataset.test[_balanced_indices(dataset.test.targets.tolist(), count, seed)]
         labels = [dataset.classes[target] for target in targets.tolist()]
         with name_file_in_errors(out):
@@ -120,10 +141,23 @@ def _download(part: AnnotatedSet, root: Path | None) -> None:
             part.download(base, progress=progress)
 
 
-def _count_table(part: AnnotatedSet, folder: Path) -> Any:
+def _read_all(part: AnnotatedSet, options: dict[str, Any]) -> None:
+    """Read every image and mask as the other commands do, and state whether the set can be split."""
+    samples = part(size=32, splits=(0.0, 0.0, 1.0), **options).test
+    with count_bar("reading", unit="image") as progress:
+        for start in range(0, len(samples), 16):
+            samples[start : start + 16]
+            progress(min(start + 16, len(samples)), len(samples))
+    try:
+        part(size=32, **options)
+    except ValueError as error:
+        typer.echo(hint(f"It cannot be divided into train, validation and test: {error}"))
+
+
+def _count_table(part: AnnotatedSet, folder: Path, options: dict[str, Any]) -> Any:
     import pandas as pd
 
-    counts = part.counts(folder)
+    counts = part.counts(folder, **options)
     rows = [(name, annotated, samples - annotated) for name, (annotated, samples) in counts.items()]
     rows.append(("total", sum(row[1] for row in rows), sum(row[2] for row in rows)))
     return pd.DataFrame(rows, columns=["class", "samples", "without annotation"])

@@ -14,7 +14,9 @@ from xaibench.cli.application import app
 from xaibench.cli.completion import completer
 from xaibench.cli.terminal import (
     Images,
+    Negatives,
     Root,
+    Window,
     alarm,
     clear_errors,
     hint,
@@ -108,6 +110,8 @@ def run(
     sign: Annotated[
         str | None, typer.Option(help="How metrics with masks read maps: magnitude, or signed.", show_default=False)
     ] = None,
+    negatives: Negatives = None,
+    window: Window = None,
     against: Annotated[
         str | None,
         typer.Option(

@@ -10,7 +10,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names
+from xaibench.cli.terminal import Negatives, Root, Window, clear_errors, given, made_folder_of, names
 from xaibench.core.files import name_file_in_errors
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def score(
     template: Annotated[
         bool, typer.Option("--template", help="Write MAPS.npz with the sample ids, to be filled in, and stop.")
     ] = False,
+    negatives: Negatives = None,
+    window: Window = None,
 ) -> None:
     """Score saliency maps that were computed elsewhere, together with controls that do not use the model."""
     with clear_errors():
@@ -85,7 +87,8 @@ def score(
 
         for file in (maps,) if template else (out, html):
             made_folder_of(file)
-        samples = _load_samples(dataset, root, split, classes, seed, size)
+        options = given(size=size, negatives=negatives, window=window)
+        samples = _load_samples(dataset, root, split, classes, seed, options)
         if template:
             evaluation.write_template(maps, samples)
             typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
@@ -133,7 +136,7 @@ def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> st
 
 
 def _load_samples(
-    dataset: str, root: Path | None, split: str, classes: str | None, seed: int, size: int | None
+    dataset: str, root: Path | None, split: str, classes: str | None, seed: int, options: dict[str, Any]
 ) -> Split:
     from xaibench.data import DATASETS, load
     from xaibench.data.annotated import AnnotatedSet
@@ -142,11 +145,13 @@ def _load_samples(
         raise typer.BadParameter(f"--split {split}: expected train, val, test or all.")
     parameters: dict[str, Any] = {}
     if isinstance(DATASETS.resolve(dataset), AnnotatedSet):
-        parameters = {"root": root, "classes": classes} | ({} if size is None else {"size": size})
+        parameters = {"root": root, "classes": classes} | options
         if split == "all":
             parameters["splits"] = (0.0, 0.0, 1.0)
-    elif size is not None:
+    elif "size" in options:
         raise typer.BadParameter(f"--size is for annotated data sets, and {dataset} has a fixed size; leave it out.")
+    elif options:
+        raise typer.BadParameter(f"--{next(iter(options))} is for folders of your own, which {dataset} is not.")
     elif split == "all":
         raise typer.BadParameter(
             f"--split all is for annotated data sets, which {dataset} is not; give train, val or test."

@@ -25,6 +25,23 @@ Root = Annotated[
     typer.Option(help="Parent folder of the annotated data sets. [default: $XAIBENCH_DATA]", show_default=False),
 ]
 
+#: The options ``--negatives`` and ``--window`` of all commands that read folders of the user.
+Negatives = Annotated[
+    str | None,
+    typer.Option(
+        help="For folder:DIR: classes without masks in which there is nothing to mark, such as normal.",
+        show_default=False,
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        help="For folder:DIR and photographs:DIR: center and width of the gray values that are shown, such as 40,400. "
+        "[default: as stated in the file]",
+        show_default=False,
+    ),
+]
+
 #: The option ``--images`` of all commands that run a suite.
 Images = Annotated[
     Path | None,
@@ -48,6 +65,11 @@ def alarm(text: str) -> str:
 def names(text: str | None) -> list[str] | None:
     """Split ``"a, b"`` into names; None stays None."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def print_table(table: pd.DataFrame) -> None:

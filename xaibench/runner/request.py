@@ -42,6 +42,8 @@ class RequestFields(TypedDict, total=False):
     finetune: str | None
     protocol: str | None
     sign: str | None
+    negatives: str | Sequence[str] | None
+    window: str | Sequence[float] | None
     against: str | Path | None
     train: bool
 
@@ -74,6 +76,8 @@ class RunRequest:
         protocol: How IoU, precision, recall and F1 binarize maps: ``"area"``, ``"scaled"`` or ``"published"``
             (:mod:`xaibench.evaluation.protocol`).
         sign: Whether metrics with masks compare maps by ``"magnitude"`` or ``"signed"``, in the same place.
+        negatives: Classes of ``folder:DIR`` without masks in which there is nothing to mark, such as ``"normal"``.
+        window: ``(center, width)`` of the gray values that are shown, for ``folder:DIR`` and ``photographs:DIR``.
         against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
             library and are not run again. A path does so with a file of scores
             (:func:`xaibench.runner.published_scores.write_published`).
@@ -98,6 +102,8 @@ class RunRequest:
     finetune: str | None = None
     protocol: str | None = None
     sign: str | None = None
+    negatives: str | Sequence[str] | None = None
+    window: str | Sequence[float] | None = None
     against: str | Path | None = None
     train: bool = False
 
@@ -133,7 +139,7 @@ class RunRequest:
     @property
     def choices(self) -> dict[str, Any]:
         """The fields that change the suite and are not None."""
-        names = ("datasets", "models", "explainers", "metrics", "samples", "finetune", "protocol", "sign")
+        names = tuple(inspect.signature(narrowed).parameters)[1:]
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @contextlib.contextmanager

@@ -171,3 +171,13 @@ def test_what_is_wrong_with_an_optional_cell_is_said_on_its_line(tmp_path):
     for wrong, said in ((3, r"expected tables \[\[optional.cells\]\]"), ({"cells": 3}, r"\[\[optional.cells\]\]")):
         with pytest.raises(SuiteError, match=said):
             parse_suite(tables | {"optional": wrong})
+
+
+def test_options_of_the_users_folders_are_parameters_of_the_data_sets(bench):
+    changed = narrowed(bench, negatives="normal", window="40,400")
+    assert dict(changed.data.parameters) == {**bench.data.parameters, "negatives": "normal", "window": "40,400"}
+    text = narrowed_text("[data]\nseeds = [0]\n", changed, changed=True)
+    written = tomllib.loads(text)["data"]
+    assert written["seeds"] == [0]
+    assert written["parameters"]["negatives"] == "normal"
+    assert written["parameters"].keys() == changed.data.parameters.keys()

@@ -189,17 +189,19 @@ class AnnotatedSet(ABC):
         searched = " or ".join(str(base / folder / self.marker) for folder in self.folders)
         raise MissingDataError(f"{self.info.name} is not in {base}: there is no {searched}.\n{self.info.how_to_get}")
 
-    def counts(self, folder: Path) -> dict[str, tuple[int, int]]:
+    def counts(self, folder: Path, **own: Any) -> dict[str, tuple[int, int]]:
         """Count the samples of each class.
 
         Args:
             folder: The folder of the set.
+            **own: Parameters of this set, as in :meth:`open`.
 
         Returns:
             Class name to ``(annotated samples, all samples)``. Samples whose image is not on disk are not counted.
         """
         classes = choose_classes(None, self.info.classes, default=self.default_classes)
-        source = self.open(folder, classes=classes, seed=0)
+        check_names(self.info.name, own, self.__signature__.parameters)
+        source = self.open(folder, classes=classes, seed=0, **own)
         count = len(source.classes)
         on_disk = self._find_on_disk(source, folder, "skip")
         annotated = np.bincount(source.targets[on_disk & source.annotated], minlength=count)

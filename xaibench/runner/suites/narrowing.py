@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import PROTOCOLS, SIGNS
 from xaibench.runner.parts import Kind, expand_variables, find_part, registry
 from xaibench.runner.suites.schema import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError
@@ -28,6 +29,8 @@ def narrowed(
     finetune: str | None = None,
     protocol: str | None = None,
     sign: str | None = None,
+    negatives: str | Sequence[str] | None = None,
+    window: str | Sequence[float] | None = None,
 ) -> Suite:
     """Return the suite with some of its data sets, or with other parts, samples or training.
 
@@ -44,6 +47,8 @@ def narrowed(
         finetune: ``"head"`` or ``"all"``, for suites that train pretrained networks.
         protocol: ``"area"``, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
         sign: ``"magnitude"`` or ``"signed"`` (:mod:`xaibench.evaluation.protocol`).
+        negatives: The parameter ``negatives`` of the data sets.
+        window: The parameter ``window`` of the data sets.
 
     Raises:
         SuiteError: If a data set is not in the suite, ``finetune`` is given for networks that are not pretrained, or
@@ -87,12 +92,14 @@ def narrowed(
         if sign not in SIGNS:
             raise SuiteError(f"sign is {sign!r}; expected 'magnitude' or 'signed'.")
         explaining = dataclasses.replace(explaining, sign=sign)
+    options = {name: value for name, value in {"negatives": negatives, "window": window}.items() if value is not None}
     kept = _choose_parts("metric", suite.metrics, metrics)
     explained = _choose_parts("explainer", suite.explainers, explainers)
     cells = _with_explainers(cells, [part.name for part in explained], suite)
     return dataclasses.replace(
         suite,
         cells=tuple(_with_metrics(cells, [metric.name for metric in kept], suite)),
+        data=dataclasses.replace(suite.data, parameters=Frozen.keywords(suite.data.parameters, options)),
         training=training,
         explaining=explaining,
         explainers=explained,
@@ -202,6 +209,8 @@ def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
     for unused in ("quick", "optional"):
         tables.pop(unused, None)
     tables["training"] = tables.get("training", {}) | {"method": suite.training.method}
+    if suite.data.parameters:
+        tables["data"] = tables.get("data", {}) | {"parameters": dict(suite.data.parameters)}
     how = suite.explaining
     names = ("protocol", "sign", "samples", "samples_per_job")
     tables["explaining"] = tables.get("explaining", {}) | {name: getattr(how, name) for name in names}
