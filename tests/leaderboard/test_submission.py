@@ -72,6 +72,38 @@ def test_what_cannot_be_a_method_is_refused(text, which, said, tmp_path):
         try_method(stage_method(f"{tmp_path / 'mine.py'}{which}", tmp_path / "code"))
 
 
+READS = """
+class Fitted:
+    def fit(self, model, loader):
+        for images, masks, targets in loader:
+            {statement}
+        return self
+
+    def __call__(self, model, images, targets):
+        return images[:, 0]
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "self.mean = masks.double().mean(0)",
+        "self.first = masks[0]",
+        "\n            try:\n                masks.sum()\n            except Exception:\n                pass",
+    ],
+)
+def test_a_method_that_reads_the_training_masks_is_refused_as_in_verification(statement, tmp_path):
+    (tmp_path / "mine.py").write_text(READS.format(statement=statement))
+    with pytest.raises(ResultError, match="mine:Fitted is refused: it reads the masks of the training samples"):
+        try_method(stage_method(str(tmp_path / "mine.py"), tmp_path / "code"))
+
+
+def test_fitting_to_images_and_a_control_with_masks_are_allowed(tmp_path):
+    (tmp_path / "mine.py").write_text(READS.format(statement="self.mean = images.mean(0), targets.sum()"))
+    assert try_method(stage_method(str(tmp_path / "mine.py"), tmp_path / "code")).seconds > 0
+    assert try_method(stage_method("prior", tmp_path / "other")).seconds > 0
+
+
 def test_there_must_be_something_of_that_name(tmp_path):
     with pytest.raises(ResultError, match="there is no file"):
         stage_method(str(tmp_path / "none.py"), tmp_path / "code")

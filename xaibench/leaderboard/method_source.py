@@ -19,6 +19,7 @@ from typing import Any
 from xaibench.core.messages import listed
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.leaderboard.manifest import ResultError
+from xaibench.runner.parts import find_part
 
 #: Files that are not copied, and the largest size of a method's source in bytes.
 _IGNORED = shutil.ignore_patterns("__pycache__", ".*", "*.pyc", "*.egg-info")
@@ -182,3 +183,14 @@ def _default_name(module: str, attribute: str) -> str:
 def _first_sentence(part: Any) -> str:
     text = " ".join((inspect.getdoc(part) or "").split("\n\n")[0].split())
     return text.partition(". ")[0].rstrip(".") + "." * bool(text)
+
+
+def is_library_control(entry: str) -> bool:
+    """Return whether a method is a control of the library that is fitted to the training masks.
+
+    Trial and sandbox hide these masks from every other method. A control of the library is not submitted code.
+    """
+    if entry not in EXPLAINERS:
+        return False
+    part = find_part("explainer", entry)
+    return part.is_control and part.is_fitted

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import torch
 from xaibench.core.messages import listed
 from xaibench.evaluation.apply import AppliedExplainer, is_inapplicable
 from xaibench.leaderboard.manifest import CodeInfo, ResultError
-from xaibench.leaderboard.method_source import MethodSource, on_import_path, stage_method
+from xaibench.leaderboard.method_source import MethodSource, is_library_control, on_import_path, stage_method
 from xaibench.leaderboard.run_splitting import slugify, split_run
 from xaibench.leaderboard.sandbox.packages import imported_packages
+from xaibench.leaderboard.sandbox.worker import ForbiddenActionError, HiddenMasks
 from xaibench.leaderboard.suite_text import differs_from_official, official_suite, with_explainers, without_photographs
 from xaibench.runner.run import RunProgress, run
 from xaibench.runner.suites.files import load_suite
@@ -57,13 +59,14 @@ def try_method(source: MethodSource, parameters: Mapping[str, Any] | None = None
         The outcome.
 
     Raises:
-        ResultError: If the method fails, or a second call returns different maps, so that its scores could not be
-            verified.
+        ResultError: If the method fails, reads the masks of the training samples, or returns different maps on a second
+            call, so that its scores could not be verified.
     """
     from xaibench.data import load
     from xaibench.models import build as build_model
 
     images, _, targets = load("xai-tris/lin-white-8x8", n_samples=100).test[:6]
+    refused_actions: list[str] = []
     start, refused, remarks, asked = time.monotonic(), dict[str, str](), list[str](), 0
     with on_import_path(source.folder), torch.random.fork_rng(devices=[]):
         for name in ("mlp", "cnn"):
@@ -71,17 +74,21 @@ def try_method(source: MethodSource, parameters: Mapping[str, Any] | None = None
                 break
             torch.manual_seed(0)
             network = build_model(name, (1, 8, 8), 2).double().eval()
-            method = AppliedExplainer(source.entry, parameters, seed=0, device="cpu", training=_training_samples)
+            hides = not is_library_control(source.entry)
+            training = functools.partial(_training_samples, refused_actions if hides else None)
+            method = AppliedExplainer(source.entry, parameters, seed=0, device="cpu", training=training)
             try:
                 maps, again = method(network, images, targets), method(network, images, targets)
                 alone = method(network, images[:1], targets[:1])
             except Exception as error:
+                _check_actions(source.entry, refused_actions)
                 if not is_inapplicable(error):
                     raise ResultError(
                         f"{source.entry} fails in its trial on a small {name}: {type(error).__name__}: {error}"
                     ) from error
                 refused[name] = str(error)
                 continue
+            _check_actions(source.entry, refused_actions)
             asked += 2 * len(images) + 1
             remarks += _compare_maps(source.entry, name, maps, again, alone)
     if source.folder and (elsewhere := imported_packages(source.folder).elsewhere):
@@ -94,11 +101,28 @@ def try_method(source: MethodSource, parameters: Mapping[str, Any] | None = None
     return Trial((time.monotonic() - start) / asked, refused, tuple(dict.fromkeys(remarks)))
 
 
-def _training_samples() -> Any:
+def _training_samples(refused: list[str] | None) -> Any:
+    """Return the training samples, without their masks if refused actions are recorded."""
     from xaibench.data import load
 
-    split = load("xai-tris/lin-white-8x8", n_samples=100).train
-    return iter([split[: len(split)]])
+    images, masks, targets = load("xai-tris/lin-white-8x8", n_samples=100).train[:]
+    if refused is None:
+        return iter([(images, masks, targets)])
+
+    def refuse(why: str) -> None:
+        refused.append(why)
+        raise ForbiddenActionError(why)
+
+    return iter([(images, HiddenMasks(refuse), targets)])
+
+
+def _check_actions(entry: str, refused: Sequence[str]) -> None:
+    """Raise an error for forbidden actions, also if the method has caught the exception."""
+    if refused:
+        raise ResultError(
+            f"{entry} is refused: {refused[0]}. Verification hides these masks; fit the method to images and targets "
+            "only."
+        )
 
 
 def _compare_maps(entry: str, name: str, maps: torch.Tensor, again: torch.Tensor, alone: torch.Tensor) -> Iterator[str]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from xaibench._version import __version__
 from xaibench.compute.device import resolve_device
-from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.dependence import measure_dependence
 from xaibench.leaderboard.manifest import METHOD, Manifest, ResultError, read_manifest
+from xaibench.leaderboard.method_source import is_library_control
 from xaibench.leaderboard.rounds import find_round, suite_for_round
 from xaibench.leaderboard.sandbox import method as sandboxed_method
 from xaibench.leaderboard.sandbox.packages import provide_packages
@@ -32,7 +32,6 @@ from xaibench.leaderboard.suite_text import official_suite, with_explainers
 from xaibench.leaderboard.verdicts import Verification, record_verification
 from xaibench.report.numbers.unscored_maps import is_scored_as_chance
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.parts import find_part
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import RunProgress, run
 
@@ -178,7 +177,7 @@ def rerun_method(
     """
     text = suite_text or _suite_of(folder, manifest)
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
-        if _is_library_control(manifest.method.entry):
+        if is_library_control(manifest.method.entry):
             explainer = dict(manifest.method.parameters) | {"use": manifest.method.entry}
         else:
             explainer = _sandboxed_explainer(folder, manifest, text, Path(apart), limits, device, install)
@@ -200,18 +199,6 @@ def _measure(suite: Path, folder: Path, name: str, device: str, settings: Mappin
     same = {key: value for key, value in settings.items() if key not in ("engine", "address")}
     with RunRequest.of(suite, folder, device=device, **same).opened() as opened:
         return measure_dependence(opened.plan, opened.store, name, device)
-
-
-def _is_library_control(entry: str) -> bool:
-    """Return whether a method is a control of the library that is fitted to the training masks.
-
-    The sandbox hides these masks from every method. A control of the library is not submitted code, so it is run
-    outside.
-    """
-    if entry not in EXPLAINERS:
-        return False
-    part = find_part("explainer", entry)
-    return part.is_control and part.is_fitted
 
 
 def _sandboxed_explainer(
