@@ -39,7 +39,7 @@ MAY_IMPORT = {
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
 ONLY_IN = {
     "captum": ["explainers/captum_adapter.py", "explainers/propagation/captum_lrp.py"],
-    "matplotlib": ["report/figures/*.py"],
+    "matplotlib": ["report/figures/*.py", "core/figure_style.py", "evaluation/forest_plot.py", "evaluation/table.py"],
     "ray": ["runner/engines/ray_cluster.py"],
     "ot": ["metrics/localization/*.py"],
     "pydicom": ["data/scans/*.py"],

@@ -23,8 +23,9 @@ from papers import table
 from scipy.stats import kendalltau
 from scipy.stats import t as student
 
+from xaibench.core.figure_style import THEME
 from xaibench.report.figures.budgets import BudgetScore, BudgetScores, budget_figure, budget_lines, budget_scores
-from xaibench.report.figures.style import THEME, inline_svg, save
+from xaibench.report.figures.style import inline_svg, save
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, read_run

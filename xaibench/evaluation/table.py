@@ -14,6 +14,7 @@ from xaibench.core.html_repr import html_table
 from xaibench.core.messages import count_samples
 from xaibench.core.registry import UnknownNameError
 from xaibench.core.vocabulary import SCORED_AS_CHANCE
+from xaibench.evaluation.table_formats import MARK, to_latex, to_markdown
 from xaibench.statistics import (
     SamplingDesign,
     average_ranks,
@@ -26,12 +27,13 @@ from xaibench.statistics import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from xaibench.core.part_info import MetricInfo
 
-#: Mark in the table for methods that are not better than every control.
-MARK = "†"
+#: Level of significance.
+_LEVEL = 0.05
 
 
 class Ranks(NamedTuple):
@@ -243,6 +245,99 @@ class Evaluation:
         wide = wide.reindex(index=self.methods, columns=list(self.metrics))
         arrows = {name: f"{name} {'↑' if info.higher_is_better else '↓'}" for name, info in self.metrics.items()}
         return wide.rename(columns=arrows).rename_axis(index=None, columns=None)
+
+    def best_methods(self, metric: str) -> list[str]:
+        """Return the method with the best mean, and the methods that do not differ significantly from it.
+
+        A method is left out if its difference from the best mean is significant at 5 %, after Holm's correction for
+        all pairs (:meth:`compare`). Controls count like other methods.
+
+        Args:
+            metric: Name of the metric.
+
+        Returns:
+            The best method first, then the others in the order given; empty if no score is defined.
+        """
+        summary = self.summary()
+        means = summary[summary["metric"] == metric].set_index("method")["mean"].dropna()
+        if means.empty:
+            return []
+        first = str(means.idxmax() if self.metrics[metric].higher_is_better else means.idxmin())
+        pairs = self.compare(metric)
+        pairs = pairs[(pairs["first"] == first) | (pairs["second"] == first)]
+        differs = pairs[pairs["p_holm"] < _LEVEL]
+        worse = {*differs["first"], *differs["second"]}
+        return [first, *(name for name in means.index if name not in worse and name != first)]
+
+    def to_latex(
+        self,
+        metrics: Sequence[str] | None = None,
+        *,
+        digits: int = 3,
+        caption: str | None = None,
+        label: str | None = None,
+    ) -> str:
+        r"""Return the table in LaTeX: one row per method, one column per metric, controls below a line.
+
+        A cell is ``mean [low, high]`` with the 95 % interval. The means of :meth:`best_methods` are bold; a dagger
+        marks methods that are not better than every control. The notes are comments above the table.
+
+        Args:
+            metrics: The metrics to include, in this order; None = all.
+            digits: Number of decimals.
+            caption: Caption in LaTeX. With a caption or a label, the table is in an environment ``table``.
+            label: Label for ``\ref``.
+
+        Returns:
+            An environment ``tabular``, or ``table``, for the package booktabs.
+
+        Raises:
+            UnknownNameError: If a metric was not evaluated.
+        """
+        return to_latex(self, self._choose_metrics(metrics), digits, caption, label)
+
+    def to_markdown(self, metrics: Sequence[str] | None = None, *, digits: int = 3) -> str:
+        """Return the table in Markdown, with the notes below it. Its cells are those of :meth:`to_latex`.
+
+        Args:
+            metrics: The metrics to include, in this order; None = all.
+            digits: Number of decimals.
+
+        Returns:
+            The table and the notes.
+
+        Raises:
+            UnknownNameError: If a metric was not evaluated.
+        """
+        return to_markdown(self, self._choose_metrics(metrics), digits)
+
+    def plot(self, metrics: Sequence[str] | None = None) -> Figure:
+        """Draw a forest plot: one panel per metric, with the mean and the 95 % interval of each method.
+
+        The means of the controls are vertical lines. Filled markers show :meth:`best_methods`.
+
+        Args:
+            metrics: The metrics to draw, in this order; None = all.
+
+        Returns:
+            A figure of matplotlib; ``.savefig("scores.pdf")`` writes it to a file.
+
+        Raises:
+            UnknownNameError: If a metric was not evaluated.
+            ModuleNotFoundError: If matplotlib is not installed.
+        """
+        from xaibench.evaluation.forest_plot import forest_plot
+
+        return forest_plot(self, self._choose_metrics(metrics))
+
+    def _choose_metrics(self, metrics: Sequence[str] | None) -> list[str]:
+        chosen = list(self.metrics if metrics is None else metrics)
+        if isinstance(metrics, str) or not chosen:
+            raise ValueError(f"metrics={metrics!r}: expected a list of at least one metric.")
+        for name in chosen:
+            if name not in self.metrics:
+                raise UnknownNameError(f"There are no scores of {name!r}; known: {', '.join(self.metrics)}.")
+        return chosen
 
     def notes(self) -> list[str]:
         """Return the notes below the table.

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from xaibench.core.latex import escape_latex
 
 #: Shown in place of a missing value.
 MISSING = ("–", "·")
@@ -51,6 +54,7 @@ class Column:
         has_interval: Whether the cells have a confidence interval, whose ends are columns of the CSV file.
         is_row_head: Whether the cells are headings of their rows.
         is_page_only: Whether the column is a drawing, left out of the files.
+        is_detail: Whether the column is left out of the LaTeX file, which has to fit a page.
         is_hidden: Whether the column is hidden until the page's script shows it; it is left out of the files.
         kind: Name of the cells' layout in ``tables.html.j2``; empty for text.
         css: Classes of its cells on the page.
@@ -69,6 +73,7 @@ class Column:
     has_interval: bool = False
     is_row_head: bool = False
     is_page_only: bool = False
+    is_detail: bool = False
     is_hidden: bool = False
     kind: str = ""
     css: str = ""
@@ -249,33 +254,50 @@ def _csv_values(column: Column, cell: TableCell, text: str) -> list[str]:
     return values
 
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
-_LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
-_LATEX |= {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "†": r"$^\dagger$", "▾": r"$^\ddagger$", "×": r"$\times$"}
-_LATEX |= {"±": r"$\pm$", "<": "$<$", ">": "$>$", "·": r"$\cdot$", "≤": r"$\leq$", "’": "'", "∞": r"$\infty$"}
-
-
-def _escape_latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in _normalize(text))
+#: Largest number of columns of a tabular; more do not fit a page.
+_MOST_COLUMNS = 8
 
 
 def to_latex(table: Table) -> str:
-    """Render a table as a LaTeX ``tabular``, with values as they are shown and the best ones bold.
+    """Render a table in LaTeX, with values as they are shown and the best ones bold.
 
     Args:
         table: The table.
 
     Returns:
-        The environment, for the package booktabs, with the caption and the notes as comments above it.
+        Environments ``tabular`` for the package booktabs, with the caption and the notes as comments above them. A
+        table with more than 8 columns is divided into several that repeat the headings of the rows. Details are left
+        out; the CSV file has them.
     """
-    chosen = _file_columns(table)
-    columns = [table.columns[i] for i in chosen]
+    chosen = [i for i in _file_columns(table) if not table.columns[i].is_detail]
     lines = ["% \\usepackage{booktabs}", f"% {_normalize(table.caption)}", *(f"% {note}" for note in table.notes)]
+    return "\n".join(lines) + "\n" + "\n".join(_tabular(table, block) for block in _divide_columns(table, chosen))
+
+
+def _divide_columns(table: Table, chosen: Sequence[int]) -> list[list[int]]:
+    """Return blocks of at most 8 columns. Each begins with the columns in front of the first number."""
+    if len(chosen) <= _MOST_COLUMNS:
+        return [list(chosen)]
+    count = next((place for place, i in enumerate(chosen) if table.columns[i].is_number), 1)
+    heads, rest = list(chosen[:count]), chosen[count:]
+    room = max(_MOST_COLUMNS - count, 1)
+    return [[*heads, *rest[start : start + room]] for start in range(0, len(rest), room)]
+
+
+def _tabular(table: Table, chosen: Sequence[int]) -> str:
+    columns = [table.columns[i] for i in chosen]
     align = "".join("r" if column.is_number else "l" for column in columns)
-    lines += [f"\\begin{{tabular}}{{{align}}}", "\\toprule"]
+    lines = [f"\\begin{{tabular}}{{{align}}}", "\\toprule"]
     for line in table.head_lines(columns):
         lines.append(_latex_line([_multicolumn(_group_latex(group), span, "c") for group, span in line]))
-    lines.append(_latex_line([_escape_latex(column.label + column.unit) for column in columns]))
+        ends = list(itertools.accumulate(span for _, span in line))
+        rules = [
+            f"\\cmidrule(lr){{{end - span + 1}-{end}}}"
+            for (group, span), end in zip(line, ends, strict=True)
+            if group and span > 1
+        ]
+        lines += [" ".join(rules)] if rules else []
+    lines.append(_latex_line([escape_latex(column.label + column.unit) for column in columns]))
     lines.append("\\midrule")
     for row in table.rows:
         cells = table.cells(row)
@@ -292,18 +314,20 @@ def _latex_line(texts: Sequence[str]) -> str:
 
 
 def _multicolumn(text: str, span: int, align: str) -> str:
+    if not text:
+        return " & ".join([""] * span)
     return f"\\multicolumn{{{span}}}{{{align}}}{{{text}}}" if span > 1 else text
 
 
 def _group_latex(group: ColumnGroup | None) -> str:
-    return _escape_latex(group.label + group.direction + group.flag) if group else ""
+    return escape_latex(group.label + group.direction + group.flag) if group else ""
 
 
 def _cell_latex(column: Column, cell: TableCell, text: str) -> str:
-    shown = _escape_latex(_shown(cell, text))
+    shown = escape_latex(_shown(cell, text))
     shown = f"\\textbf{{{shown}}}" if cell.is_best else shown
-    shown += _escape_latex(cell.flag)
+    shown += escape_latex(cell.flag)
     if cell.interval is not None:
-        low, high = (_escape_latex(column.text(end)) for end in cell.interval)
+        low, high = (escape_latex(column.text(end)) for end in cell.interval)
         shown += f" {{\\scriptsize [{low}, {high}]}}"
     return shown

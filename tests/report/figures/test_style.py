@@ -3,8 +3,9 @@ import re
 import pytest
 from matplotlib.figure import Figure
 
+from xaibench.core.figure_style import THEME
 from xaibench.report.figures.scores import score_figure
-from xaibench.report.figures.style import THEME, inline_svg, save
+from xaibench.report.figures.style import inline_svg, save
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 

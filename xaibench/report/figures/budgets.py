@@ -11,7 +11,8 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.report.figures.style import THEME, house_style, shorten_label
+from xaibench.core.figure_style import THEME, house_style
+from xaibench.report.figures.style import shorten_label
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
 

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from xaibench.report.figures.style import THEME, house_style, shorten_label
+from xaibench.core.figure_style import THEME, house_style
+from xaibench.report.figures.style import shorten_label
 from xaibench.report.numbers.rankings import Ranking
 from xaibench.report.read.results import RunResults
 

@@ -11,7 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xaibench.report.figures.style import THEME, house_style, shorten_label
+from xaibench.core.figure_style import THEME, house_style
+from xaibench.report.figures.style import shorten_label
 from xaibench.report.read.results import RunResults
 
 _COLORS = [THEME[f"series-{i}"] for i in range(1, 5)]

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from xaibench.core.checks import check_count
+from xaibench.core.figure_style import THEME, house_style
 from xaibench.report.figures.sample_sheets import in_colors
-from xaibench.report.figures.style import THEME, house_style, save, shorten_label
+from xaibench.report.figures.style import save, shorten_label
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xaibench.report.figures.style import THEME, house_style
+from xaibench.core.figure_style import THEME, house_style
 
 _SIDE, _GAP = 1.5, 0.28
 _OUTLINE = np.array([255, 255, 0], dtype=np.float64) / 255

@@ -1,8 +1,7 @@
-"""Style of all figures: colors, font, and conversion to files and to inline SVG.
+"""Conversion of figures to files and to inline SVG, in the style of :mod:`xaibench.core.figure_style`.
 
-Figures use matplotlib's object interface (no pyplot, no global state) and the light theme. All theme colors are
-distinct, so that each can be replaced by a CSS variable in the SVG (:data:`THEME`); the same drawing then follows the
-reader's light or dark setting.
+All theme colors are distinct, so that each can be replaced by a CSS variable in the SVG (:data:`THEME`); the same
+drawing then follows the reader's light or dark setting.
 """
 
 from __future__ import annotations
@@ -10,52 +9,20 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from html import escape
 from typing import Any, TypeAlias
 
-import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
+
+from xaibench.core.figure_style import THEME, house_style
 
 #: A figure, or None if there is nothing to draw.
 Drawn: TypeAlias = Figure | None
 
-#: Colors of the light theme by role. Series colors are from the color-blind safe palette of Okabe and Ito.
-THEME = {
-    "ink": "#1b2330",
-    "soft": "#5b6675",
-    "line": "#d5dae1",
-    "band": "#f3f5f8",
-    "paper": "#fffffe",
-    "series-1": "#0072b2",
-    "series-2": "#d55e00",
-    "series-3": "#009e73",
-    "series-4": "#cc79a7",
-}
-#: Font size in points, and the longest label of a figure in characters.
-FONT, _LONGEST = 8.5, 26
-
-
-@contextmanager
-def house_style() -> Iterator[None]:
-    """Use matplotlib's defaults with the report's settings, regardless of the user's configuration."""
-    defaults: dict[str, Any] = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
-    ours: dict[str, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "xaibench",
-        "font.size": FONT,
-        "axes.linewidth": 0.6,
-        "axes.facecolor": "none",
-        "figure.facecolor": THEME["paper"],
-        "savefig.facecolor": THEME["paper"],
-        # Labels are names, not formulas: dollar signs are printed.
-        "text.parse_math": False,
-    }
-    settings: Any = defaults | ours
-    with matplotlib.rc_context(settings):
-        yield
+#: The longest label of a figure in characters.
+_LONGEST = 26
 
 
 def save(figure: Figure, kind: str) -> bytes:

@@ -68,6 +68,7 @@ def _metric_columns(run: RunResults, name: str, index: int, leading: int) -> lis
 
     def column(label: str, key: str, digits: int, css: str, first: Mapping[str, str], **changes: Any) -> Column:
         usual: dict[str, Any] = {"groups": groups, "css": css, "head_css": css, "is_hidden": leading > 1}
+        usual["is_detail"] = "detail" in css
         usual["head_attributes"] = {"data-key": f"{key}:{name}", "data-m": index, **first}
         usual["attributes"] = {"data-k": key, "data-m": index}
         return _board_column(label, key, digits, **(usual | changes))
@@ -196,10 +197,12 @@ def numbers_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
     columns = [*place_columns(run), Column("Model"), head_column("Method", kind="method"), Column("Metric")]
     columns += [number_column("Rank", **plain, format="{:g}".format)]
     columns += [number_column("Median", 3, css="strong", head_css="")]
-    columns += [number_column(label, 3, **plain) for label in ("25 %", "75 %", "Mean", "Interval from", "to", "Std")]
-    columns += [number_column(label, **plain) for label in ("n", "Valid")]
-    columns += [number_column("Rank over samples", 2, **plain)]
-    columns += [number_column(label, **plain) for label in ("Better than", "Worse than")]
+    detail = plain | {"is_detail": True}
+    columns += [number_column(label, 3, **detail) for label in ("25 %", "75 %")]
+    columns += [number_column(label, 3, **plain) for label in ("Mean", "Interval from", "to")]
+    columns += [number_column("Std", 3, **detail), *(number_column(label, **detail) for label in ("n", "Valid"))]
+    columns += [number_column("Rank over samples", 2, **detail)]
+    columns += [number_column(label, **detail) for label in ("Better than", "Worse than")]
     columns += [Column("Above controls"), number_column("p", **plain, format=p_value, is_exact=True)]
     names = ["rank", "median", "q25", "q75", "mean", "low", "high", "std", "n", "n_valid"]
     names += ["sample_rank", "better_than", "worse_than"]
