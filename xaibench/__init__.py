@@ -15,6 +15,7 @@ from xaibench.metrics.table import METRICS as _METRICS
 
 if TYPE_CHECKING:
     from xaibench import benchmarks, data, explainers, hub, leaderboard, metrics, models, report, runner
+    from xaibench.auditing import audit
     from xaibench.data import load, loading
     from xaibench.evaluation import evaluate
     from xaibench.explainers import explain, reliance
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__",
+    "audit",
     "benchmarks",
     "data",
     "evaluate",
@@ -48,7 +50,7 @@ __all__ = [
 __all__ += _METRICS
 
 #: Public function -> the package that has it. All other public names are packages of their own.
-_HOME = {"load": "data", "loading": "data", "explain": "explainers", "show": "report"}
+_HOME = {"audit": "auditing", "load": "data", "loading": "data", "explain": "explainers", "show": "report"}
 _HOME |= {"evaluate": "evaluation", "meta_evaluate": "meta_evaluation"}
 _HOME |= {"reliance": "explainers", "shares": "metrics", "published_network": "runner.published_networks"}
 _HOME |= dict.fromkeys(_METRICS, "metrics")

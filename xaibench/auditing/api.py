@@ -1,0 +1,149 @@
+"""The audit of a network: :func:`audit`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from xaibench.auditing.candidates import BUDGET, Candidates, choose_explainers
+from xaibench.auditing.findings import find_suspicious_images
+from xaibench.auditing.known_causes import (
+    KnownCauses,
+    blind_copies,
+    find_decisive_regions,
+    insert_images,
+    make_mosaics,
+)
+from xaibench.auditing.network_check import check_network
+from xaibench.auditing.planted_trigger import train_planted_trigger
+from xaibench.auditing.questions import CAUSES, Question, ask_interventions, ask_known_causes, ask_masks
+from xaibench.auditing.record import make_record
+from xaibench.auditing.result import Audit
+from xaibench.auditing.sanity import IMAGES as SANITY_IMAGES
+from xaibench.auditing.sanity import agreement, check_sanity
+from xaibench.auditing.subject import Subject, make_subject
+from xaibench.auditing.verdicts import REQUIRED, judge
+from xaibench.core.checks import check_count
+from xaibench.core.progress import ProgressBar
+from xaibench.core.truth_kinds import Truth
+
+#: Samples of each question with a known cause.
+_SAMPLES = 16
+
+
+def audit(
+    model: nn.Module,
+    images: Tensor | ArrayLike,
+    labels: Tensor | ArrayLike | None = None,
+    *,
+    masks: Tensor | ArrayLike | None = None,
+    classes: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+    groups: ArrayLike | None = None,
+    explainers: Any = None,
+    output: Any = None,
+    required: Sequence[Truth] = REQUIRED,
+    budget: int = BUDGET,
+    train: bool = False,
+    name: str | None = None,
+    description: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    progress: bool = True,
+) -> Audit:
+    """Find out which explanations of a network can be trusted on given images.
+
+    Each explainer gets the same number of passes per image and is compared with controls that do not use the network,
+    on questions of three kinds of truth: does the output change when the marked pixels change (intervention), does the
+    map mark what decides the answer, on images for which interventions show what that is (use), and does it mark what
+    people marked (human). Sanity checks find maps that do not depend on the network, the class or the image.
+
+    Args:
+        model: Returns logits for images ``[N, C, H, W]``, as :func:`xaibench.explain` takes it.
+        images: ``[N, C, H, W]`` floating-point, as the model takes them; at least 8, better 30 or more.
+        labels: True classes ``[N]``, or ``[N, K]`` of 0 and 1 for several labels per image. Used to test whether the
+            network is better than chance; maps explain what the network answers.
+        masks: Annotations ``[N, H, W]``, for some images or all; false everywhere for images without one.
+        classes: Names of the classes.
+        ids: Name of each image.
+        groups: ``[N]`` group of each image, such as a patient; images of one group are not independent.
+        explainers: Names, explainers or functions ``(model, images, targets) -> maps``, as a list or
+            ``{label: explainer}``; ``"all"``; None: one or two of each family.
+        output: The explained output (:func:`xaibench.explain`). ``"sigmoid"`` for networks with independent labels. A
+            function of the outputs: then there are no classes, and questions that need them are skipped.
+        required: Kinds of truth in which a supported explainer must beat every control.
+        budget: Maximum number of passes per image for each explainer, forward and backward passes counted alike.
+        train: Also fine-tune a copy of the network to react to a pattern, which is then what decides its answer.
+        name: Name of the network, for the evidence sheet.
+        description: Further facts for the evidence sheet, such as where the images come from.
+        seed: Seed of all random choices.
+        device: ``"auto"`` is the GPU if there is one.
+        progress: Show a progress bar.
+
+    Returns:
+        The audit; ``print`` shows it, ``.write(directory)`` writes the evidence sheet.
+
+    Raises:
+        ValueError: If there are fewer than 8 images, shapes do not match, or no explainer supports the network.
+        TypeError: If the model is not a ``torch.nn.Module``.
+    """
+    check_count("budget", budget)
+    check_count("seed", seed, least=0)
+    started = time.monotonic()
+    about: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
+    subject = make_subject(model, images, output=output, device=device, **about)
+    candidates = Candidates(choose_explainers(explainers), budget=budget, output=output, seed=seed, device=device)
+    candidates.drop_inapplicable(subject)
+    if not candidates.explainers:
+        reasons = "; ".join(f"{label}: {why}" for label, why in candidates.inapplicable.items())
+        raise ValueError(f"None of the explainers supports this network with a budget of {budget}. {reasons}")
+    network = check_network(subject, seed)
+    causes = _known_causes(subject, seed, train, progress)
+    with ProgressBar("audit", _count_maps(subject, candidates, causes), "map", shown=progress, keep=True) as bar:
+        maps = {}
+        for label in candidates.labels:
+            maps[label] = candidates.maps(label, subject.model, subject.images, subject.targets)
+            bar.advance(len(maps[label]))
+        questions = [ask_interventions(subject, candidates, maps)]
+        questions += [ask_known_causes(key, found, candidates, bar.advance) for key, found in causes.items()]
+        if not train:
+            questions.append(
+                Question("planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="only with train")
+            )
+        questions.append(ask_masks(subject, candidates, maps))
+        checks = check_sanity(subject, candidates, maps, bar.advance)
+    tested = list(candidates.explainers)
+    verdicts = judge(tested, candidates.controls, questions, checks, network, len(subject.images), required)
+    similar, agreements = agreement(maps, tested)
+    trusted = [v.explainer for v in verdicts if v.outcome == "supported"]
+    trusted = trusted or [v.explainer for v in verdicts if v.outcome == "undecided"]
+    findings = find_suspicious_images(subject, maps, trusted, agreements, causes["decisive_regions"])
+    about_network: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
+    record = make_record(subject, candidates, required, train, time.monotonic() - started, **about_network)
+    found = (verdicts, questions, checks, network, findings, candidates.inapplicable, record, subject, maps, similar)
+    return Audit(*found, causes["decisive_regions"])
+
+
+def _known_causes(subject: Subject, seed: int, train: bool, progress: bool) -> dict[str, KnownCauses]:
+    make: dict[str, Callable[[Subject, int, np.random.Generator], KnownCauses]] = {
+        "decisive_regions": find_decisive_regions,
+        "insertions": insert_images,
+        "mosaics": make_mosaics,
+        "blinded_copies": blind_copies,
+    }
+    found = {key: one(subject, _SAMPLES, np.random.default_rng([seed, i])) for i, (key, one) in enumerate(make.items())}
+    if train:
+        rng = np.random.default_rng([seed, len(make)])
+        found["planted_trigger"] = train_planted_trigger(subject, _SAMPLES, rng, progress)
+    return found
+
+
+def _count_maps(subject: Subject, candidates: Candidates, causes: Mapping[str, KnownCauses]) -> int:
+    samples = len(subject.images) + sum(map(len, causes.values()))
+    again = (4 if subject.logits.shape[1] > 2 else 3) * min(SANITY_IMAGES, len(subject.images))
+    return len(candidates.labels) * samples + len(candidates.explainers) * again

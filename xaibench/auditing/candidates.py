@@ -1,0 +1,144 @@
+"""The explainers and controls of an audit, and their maps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.auditing.known_causes import KnownCauses
+from xaibench.auditing.subject import Subject
+from xaibench.evaluation.apply import AppliedExplainer
+from xaibench.evaluation.evaluate import CONTROLS
+
+#: Explainers of an audit by default: one or two of each family. Those that do not support the network are left out.
+DEFAULT = (
+    *("saliency", "input_x_gradient", "integrated_gradients", "smoothgrad", "guided_backprop"),
+    *("deeplift", "lrp_gamma", "gradcam", "layercam"),
+    *("attnlrp", "gradient_rollout", "legrad"),
+    *("occlusion", "rise", "lime", "kernel_shap"),
+)
+#: Explainers whose values should add up to the difference of the output from that of a black image.
+COMPLETE = frozenset({"integrated_gradients", "kernel_shap", "shapley_sampling"})
+#: Passes per image that every explainer may take.
+BUDGET = 50
+
+
+@dataclass
+class Candidates:
+    """Explainers and controls, called with the same budget.
+
+    Attributes:
+        explainers: The explainers by label.
+        controls: The controls by label.
+        budget: Maximum number of passes per image; forward and backward passes count alike.
+        output: The explained output (:func:`xaibench.explain`); None: the one that each explainer's paper explains.
+        seed: Seed of explainers that draw random numbers.
+        device: Where maps are computed.
+        inapplicable: Explainers that were left out, with the reason.
+        seconds: Time that each explainer took so far.
+    """
+
+    explainers: dict[str, Any]
+    controls: Sequence[str] = CONTROLS
+    budget: int = BUDGET
+    output: Any = None
+    seed: int = 0
+    device: str = "auto"
+    inapplicable: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> list[str]:
+        """Explainers, then controls."""
+        return [*self.explainers, *self.controls]
+
+    def drop_inapplicable(self, subject: Subject) -> None:
+        """Explain one image with each explainer, and leave out those that do not support the network or the budget."""
+        for label in list(self.explainers):
+            try:
+                self.maps(label, subject.model, subject.images[:1], subject.targets[:1])
+            except ValueError as error:  # also UnsupportedModelError and NotFittedError
+                self.inapplicable[label] = str(error)
+                del self.explainers[label]
+
+    def maps(
+        self,
+        label: str,
+        model: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        output: Any = None,
+        seed: int | None = None,
+    ) -> Tensor:
+        """Compute maps ``[n, H, W]`` of an explainer or a control.
+
+        Args:
+            label: The explainer or control.
+            model: The network.
+            images: ``[n, C, H, W]``.
+            targets: ``[n]``.
+            output: Another explained output than that of the audit.
+            seed: Another seed than that of the audit.
+        """
+        explainer = self.explainers.get(label, label)
+        control = label not in self.explainers
+        applied = AppliedExplainer(
+            explainer,
+            {} if control else {"budget": self.budget},
+            seed=self.seed if seed is None else seed,
+            output=output or self.output,
+            device=self.device,
+        )
+        started = time.monotonic()
+        found = applied(None if control else model, images, targets)
+        self.seconds[label] = self.seconds.get(label, 0.0) + time.monotonic() - started
+        return found
+
+    def maps_of(self, causes: KnownCauses, label: str) -> Tensor:
+        """Compute the maps of samples with a known cause.
+
+        Of classes, the logit is explained: probabilities compare classes, so that they depend on the parts of an image
+        that show other classes.
+        """
+        output = self.output if self.output == "sigmoid" or callable(self.output) else "logit"
+        parts = [
+            self.maps(label, model, causes.images[a:b], causes.targets[a:b], output=output)
+            for a, b, model in causes.models
+        ]
+        return torch.cat(parts)
+
+    def explained_output(self, label: str) -> Any:
+        """Return the output that an explainer explains on the images."""
+        return self.output or getattr(_part(self.explainers[label]), "explains", None) or "probability"
+
+
+def _part(explainer: Any) -> Any:
+    from xaibench.explainers import EXPLAINERS
+
+    return EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
+
+
+def choose_explainers(given: str | Sequence[Any] | Mapping[str, Any] | Any | None) -> dict[str, Any]:
+    """Return explainers by label.
+
+    Args:
+        given: Names, an explainer, ``{label: explainer}``; ``"all"`` for every registered explainer that needs no
+            training data; None for :data:`DEFAULT`.
+    """
+    from xaibench.explainers import EXPLAINERS
+
+    if given is None:
+        return {name: name for name in DEFAULT}
+    if isinstance(given, str) and given == "all":
+        parts = {name: EXPLAINERS.resolve(name) for name in EXPLAINERS}
+        return {n: n for n, p in parts.items() if not getattr(p.info, "control", False) and not hasattr(p, "fit")}
+    if isinstance(given, Mapping):
+        return dict(given)
+    several = [given] if isinstance(given, str) or callable(given) or not isinstance(given, Sequence) else list(given)
+    return {one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__): one for one in several}

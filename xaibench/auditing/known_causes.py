@@ -1,0 +1,281 @@
+"""Images whose decisive part is known for the audited network, made from the user's own images.
+
+Every sample is verified by interventions on the network: without the part, the answer is gone. So the ground truth is
+what this network uses, not what people would point at.
+
+- *Mosaics*: four images on a grid, answered with the class of one of them. After Böhle, Fritz, Schiele: Convolutional
+  Dynamic Alignment Networks, CVPR 2021 (arXiv 2104.00032), where it is assumed that the cells of a class decide.
+- *Insertions*: one image, at half its size, in a quarter of another one, whose answer it changes to its own class.
+- *Decisive regions*: a small region of an image without which the network answers the class of another image, and which
+  alone makes it answer the first class in the other image. Such regions reveal tags and other shortcuts.
+- *Blinded copies*: copies of the network that receive only a quarter of the image.
+
+Parts that are placed are quarters of the image, each equally often, so that they are not where images are centered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from xaibench.auditing.subject import Subject
+
+#: Fewer samples than these are no basis for a verdict.
+FEWEST = 6
+#: Windows in which decisive regions are searched: side as a share of the image, and their number per row and column.
+_WINDOW, _WINDOWS = 0.25, 7
+
+
+@dataclass(frozen=True)
+class KnownCauses:
+    """Samples for which the part of the image that decides is known.
+
+    Attributes:
+        images: ``[n, C, H, W]``.
+        masks: ``[n, H, W]`` bool: the part that decides.
+        targets: ``[n]`` the explained class.
+        groups: ``[n]``: group of the image whose class is explained.
+        models: The network that is explained, for each range of samples: ``[(start, stop, network)]``.
+        tried: Number of candidates, of which those that passed the interventions are samples.
+        places: For decisive regions: where they are, in all images that have one, also beyond the samples.
+    """
+
+    images: Tensor
+    masks: Tensor
+    targets: Tensor
+    groups: NDArray[np.int64]
+    models: Sequence[tuple[int, int, nn.Module]]
+    tried: int
+    places: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+    """Build 2×2 mosaics of the images and keep those whose cells are verified.
+
+    Args:
+        subject: Network and images.
+        count: Number of samples wanted.
+        rng: Source of the random choice.
+
+    Returns:
+        At most ``count`` samples; the mask is all cells of the explained class.
+    """
+    quarters, small = _quarters(subject.images), _halved(subject.images)
+    classes = subject.targets.numpy()
+    images, masks, guests = [], [], []
+    for guest in _guests(classes, 4 * count, rng):
+        other = int(rng.choice(np.flatnonzero(classes != classes[guest])))
+        chosen = rng.permutation([guest, other, *rng.choice(len(classes), 2)])
+        mosaic, mask = subject.canvas.expand_as(subject.images[0]).clone(), _empty_mask(subject)
+        for image, window in zip(chosen.tolist(), quarters, strict=True):
+            mosaic[:, *window] = small[image]
+            mask[window] = bool(classes[image] == classes[guest])
+        images.append(mosaic)
+        masks.append(mask)
+        guests.append(guest)
+    return _verify(subject, images, masks, guests, count)
+
+
+def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+    """Insert images, made smaller, at random places of others, and keep the insertions that change the answer.
+
+    Args:
+        subject: Network and images.
+        count: Number of samples wanted.
+        rng: Source of the random choice.
+
+    Returns:
+        At most ``count`` samples; the mask is the inserted image, whose class is explained.
+    """
+    quarters, small, classes = _quarters(subject.images), _halved(subject.images), subject.targets.numpy()
+    images, masks, guests = [], [], []
+    for guest in _guests(classes, 8 * count, rng):
+        host = int(rng.choice(np.flatnonzero(classes != classes[guest])))
+        window = quarters[int(rng.integers(4))]
+        image, mask = subject.images[host].clone(), _empty_mask(subject)
+        image[:, *window] = small[guest]
+        mask[window] = True
+        images.append(image)
+        masks.append(mask)
+        guests.append(guest)
+    return _verify(subject, images, masks, guests, count)
+
+
+def _guests(classes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[int]:
+    """Draw images, each as often as the others; none if the network answers all with one class."""
+    if len(np.unique(classes)) < 2:
+        return []
+    rounds = [rng.permutation(len(classes)) for _ in range(-(-count // len(classes)))]
+    return [int(one) for one in np.concatenate(rounds)[:count]]
+
+
+def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests: list[int], count: int) -> KnownCauses:
+    """Keep the samples whose masked part decides.
+
+    With it the network answers the target, without it the network does not, and the output of the target falls more
+    without it than without everything else.
+    """
+    if not images:
+        return _nothing(subject)
+    x, m, y = torch.stack(images), torch.stack(masks), subject.targets[guests]
+    canvas = subject.canvas
+    without = torch.where(m[:, None], canvas, x)
+    alone = torch.where(m[:, None], x, canvas)
+    whole, less, only = (subject.ask(part) for part in (x, without, alone))
+    answered = subject.answers(whole).gather(1, y[:, None])[:, 0]
+    gone = ~subject.answers(less).gather(1, y[:, None])[:, 0]
+    lost, kept = ((whole - other).gather(1, y[:, None])[:, 0] for other in (less, only))
+    chosen = (answered & gone & (lost > kept)).nonzero().flatten()[:count]
+    groups = subject.groups[guests][chosen.numpy()]
+    return KnownCauses(x[chosen], m[chosen], y[chosen], groups, [(0, len(chosen), subject.model)], len(images))
+
+
+def find_decisive_regions(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+    """Search small regions that alone decide between two classes, by exchanging them between images.
+
+    Image A gets region after region from image B, of another class, at the same place. A region decides if A is no
+    longer answered with its class, and if B with that region of A is answered with the class of A.
+
+    Args:
+        subject: Network and images.
+        count: Number of samples wanted.
+        rng: Source of the random choice of the other images.
+
+    Returns:
+        At most ``count`` samples: images of the user with a region that decides (of several, the one with the largest
+        effect), which is the mask; and a description of where it is.
+    """
+    classes = subject.targets.numpy()
+    if len(np.unique(classes)) < 2:
+        return _nothing(subject)
+    windows = _search_windows(subject.images)
+    others = [int(rng.choice(np.flatnonzero(classes != one))) for one in classes]
+    images, masks, targets, places, groups = [], [], [], [], []
+    for index, other in enumerate(others):
+        a, b, target = subject.images[index], subject.images[other], int(classes[index])
+        stacked = torch.stack([_exchange(a, b, window) for window in windows])
+        outputs = subject.ask(torch.cat([stacked, torch.stack([_exchange(b, a, window) for window in windows])]))
+        answers = subject.answers(outputs)[:, target]
+        decides = ~answers[: len(windows)] & answers[len(windows) :]
+        if not decides.any() or bool(subject.answers(subject.logits[other][None])[0, target]):
+            continue
+        loss = torch.where(decides, -outputs[: len(windows), target], -torch.inf)
+        window = windows[int(loss.argmax())]
+        mask = _empty_mask(subject)
+        mask[window] = True
+        images.append(a)
+        masks.append(mask)
+        targets.append(target)
+        places.append(place_of(mask))
+        groups.append(int(subject.groups[index]))
+    if not images:
+        return _nothing(subject, tried=len(others))
+    found = slice(0, count)
+    x, m, y = torch.stack(images)[found], torch.stack(masks)[found], torch.tensor(targets)[found]
+    return KnownCauses(x, m, y, np.array(groups)[found], [(0, len(x), subject.model)], len(others), places)
+
+
+def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+    """Make copies of the network that receive only a quarter of the image, and their answers on the images.
+
+    Args:
+        subject: Network and images.
+        count: Number of samples wanted.
+        rng: Source of the choice of images.
+
+    Returns:
+        ``count`` samples, or as many as there are images; the mask is the quarter, and the explained class the answer
+        of the copy.
+    """
+    from xaibench.benchmarks import blind
+
+    quarters = _quarters(subject.images)
+    chosen = rng.permutation(len(subject.images))[:count]
+    images, masks, targets, models = [], [], [], []
+    for part, window in zip(np.array_split(chosen, len(quarters)), quarters, strict=True):
+        visible = _empty_mask(subject)
+        visible[window] = True
+        network = blind(subject.model, visible)
+        shown = subject.images[part]
+        images.append(shown)
+        masks.append(visible.expand(len(part), -1, -1))
+        targets.append(subject.ask(shown, network).argmax(1))
+        start = sum(len(some) for some in images[:-1])
+        models.append((start, start + len(part), network))
+    groups = subject.groups[chosen]
+    return KnownCauses(torch.cat(images), torch.cat(masks), torch.cat(targets), groups, models, len(chosen))
+
+
+def place_of(mask: Tensor) -> str:
+    """Describe where a region is, such as ``"top left"``.
+
+    Args:
+        mask: ``[H, W]`` bool, not empty.
+
+    Returns:
+        One of nine places: thirds of the image by the middle of the region.
+
+    Example:
+        >>> mask = torch.zeros(9, 9, dtype=torch.bool)
+        >>> mask[:2, 7:] = True
+        >>> place_of(mask)
+        'top right'
+    """
+    middle = mask.nonzero().double().mean(0) + 0.5
+    row, column = (int(3 * middle[axis] / mask.shape[axis]) for axis in (0, 1))
+    vertical, horizontal = ("top", "", "bottom")[row], ("left", "", "right")[column]
+    return " ".join(filter(None, (vertical, horizontal))) or "center"
+
+
+def _search_windows(images: Tensor) -> list[tuple[slice, slice]]:
+    """Return overlapping windows on a grid that covers the image."""
+    sides = images.shape[2:]
+    size = (max(1, round(_WINDOW * sides[0])), max(1, round(_WINDOW * sides[1])))
+    tops, lefts = (
+        np.unique(np.linspace(0, whole - side, _WINDOWS).round().astype(int)).tolist()
+        for whole, side in zip(sides, size, strict=True)
+    )
+    return [_window((top, left), size) for top in tops for left in lefts]
+
+
+def _exchange(image: Tensor, other: Tensor, window: tuple[slice, slice]) -> Tensor:
+    changed = image.clone()
+    changed[:, *window] = other[:, *window]
+    return changed
+
+
+def _window(corner: tuple[int, int], size: tuple[int, int]) -> tuple[slice, slice]:
+    return slice(corner[0], corner[0] + size[0]), slice(corner[1], corner[1] + size[1])
+
+
+def _quarters(images: Tensor) -> list[tuple[slice, slice]]:
+    """Return four windows of half the height and width, in the corners; of odd sides, the middle line is in none."""
+    (height, width), size = images.shape[2:], _half_size(images)
+    return [_window((top, left), size) for top in (0, height - size[0]) for left in (0, width - size[1])]
+
+
+def _halved(images: Tensor) -> Tensor:
+    return functional.interpolate(images, size=_half_size(images), mode="area")
+
+
+def _half_size(images: Tensor) -> tuple[int, int]:
+    return images.shape[2] // 2, images.shape[3] // 2
+
+
+def _empty_mask(subject: Subject) -> Tensor:
+    return torch.zeros(subject.images.shape[2:], dtype=torch.bool)
+
+
+def _nothing(subject: Subject, tried: int = 0) -> KnownCauses:
+    shape = subject.images.shape
+    empty = torch.zeros(0, *shape[2:], dtype=torch.bool)
+    return KnownCauses(subject.images[:0], empty, torch.zeros(0, dtype=torch.long), np.zeros(0, np.int64), [], tried)

@@ -1,0 +1,193 @@
+"""The network and the images of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from xaibench.compute.batching import BatchSize, default_batch_size
+from xaibench.compute.device import resolve_device
+from xaibench.compute.explained_output import OutputOrFunction, two_sided
+from xaibench.compute.model_probe import check_classes, check_module, ends_in_sigmoid, probe
+from xaibench.compute.model_state import evaluation_mode
+from xaibench.compute.network_outputs import check_logits, check_scalars
+from xaibench.evaluation.model_placement import to_device
+
+#: How logits become probabilities: over all classes, or for each label on its own; or a function of the outputs, whose
+#: value is explained, and no classes.
+Head: TypeAlias = Literal["softmax", "sigmoid", "function"]
+#: Fewest images of an audit.
+FEWEST_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The network and the images of an audit, with the network's answers.
+
+    Attributes:
+        model: The network, on its own device.
+        images: ``[N, C, H, W]`` on the CPU.
+        ids: Name of each image.
+        output: The explained output as the user gave it (:func:`xaibench.explain`).
+        classes: Names of the classes.
+        labels: ``[N]`` true classes, or ``[N, K]`` of 0 and 1 for several labels per image; None if unknown.
+        masks: ``[N, H, W]`` bool, annotations; all false where an image has none. None if no image has one.
+        groups: ``[N]`` group of each image, such as a patient.
+        device: Where the network is called.
+        logits: ``[N, K]`` float64, the network's outputs for the images.
+    """
+
+    model: nn.Module
+    images: Tensor
+    ids: Sequence[str]
+    output: OutputOrFunction | None
+    classes: Sequence[str]
+    labels: Tensor | None
+    masks: Tensor | None
+    groups: NDArray[np.int64]
+    device: str
+    logits: Tensor
+
+    @property
+    def head(self) -> Head:
+        """How logits become probabilities."""
+        return "function" if callable(self.output) else "sigmoid" if self.output == "sigmoid" else "softmax"
+
+    @property
+    def targets(self) -> Tensor:
+        """The explained class of each image ``[N]``: the one that the network is most sure of."""
+        return self.logits.argmax(1)
+
+    @property
+    def canvas(self) -> Tensor:
+        """The mean color of the images, ``[C, 1, 1]``."""
+        return self.images.double().mean((0, 2, 3)).to(self.images.dtype)[:, None, None]
+
+    def ask(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
+        """Return the logits ``[n, K]`` of the network, or of another one, for images ``[n, C, H, W]``; float64, CPU."""
+        return logits_of(self.model if model is None else model, images, self.output, self.device)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Convert logits ``[n, K]`` to probabilities ``[n, K]``."""
+        return logits.softmax(1) if self.head == "softmax" else logits.sigmoid()
+
+    def answers(self, logits: Tensor) -> Tensor:
+        """Return which classes the network assigns, ``[n, K]`` bool: the most likely one, or all labels above 0.5.
+
+        None for a function of the outputs.
+        """
+        if self.head != "softmax":
+            return (logits > 0) & (self.head == "sigmoid")
+        return torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, keepdim=True), value=True)
+
+
+def logits_of(model: nn.Module, images: Tensor, output: OutputOrFunction | None, device: str) -> Tensor:
+    """Compute logits in batches, in evaluation mode, on a device.
+
+    Args:
+        model: The network; copied if it is elsewhere.
+        images: ``[n, C, H, W]`` on the CPU.
+        output: The explained output. ``"sigmoid"``: a network that ends in a sigmoid has its logits computed from the
+            probabilities, and one with a single output has two classes. A function: its values are returned.
+        device: ``"auto"`` is the GPU if there is one.
+
+    Returns:
+        ``[n, K]`` float64 on the CPU; ``[n, 1]`` for a function.
+    """
+    place = resolve_device(device)
+    lent = to_device(model, place)
+    kind = next((p.dtype for p in lent.parameters() if p.is_floating_point()), images.dtype)
+    probabilities = output == "sigmoid" and ends_in_sigmoid(lent, images[:1].to(place, kind))
+
+    def ask(part: slice) -> Tensor:
+        found: Any = lent(images[part].to(place, kind))
+        count = len(images[part])
+        if callable(output):
+            return check_scalars(output(found), count)[:, None].double().cpu()
+        logits = check_logits(found, count).double().cpu()
+        logits = logits.logit() if probabilities else logits
+        return two_sided(logits) if output == "sigmoid" else logits
+
+    size = BatchSize(max(8, default_batch_size(images)))
+    with evaluation_mode(lent), torch.no_grad():
+        return size.each(len(images), ask)
+
+
+def make_subject(
+    model: nn.Module,
+    images: Any,
+    *,
+    labels: Any = None,
+    masks: Any = None,
+    classes: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+    groups: Any = None,
+    output: OutputOrFunction | None = None,
+    device: str = "auto",
+) -> Subject:
+    """Check the network and the images of an audit, and compute the network's answers.
+
+    Args:
+        model: The network.
+        images: ``[N, C, H, W]``, floating-point.
+        labels: ``[N]``, or ``[N, K]`` of 0 and 1.
+        masks: ``[N, H, W]``.
+        classes: Names of the classes; None numbers them.
+        ids: Names of the images; None numbers them.
+        groups: ``[N]``; None: every image is a group.
+        output: The explained output.
+        device: Where the network is called.
+
+    Returns:
+        Network and images.
+
+    Raises:
+        TypeError: If the model is not a module.
+        ValueError: If shapes do not match, or there are fewer images than :data:`FEWEST_IMAGES`.
+    """
+    check_module(model)
+    x = torch.as_tensor(images).detach().cpu()
+    if x.ndim != 4 or not x.is_floating_point():
+        raise ValueError(f"images: got {x.dtype} {list(x.shape)}, expected floating-point [N, C, H, W].")
+    if len(x) < FEWEST_IMAGES:
+        raise ValueError(f"images: got {len(x)}, expected at least {FEWEST_IMAGES}: fewer cannot decide anything.")
+    probe(model, x[:1], select=_any_value if callable(output) else check_logits)
+    logits = logits_of(model, x, output, device)
+    outputs = logits.shape[1]
+    names = [f"class {number}" for number in range(outputs)] if classes is None else list(classes)
+    if len(names) != outputs and not callable(output):
+        raise ValueError(f"classes: got {len(names)} names, expected one for each of the {outputs} outputs.")
+    y = None if labels is None else torch.as_tensor(labels).cpu()
+    m = None if masks is None else torch.as_tensor(masks).cpu() != 0
+    _check_labels(y, len(x), outputs)
+    if m is not None and m.shape != x[:, 0].shape:
+        raise ValueError(f"masks: got {list(m.shape)}, expected {list(x[:, 0].shape)}, one [H, W] for each image.")
+    named = [str(one) for one in (range(len(x)) if ids is None else ids)]
+    groups = np.arange(len(x)) if groups is None else np.asarray(groups)
+    for what, given in (("ids", named), ("groups", groups)):
+        if len(given) != len(x):
+            raise ValueError(f"{what}: got {len(given)}, expected one for each of {len(x)} images.")
+    numbers = np.unique(groups, return_inverse=True)[1].astype(np.int64)
+    return Subject(model, x, named, output, names, y, m, numbers, device, logits)
+
+
+def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
+    if labels is None:
+        return
+    if labels.shape not in ((count,), (count, outputs)):
+        raise ValueError(
+            f"labels: got {list(labels.shape)}, expected [{count}] class numbers, or [{count}, {outputs}]."
+        )
+    if labels.ndim == 1:
+        check_classes(labels, outputs, "labels")
+
+
+def _any_value(found: object, count: int, name: str) -> Tensor:
+    """Accept whatever the network returned; the function of its outputs is checked later."""
+    return torch.zeros(count, 1)

@@ -1,0 +1,215 @@
+"""Verdicts about explainers: supported, refuted or undecided.
+
+An explainer is *supported* if it scores significantly better than every control in each required kind of truth and
+significantly better than chance in each question of these kinds, the network passed its test, and no sanity check
+failed. The p-value of an explainer is the largest of these tests: an intersection-union test (Berger: Multiparameter
+Hypothesis Testing and Acceptance Sampling, Technometrics 1982), which needs no correction for their number. The
+p-values of the explainers are corrected by Holm's method. So the probability that an audit supports any explainer
+wrongly is at most 5 %.
+
+It is *refuted* if it fails a sanity check, or if a control scores significantly better in a required kind of truth
+(Holm's method over all explainers, kinds and controls).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.auditing.network_check import NetworkTest
+from xaibench.auditing.questions import Question
+from xaibench.auditing.sanity import SanityCheck
+from xaibench.core.truth_kinds import Truth
+from xaibench.statistics import SamplingDesign, holm, nested_means
+from xaibench.statistics.multiple_tests import ALPHA
+
+Outcome: TypeAlias = Literal["supported", "refuted", "undecided"]
+#: Kinds of truth that a supported explainer must be right about.
+REQUIRED: tuple[Truth, ...] = ("intervention", "use")
+#: What a comparison with random maps is called.
+CHANCE = "chance"
+#: Power for which the number of needed images is computed, and the largest number that is given.
+_POWER, _MOST_IMAGES = 0.8, 10_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An explainer against one control in all questions of a kind of truth, or against chance in one question.
+
+    Attributes:
+        about: The kind of truth, or the key of the question.
+        control: The control; ``"chance"`` for the score of a random map.
+        difference: Mean score of the explainer minus that of the control, over the same samples.
+        low: Lower end of the 95 % confidence interval.
+        high: Upper end.
+        p: One-sided p-value of "not better than the control".
+        p_worse: One-sided p-value of "not worse than the control".
+        groups: Number of independent groups of samples.
+    """
+
+    about: str
+    control: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_worse: float
+    groups: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an audit says about one explainer.
+
+    Attributes:
+        explainer: Its label.
+        outcome: ``"supported"``, ``"refuted"`` or ``"undecided"``.
+        reasons: Why, a sentence each.
+        p: P-value of the support, corrected for the number of explainers; nan if it was not tested.
+        needed: Number of images that would probably decide, if the differences are as large as measured; None if the
+            outcome is not ``"undecided"`` or more images would not help.
+        comparisons: All comparisons with controls.
+    """
+
+    explainer: str
+    outcome: Outcome
+    reasons: Sequence[str]
+    p: float
+    needed: int | None
+    comparisons: Sequence[Comparison]
+
+
+def judge(
+    explainers: Sequence[str],
+    controls: Sequence[str],
+    questions: Sequence[Question],
+    checks: Sequence[SanityCheck],
+    network: NetworkTest,
+    images: int,
+    required: Sequence[Truth] = REQUIRED,
+) -> list[Verdict]:
+    """Judge all explainers.
+
+    Args:
+        explainers: Their labels.
+        controls: Labels of the controls.
+        questions: The questions, with scores of all of them.
+        checks: The sanity checks.
+        network: The test of the network.
+        images: Number of images of the audit.
+        required: The kinds of truth that support rests on.
+
+    Returns:
+        A verdict for each explainer.
+    """
+    asked = [question for question in questions if not question.skipped and question.truth in required]
+    missing = [kind for kind in required if not any(q.truth == kind for q in asked)]
+    compared = {one: _compare_all(one, controls, asked) for one in explainers}
+    untested = bool(missing) or not network.passed
+    p = [np.nan if untested else max(c.p for c in compared[one]) for one in explainers]
+    corrected = dict(zip(explainers, holm(p).tolist(), strict=True))
+    flat = [(one, c) for one in explainers for c in compared[one] if c.control != CHANCE]
+    worse: dict[str, list[Comparison]] = {one: [] for one in explainers}
+    for (one, comparison), value in zip(flat, holm([c.p_worse for _, c in flat]), strict=True):
+        if value <= ALPHA and network.passed:
+            worse[one].append(comparison)
+    titles = {question.key: question.title for question in questions}
+    return [
+        _verdict(
+            *(one, compared[one], worse[one], corrected[one]),
+            [f"It {check.failure} ({check.mean(one):.2f})." for check in checks if check.has_failed(one)],
+            [] if network.passed else ["The network was not shown to be better than chance."],
+            *(missing, titles, len(explainers), images),
+        )
+        for one in explainers
+    ]
+
+
+def _verdict(
+    explainer: str,
+    compared: Sequence[Comparison],
+    worse: Sequence[Comparison],
+    p: float,
+    failed: Sequence[str],
+    network: Sequence[str],
+    missing: Sequence[str],
+    titles: Mapping[str, str],
+    explainers: int,
+    images: int,
+) -> Verdict:
+    lost = [f"On {c.about}, the control {c.control} is better ({-c.difference:+.2f})." for c in worse]
+    if failed or lost:
+        return Verdict(explainer, "refuted", [*failed, *lost], p, None, compared)
+    unasked = [f"No question about {kind} could be asked." for kind in missing]
+    if network or unasked:
+        return Verdict(explainer, "undecided", [*network, *unasked], p, None, compared)
+    if p <= ALPHA:
+        return Verdict(explainer, "supported", ["Better than every control."], p, None, compared)
+    undecided = [c for c in compared if c.p * explainers > ALPHA]
+    reasons = [
+        _describe_undecided([c for c in undecided if c.about == about], titles)
+        for about in dict.fromkeys(c.about for c in undecided)
+    ]
+    return Verdict(explainer, "undecided", reasons, p, _images_needed(undecided, explainers, images), compared)
+
+
+def _describe_undecided(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
+    closest = min(comparisons, key=lambda c: c.difference)
+    interval = f"{closest.difference:+.2f}, 95 % interval {closest.low:+.2f} to {closest.high:+.2f}"
+    if closest.control == CHANCE:
+        return f"Not told apart from chance at “{titles[closest.about]}” ({interval})."
+    others = f" and {len(comparisons) - 1} more" if len(comparisons) > 1 else ""
+    return f"On {closest.about}, not told apart from the control {closest.control}{others} ({interval})."
+
+
+def _compare_all(explainer: str, controls: Sequence[str], questions: Sequence[Question]) -> list[Comparison]:
+    """Compare with each control per kind of truth, and with chance per question."""
+    found = []
+    for kind in dict.fromkeys(question.truth for question in questions):
+        own = [question for question in questions if question.truth == kind]
+        groups = np.concatenate([question.groups for question in own])
+        for control in controls:
+            differences = np.concatenate([q.scores[explainer] - q.scores[control] for q in own])
+            found.append(_compare(kind, control, differences, groups))
+        found += [
+            _compare(q.key, CHANCE, q.scores[explainer] - q.chance, q.groups) for q in own if q.chance is not None
+        ]
+    return found
+
+
+def _compare(about: str, control: str, differences: NDArray[np.float64], groups: NDArray[np.int64]) -> Comparison:
+    """Test one mean difference; groups are images, which may have samples in several questions."""
+    found = nested_means(differences, SamplingDesign.of(len(differences), groups=groups))
+    mean, two_sided = float(found.mean[0]), float(found.p_values()[0])
+    low, high = (float(end) for end in found.intervals()[0])
+    if math.isnan(two_sided):
+        better = worse = 1.0
+    else:
+        better, worse = (two_sided / 2, 1 - two_sided / 2) if mean > 0 else (1 - two_sided / 2, two_sided / 2)
+        better, worse = (1.0, 1.0) if mean == 0 else (better, worse)
+    return Comparison(about, control, mean, low, high, better, worse, int(found.groups[0]))
+
+
+def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: int) -> int | None:
+    """Return the number of images for which all comparisons would be significant with a power of 80 %, if they can be.
+
+    Normal approximation, with the level that Holm's method asks of the first of ``explainers``. A question whose
+    samples come from some of the images only needs more images in proportion.
+    """
+    from scipy.stats import norm, t
+
+    quantiles = float(norm.isf(ALPHA / explainers) + norm.ppf(_POWER))
+    needed = 0
+    for one in comparisons:
+        if not one.difference > 0 or math.isnan(one.low):
+            return None
+        half = one.difference - one.low
+        deviation = half / float(t.ppf(0.975, one.groups - 1)) * math.sqrt(one.groups)
+        groups = (quantiles * deviation / one.difference) ** 2
+        needed = max(needed, math.ceil(groups * images / one.groups))
+    return needed if 0 < needed <= _MOST_IMAGES else None
