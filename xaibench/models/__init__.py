@@ -1,10 +1,11 @@
 """Classifiers and their training.
 
-:func:`build` makes a model by name, :func:`fit` trains it, :func:`fit_many` trains several of one architecture
-together, :func:`fit_head` trains the last layer of a pretrained network (or all layers), :func:`fine_tune_for_deletion`
-trains on images with deleted parts, and :func:`accuracy` evaluates. Your own model is any ``torch.nn.Module`` from
-images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from ``"package.module:name"``: a class, a factory
-``(in_shape, num_classes) -> Module``, or a module.
+:func:`open_network` opens a network by a reference, :func:`build` makes a model by name, :func:`fit` trains it,
+:func:`fit_many` trains several of one architecture together, :func:`fit_head` trains the last layer of a pretrained
+network (or all layers), :func:`fine_tune_for_deletion` trains on images with deleted parts, and :func:`accuracy`
+evaluates. Your own model is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build`
+makes it from ``"package.module:name"``: a class, a factory ``(in_shape, num_classes) -> Module``, or a module.
+:class:`Wrapped` adapts the inputs and outputs of a network.
 """
 
 from typing import Any
@@ -16,6 +17,8 @@ from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.networks.wrapping import Wrapped
+from xaibench.models.opening.opened_network import OpenedNetwork, Preprocessing
+from xaibench.models.opening.references import open_network
 from xaibench.models.table import MODELS
 from xaibench.models.training.deletion_training import fine_tune_for_deletion
 from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many
@@ -28,6 +31,8 @@ __all__ = [
     "Folded",
     "Network",
     "Normalize",
+    "OpenedNetwork",
+    "Preprocessing",
     "Training",
     "TrainingDivergedError",
     "WeightsNotFoundError",
@@ -40,6 +45,7 @@ __all__ = [
     "fit_head",
     "fit_many",
     "he_normal_",
+    "open_network",
 ]
 
 

@@ -66,7 +66,7 @@ class Timm:
         check_request(label, in_shape, num_classes, head)
         if weights is not None and weights != "pretrained" and not is_file(weights):
             raise ValueError(unknown_weights(label, weights, ["pretrained"]))
-        config = self._config()
+        config = self.config()
         keep = fold is not None or head == "pretrained"
         state = read_weights(weights) if weights is not None and is_file(weights) else None
         outputs = _count_outputs(config, state) if keep else num_classes
@@ -87,9 +87,14 @@ class Timm:
         model = Classifier(network, config["mean"], config["std"])
         return fold_classes(model, fold, weighting, num_classes, label).eval()
 
-    def _config(self) -> dict[str, Any]:
-        """Return timm's configuration of the network: mean, std, size, classes, and where the weights are."""
-        timm = _import_timm()
+    def config(self) -> dict[str, Any]:
+        """Return timm's configuration of the network: mean, std, size, classes, and where the weights are.
+
+        Raises:
+            ModuleNotFoundError: If timm is not installed; names the command.
+            ValueError: If timm has no such network.
+        """
+        timm = import_timm()
         config = None
         if timm.is_model(self.name):
             with contextlib.suppress(RuntimeError):  # no weights of that tag
@@ -102,7 +107,7 @@ class Timm:
         return found
 
     def _network(self, config: dict[str, Any], *, pretrained: bool, **parameters: Any) -> nn.Module:
-        timm = _import_timm()
+        timm = import_timm()
         if not pretrained:
             network: nn.Module = timm.create_model(self.name, pretrained=False, **parameters)
             return network
@@ -137,7 +142,12 @@ def _count_outputs(config: dict[str, Any], state: Mapping[str, Tensor] | None) -
     return int(config["num_classes"])
 
 
-def _import_timm() -> Any:
+def import_timm() -> Any:
+    """Import timm.
+
+    Raises:
+        ModuleNotFoundError: If it is not installed; names the command.
+    """
     try:
         import timm
     except ModuleNotFoundError as error:

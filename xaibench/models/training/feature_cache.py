@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from xaibench.core.files import atomic_path
 from xaibench.models.training.split_reading import IndexedSplit
+from xaibench.models.weights_checksum import update_digest
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -85,14 +86,9 @@ def hash_feature_inputs(model: nn.Module, left_out: str, splits: Mapping[str, In
     digest = hashlib.sha256(str(model).encode())
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if not name.startswith(f"{left_out}."):
-            _update_digest(digest, name, value)
+            update_digest(digest, name, value)
     for name, split in splits.items():
-        _update_digest(digest, name, split.targets)
+        update_digest(digest, name, split.targets)
         places = torch.linspace(0, len(split) - 1, min(_HASHED_IMAGES, len(split))).long().tolist()
-        _update_digest(digest, f"{name} images", split[places][0])
+        update_digest(digest, f"{name} images", split[places][0])
     return digest.hexdigest()
-
-
-def _update_digest(digest: hashlib._Hash, name: str, value: Tensor) -> None:
-    digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-    digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

@@ -1,0 +1,295 @@
+"""Networks are opened by reference: what they compute, what is known of them, and what is refused."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from torch import nn
+
+import xaibench as xb
+from xaibench.core.registry import UnknownNameError
+from xaibench.models import Preprocessing, WeightsNotFoundError, open_network
+from xaibench.models.weights_checksum import weights_checksum
+
+
+def small(channels=1, side=16, classes=3):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = [nn.Conv2d(channels, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * side**2, classes)]
+        return nn.Sequential(*layers).eval()
+
+
+NETWORK = small()
+
+
+def factory(in_shape, num_classes):
+    return small(in_shape[0], in_shape[1], num_classes)
+
+
+def images(*shape):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def net_file(tmp_path):
+    (tmp_path / "parts.py").write_text("SIDE = 28\n")
+    file = tmp_path / "my_net.py"
+    file.write_text(
+        textwrap.dedent(
+            """
+            import torch
+            from parts import SIDE
+            from torch import nn
+
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layer = nn.Linear(SIDE * SIDE, 4)
+
+                def forward(self, x):
+                    return {"logits": self.layer(x.flatten(1))}
+
+            def trained():
+                torch.manual_seed(3)
+                return Net()
+
+            def sized(num_classes=7):
+                return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, num_classes))
+
+            def asks(num_classes):
+                return sized(num_classes)
+
+            NOTHING = 3
+            """
+        )
+    )
+    return file
+
+
+def test_a_module_of_a_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "references_of_a_test", sys.modules[__name__])
+    opened = open_network("references_of_a_test:NETWORK", size=16)
+    assert (opened.name, opened.source, opened.in_shape, opened.num_classes) == ("NETWORK", "python", (1, 16, 16), 3)
+    assert opened.preprocessing == Preprocessing(size=(16, 16))
+    assert opened.preprocessing.input_range == (0, 1)
+    assert opened.module is not NETWORK
+    x = images(2, 1, 16, 16)
+    assert torch.equal(opened.module(x), NETWORK(x))
+    made = open_network("references_of_a_test:factory", classes=("a", "b"), size=(16, 16))
+    assert (made.num_classes, made.classes, made.in_shape) == (2, ("a", "b"), (3, 16, 16))
+    with pytest.raises(ValueError, match="returns 3 outputs, got classes=5"):
+        open_network("references_of_a_test:NETWORK", classes=5, size=16)
+    with pytest.raises(UnknownNameError, match="no attribute 'NETWORKS'; did you mean 'NETWORK'"):
+        open_network("references_of_a_test:NETWORKS")
+
+
+def test_a_function_of_a_file(net_file):
+    opened = open_network(f"{net_file}:trained")
+    assert (opened.name, opened.in_shape, opened.num_classes, opened.classes) == ("trained", (1, 28, 28), 4, None)
+    assert xb.explain("saliency", opened.module, images(2, 1, 28, 28), [0, 3]).abs().max() > 0
+    assert open_network(f"{net_file}:sized").num_classes == 7
+    assert open_network(f"{net_file}:asks", classes=5).num_classes == 5
+    for name, error, message in (
+        ("asks", ValueError, "takes num_classes, got none"),
+        ("train", ValueError, "has no 'train'; did you mean 'trained'"),
+        ("NOTHING", TypeError, "got int, expected a torch.nn.Module"),
+    ):
+        with pytest.raises(error, match=message):
+            open_network(f"{net_file}:{name}")
+    with pytest.raises(ValueError, match="there is no such file"):
+        open_network("nowhere.py:net")
+
+
+def test_the_checksum_is_that_of_the_weights(net_file, tmp_path):
+    opened = open_network(f"{net_file}:trained")
+    code = f"from xaibench.models import open_network; print(open_network({f'{net_file}:trained'!r}).sha256)"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == opened.sha256
+    changed = open_network(f"{net_file}:trained").module
+    changed.layer.bias.data[0] += 1
+    torch.jit.trace(NETWORK, images(2, 1, 16, 16)).save(tmp_path / "same.pt")
+    assert open_network(str(tmp_path / "same.pt"), size=16).sha256 == weights_checksum(NETWORK)
+    assert weights_checksum(changed) != opened.sha256
+
+
+def test_a_torchscript_file(tmp_path):
+    file = tmp_path / "saved.ts"
+    torch.jit.trace(NETWORK, images(2, 1, 16, 16)).save(file)
+    opened = open_network(str(file))
+    assert (opened.name, opened.source, opened.in_shape, opened.num_classes) == ("saved", "torchscript", (1, 16, 16), 3)
+    x = images(2, 1, 16, 16)
+    assert torch.equal(opened.module(x), NETWORK(x))
+    expected = xb.explain("saliency", NETWORK, x, [0, 1])
+    torch.testing.assert_close(xb.explain("saliency", opened.module, x, [0, 1]), expected)
+
+
+class Dangerous:
+    def __reduce__(self):
+        return exec, ("raise SystemError('code of a pickle was run')",)
+
+
+@pytest.mark.parametrize("content", [NETWORK, NETWORK.state_dict(), Dangerous()], ids=["module", "weights", "code"])
+def test_no_pickle_is_read(tmp_path, content):
+    file = tmp_path / "saved.pth"
+    torch.save(content, file)
+    with pytest.raises(ValueError, match=r"is no TorchScript file.*Write a file net.py.*'net.py:function'"):
+        open_network(str(file))
+
+
+def test_torchvision():
+    opened = open_network("torchvision:resnet18", pretrained=False, size=64, seed=1)
+    assert (opened.source, opened.in_shape, opened.num_classes) == ("torchvision", (3, 64, 64), 1000)
+    assert opened.classes is None
+    assert opened.preprocessing.resize == 256
+    assert opened.preprocessing.input_range == pytest.approx((-2.1179, 2.64), abs=1e-3)
+    mean, std = (torch.tensor(x)[:, None, None] for x in (opened.preprocessing.mean, opened.preprocessing.std))
+    x = images(2, 3, 64, 64)
+    torch.testing.assert_close(opened.module(x), opened.module.network((x - mean) / std))
+    assert open_network("resnet18", pretrained=False, size=64, seed=1).sha256 == opened.sha256
+    assert open_network("resnet18", pretrained=False, size=64, seed=2).sha256 != opened.sha256
+    few = open_network("torchvision:mobilenet_v3_small", pretrained=False, classes=("cat", "dog"), size=32)
+    assert (few.num_classes, few.classes) == (2, ("cat", "dog"))
+    with pytest.raises(ValueError, match="torchvision has no classifier 'resnet81'; did you mean 'resnet18'"):
+        open_network("torchvision:resnet81")
+
+
+def test_registered_architectures_need_classes_and_size():
+    assert open_network("cnn", classes=2, size=8).in_shape == (1, 8, 8)
+    with pytest.raises(ValueError, match=r"cnn is an architecture without weights of its own; give classes= and size="):
+        open_network("cnn")
+
+
+def test_timm():
+    pytest.importorskip("timm")
+    opened = open_network("timm:resnet10t", pretrained=False)
+    assert (opened.source, opened.in_shape, opened.num_classes) == ("timm", (3, 176, 176), 1000)
+    assert (opened.preprocessing.resize, opened.preprocessing.interpolation) == (201, "bicubic")
+    assert open_network("resnet10t", pretrained=False).sha256 == opened.sha256
+    assert open_network("timm:vit_tiny_patch16_224", pretrained=False, classes=5, size=32).num_classes == 5
+    with pytest.raises(ValueError, match="write 'torchvision:resnet34' or 'timm:resnet34'"):
+        open_network("resnet34", pretrained=False)
+
+
+PROCESSOR = {"do_rescale": True, "rescale_factor": 1 / 255, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.5, 0.2]}
+
+
+@pytest.fixture
+def transformer(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=32,
+        patch_size=8,
+        id2label={0: "ape", 1: "bee", 2: "cat"},
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = transformers.ViTForImageClassification(config).eval()
+    network.save_pretrained(tmp_path / "vit")
+    return network, tmp_path / "vit"
+
+
+@pytest.mark.parametrize(
+    ("change", "mean", "std"),
+    [
+        ({}, (0.5, 0.4, 0.3), (0.5, 0.5, 0.2)),
+        ({"do_normalize": False}, (0, 0, 0), (1, 1, 1)),
+        ({"do_rescale": False}, (0.5 / 255, 0.4 / 255, 0.3 / 255), (0.5 / 255, 0.5 / 255, 0.2 / 255)),
+    ],
+)
+def test_transformers(transformer, change, mean, std):
+    network, folder = transformer
+    processor = PROCESSOR | {"resample": 3, "size": {"shortest_edge": 36}} | change
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    opened = open_network(str(folder))
+    assert (opened.source, opened.classes, opened.in_shape) == ("hf", ("ape", "bee", "cat"), (3, 32, 32))
+    assert opened.preprocessing.mean == pytest.approx(mean)
+    assert opened.preprocessing.std == pytest.approx(std)
+    assert (opened.preprocessing.resize, opened.preprocessing.interpolation) == (36, "bicubic")
+    x = images(2, 3, 32, 32)
+    pixels = x if processor.get("do_rescale") else 255 * x
+    shift, scale = (torch.tensor(processor[key])[:, None, None] for key in ("image_mean", "image_std"))
+    given = (pixels - shift) / scale if processor.get("do_normalize", True) else pixels
+    torch.testing.assert_close(opened.module(x), network(given).logits, rtol=1e-4, atol=1e-5)
+    assert open_network(f"hf:{folder}", pretrained=False, seed=1).sha256 != opened.sha256
+
+
+def test_transformers_are_explained_as_they_are(transformer):
+    network, folder = transformer
+    x = images(2, 3, 32, 32)
+    logits = xb.models.Wrapped(network, lambda network, x: network(x).logits)
+    for name in ("saliency", "lrp_epsilon", "gradcam", "attnlrp", "attention_rollout", "legrad"):
+        expected = xb.explain(name, logits, x, [0, 2])
+        torch.testing.assert_close(xb.explain(name, network, x, [0, 2]), expected)
+        assert expected.abs().max() > 0
+    with pytest.warns(UserWarning, match="no preprocessor_config.json"):
+        assert open_network(str(folder)).preprocessing.mean is None
+
+
+def test_what_is_no_image_classifier_of_transformers_is_refused(tmp_path):
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(ValueError, match="is no image classifier of transformers"):
+        open_network(str(tmp_path))
+    with pytest.raises(WeightsNotFoundError, match=r"neither a folder with config\.json"):
+        open_network(f"hf:{tmp_path / 'missing'}")
+
+
+def test_onnx(tmp_path):
+    pytest.importorskip("onnx2torch")
+    file = tmp_path / "saved.onnx"
+    named = {"input_names": ["x"], "dynamic_axes": {"x": {0: "n"}}}
+    torch.onnx.export(NETWORK, (images(2, 1, 16, 16),), file, dynamo=False, **named)
+    opened = open_network(str(file))
+    assert (opened.source, opened.in_shape, opened.num_classes) == ("onnx", (1, 16, 16), 3)
+    x = images(2, 1, 16, 16)
+    torch.testing.assert_close(opened.module(x), NETWORK(x))
+    for name in ("saliency", "gradcam", "lrp_epsilon"):
+        torch.testing.assert_close(xb.explain(name, opened.module, x, [0, 1]), xb.explain(name, NETWORK, x, [0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("library", "reference", "extra"),
+    [
+        ("timm", "timm:resnet10t", "timm"),
+        ("transformers", "hf:a/b", "transformers"),
+        ("onnx2torch", "net.onnx", "onnx"),
+    ],
+)
+def test_a_missing_library_names_its_extra(monkeypatch, tmp_path, library, reference, extra):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.onnx").write_bytes(b"")
+    with pytest.raises(ModuleNotFoundError, match=rf'pip install "xaibench\[{extra}\]"'):
+        open_network(reference)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("", "expected a text"),
+        (None, "expected a text"),
+        ("missing.pt", "there is no such file"),
+        ("./folder/without", "is no reference of a network. Expected 'package.module:name'"),
+        ("resnet_18000", "is no network of xaibench, torchvision or timm"),
+        ("nowhere.at_all:net", "there is no module 'nowhere'"),
+    ],
+)
+def test_other_references_are_refused(reference, message):
+    with pytest.raises(ValueError, match=message):
+        open_network(reference)
+
+
+def test_a_network_that_accepts_no_usual_size_asks_for_it(net_file):
+    net_file.write_text(
+        "from torch import nn\nnet = nn.Sequential(nn.Conv2d(2, 1, 1), nn.Flatten(), nn.Linear(17 * 19, 2))\n"
+    )
+    with pytest.raises(ValueError, match="give the size of the images as size="):
+        open_network(f"{net_file}:net")
+    assert open_network(f"{net_file}:net", size=(17, 19)).in_shape == (2, 17, 19)

@@ -1,0 +1,344 @@
+"""The networks behind references: what each kind of source gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.messages import did_you_mean, first_line, warn_caller
+from xaibench.core.part_info import ModelInfo
+from xaibench.models.networks.imagenet import Torchvision
+from xaibench.models.networks.pretrained import Classifier
+from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
+from xaibench.models.networks.timm_networks import Timm, import_timm
+from xaibench.models.networks.user_networks import make_own
+from xaibench.models.opening.opened_network import Preprocessing
+from xaibench.models.table import MODELS
+
+#: Interpolations by their numbers in Pillow.
+_INTERPOLATIONS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user said about a network beside its reference.
+
+    Attributes:
+        num_classes: Number of classes; None if not given.
+        size: Height and width; None if not given.
+        pretrained: Whether the network gets its pretrained weights rather than random ones.
+    """
+
+    num_classes: int | None
+    size: tuple[int, int] | None
+    pretrained: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A network as its source gives it.
+
+    Attributes:
+        module: The network.
+        channels: Number of channels; None if not known.
+        preprocessing: None if not known.
+        classes: Names of the classes; None if not known.
+    """
+
+    module: nn.Module
+    channels: int | None = None
+    preprocessing: Preprocessing | None = None
+    classes: tuple[str, ...] | None = None
+
+
+def open_registered(name: str, request: Request) -> Source:
+    """Build a network of :data:`xaibench.models.MODELS`; those of torchvision are opened as such.
+
+    Raises:
+        ValueError: If number of classes and size are needed and not given.
+    """
+    part = MODELS.resolve(name)
+    if isinstance(part, Torchvision):
+        return open_torchvision(part.name, request)
+    if request.num_classes is None or request.size is None:
+        raise ValueError(
+            f"{name} is an architecture without weights of its own; give classes= and size=, or a reference to a "
+            "trained network, such as 'package.module:name' or 'file.py:name'."
+        )
+    return Source(part((1, *request.size), request.num_classes), 1)
+
+
+def open_python(reference: str, request: Request) -> Source:
+    """Return the module that ``"package.module:name"`` or ``"file.py:name"`` is, or that the function returns.
+
+    Raises:
+        ValueError: If the file does not exist or has no such name.
+        TypeError: If it is no module and no factory of one.
+    """
+    place, _, attribute = reference.rpartition(":")
+    part = _attribute_of_file(Path(place), attribute) if place.endswith(".py") else MODELS.resolve(reference)
+    shape = (3, *(request.size or (224, 224)))
+    is_factory = callable(part) and not isinstance(part, nn.Module)
+    stated = inspect.signature(part).parameters.get("num_classes") if is_factory else None
+    count = request.num_classes
+    if stated is not None and count is None:
+        if stated.default is stated.empty:
+            raise ValueError(f"{reference} takes num_classes, got none; give the number or the names as classes=.")
+        count = stated.default
+    return Source(make_own(part, reference, shape, count or 0, {}))
+
+
+def _attribute_of_file(file: Path, attribute: str) -> Any:
+    if not file.is_file():
+        raise ValueError(f"{file}: there is no such file.")
+    module = _import_file(file)
+    if not hasattr(module, attribute):
+        names = [name for name in vars(module) if not name.startswith("_")]
+        raise ValueError(f"{file} has no {attribute!r}{did_you_mean(attribute, names)}")
+    return getattr(module, attribute)
+
+
+def _import_file(file: Path) -> ModuleType:
+    """Import a Python file under a name of its own; its folder can be imported from, as in ``python file.py``."""
+    name = f"_xaibench_opened_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # classes of the file can be pickled and copied
+    folder = str(file.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def open_torchvision(name: str, request: Request) -> Source:
+    """Build a classifier of torchvision with its weights for ImageNet, or random ones.
+
+    Raises:
+        ValueError: If torchvision has no such classifier.
+        WeightsNotFoundError: If the weights are not here and cannot be downloaded.
+    """
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        raise ValueError(f"torchvision has no classifier {name!r}{did_you_mean(name, known)}")
+    table = models.get_model_weights(name)
+    entry = getattr(table, "IMAGENET1K_V1", None) or table.DEFAULT
+    preset = entry.transforms()
+    size = request.size or (preset.crop_size[0],) * 2
+    part = MODELS.resolve(name) if name in MODELS else Torchvision(name, ModelInfo(name))
+    names = tuple(entry.meta["categories"])
+    count = len(names) if request.pretrained else request.num_classes or len(names)
+    module = part(
+        (3, *size),
+        count,
+        weights=entry.name if request.pretrained else None,
+        head="pretrained" if count == len(names) else "new",
+    )
+    preprocessing = Preprocessing(
+        size=size,
+        resize=preset.resize_size[0],
+        interpolation=str(preset.interpolation.value),
+        mean=tuple(preset.mean),
+        std=tuple(preset.std),
+    )
+    return Source(module, 3, preprocessing, names if request.pretrained else None)
+
+
+def open_timm(name: str, request: Request) -> Source:
+    """Build a network of timm with its pretrained weights, or random ones.
+
+    Raises:
+        ModuleNotFoundError: If timm is not installed; names the command.
+        ValueError: If timm has no such network.
+        WeightsNotFoundError: If the weights are not here and cannot be downloaded.
+    """
+    part = Timm(name)
+    config = part.config()
+    channels, *side = config["input_size"]
+    size = request.size or (side[0], side[1])
+    count = int(config["num_classes"]) if request.pretrained else request.num_classes or int(config["num_classes"])
+    module = part(
+        (channels, *size),
+        count,
+        weights="pretrained" if request.pretrained else None,
+        head="pretrained" if request.pretrained else "new",
+    )
+    preprocessing = Preprocessing(
+        size=size,
+        resize=int(size[0] / config.get("crop_pct", 1.0)),
+        interpolation=str(config.get("interpolation", "bicubic")),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+    )
+    return Source(module, channels, preprocessing, _timm_classes(config) if request.pretrained else None)
+
+
+def _timm_classes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the names of the classes that timm knows: those in the configuration, or ImageNet's."""
+    if config.get("label_names"):
+        return tuple(config["label_names"])
+    timm = import_timm()
+    subset = timm.data.infer_imagenet_subset({"num_classes": config["num_classes"], **config})
+    if subset is None:
+        return None
+    info = timm.data.ImageNetInfo(subset)
+    return tuple(info.index_to_description(index) for index in range(info.num_classes()))
+
+
+def open_hugging_face(name: str, request: Request) -> Source:
+    """Load an image classifier of transformers from a folder or the hub, with its processor's normalization.
+
+    Raises:
+        ModuleNotFoundError: If transformers is not installed; names the command.
+        ValueError: If it is no image classifier.
+        WeightsNotFoundError: If it is not here and cannot be downloaded.
+    """
+    transformers = _import_extra("transformers", "transformers", "Networks 'hf:OWNER/NAME'")
+    try:
+        config = transformers.AutoConfig.from_pretrained(name)
+        kind = transformers.AutoModelForImageClassification
+        network = kind.from_pretrained(name) if request.pretrained else kind.from_config(config)
+        network.eval()
+    except OSError as error:
+        raise WeightsNotFoundError(
+            f"hf:{name}: neither a folder with config.json and the weights, nor on this machine, and it cannot be "
+            f"downloaded ({first_line(error)}). Where there is a network, run `hf download {name}`, and bring the "
+            "folder along."
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"hf:{name} is no image classifier of transformers ({first_line(error)}).") from error
+    names = [str(config.id2label[index]) for index in sorted(config.id2label)]
+    generic = all(label == f"LABEL_{index}" for index, label in enumerate(names))
+    processor = _read_processor(name)
+    side = getattr(config, "image_size", None) or _processor_side(processor)
+    size = request.size or ((side, side) if isinstance(side, int) else (int(side[0]), int(side[1])))
+    preprocessing = _describe_processor(processor, size)
+    channels = int(getattr(config, "num_channels", 3))
+    mean, std = preprocessing.mean or (0.0,) * channels, preprocessing.std or (1.0,) * channels
+    module = _TransformersClassifier(network, mean, std).eval()
+    return Source(module, channels, preprocessing, None if generic else tuple(names))
+
+
+class _TransformersClassifier(Classifier):
+    """An image classifier of transformers together with its normalization."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits ``[N, K]`` of images ``[N, C, H, W]`` in [0, 1]."""
+        logits: Tensor = self.network(self.normalize(images)).logits
+        return logits
+
+
+def _read_processor(name: str) -> dict[str, Any]:
+    """Read the settings of the image processor of a model; empty if it has none."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    file = Path(name) / "preprocessor_config.json"
+    try:
+        found = file if Path(name).is_dir() else Path(hf_hub_download(name, file.name))
+        settings: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
+    except (OSError, EntryNotFoundError):
+        warn_caller(
+            f"hf:{name} has no preprocessor_config.json, so its normalization is not known, and the network gets "
+            "pixels in [0, 1] as they are. Save the processor next to the network (processor.save_pretrained)."
+        )
+        return {}
+    return settings
+
+
+def _processor_side(processor: Mapping[str, Any]) -> int:
+    """Return the side of the images after cropping or scaling; 224 if it is not known."""
+    for edge in (processor.get("crop_size"), processor.get("size")):
+        if isinstance(edge, int):
+            return edge
+        if isinstance(edge, Mapping) and edge:
+            return int(edge.get("height") or edge.get("shortest_edge") or 224)
+    return 224
+
+
+def _describe_processor(processor: Mapping[str, Any], size: tuple[int, int]) -> Preprocessing:
+    """Return the record of a processor, whose pixels in [0, 255] are multiplied by a factor and normalized."""
+    if not processor:
+        return Preprocessing(size=size)
+    scale = 255 * float(processor.get("rescale_factor", 1 / 255)) if processor.get("do_rescale", True) else 255.0
+    mean: Sequence[float] = processor.get("image_mean") or (0.0,) * 3
+    std: Sequence[float] = processor.get("image_std") or (1.0,) * 3
+    if not processor.get("do_normalize", True):
+        mean, std = (0.0,) * len(mean), (1.0,) * len(std)
+    edge = processor.get("size")
+    shorter = edge.get("shortest_edge") if isinstance(edge, Mapping) else None
+    return Preprocessing(
+        size=size,
+        resize=int(shorter) if shorter else None,
+        interpolation=_INTERPOLATIONS.get(processor.get("resample", 2), "bilinear"),
+        mean=tuple(value / scale for value in mean),
+        std=tuple(value / scale for value in std),
+    )
+
+
+def open_file(file: Path, request: Request) -> Source:
+    """Open a network that was saved in a file: TorchScript or ONNX.
+
+    Raises:
+        ValueError: If the file does not exist, or could run any code when it is read; says what to do instead.
+        ModuleNotFoundError: If a library is missing; names the command.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file}: there is no such file.")
+    if file.suffix == ".onnx":
+        return Source(_convert_onnx(file))
+    if not _is_torchscript(file):
+        raise ValueError(
+            f"{file} is no TorchScript file. A pickled module or an exported program is not read, since a pickle could "
+            "run any code, and weights alone name no architecture. Write a file net.py with a function that builds the "
+            "network and loads the weights (torch.load(file, weights_only=True)), and pass 'net.py:function'; or save "
+            "torch.jit.trace(network, image)."
+        )
+    load: Any = torch.jit.load  # without type annotations
+    return Source(load(str(file), map_location="cpu"))
+
+
+def _is_torchscript(file: Path) -> bool:
+    """Return whether an archive has the code of a TorchScript module; those of ``torch.save`` have none."""
+    if not zipfile.is_zipfile(file):
+        return False
+    with zipfile.ZipFile(file) as archive:
+        return any("/code/" in name for name in archive.namelist())
+
+
+def _convert_onnx(file: Path) -> nn.Module:
+    library = _import_extra("onnx2torch", "onnx", "ONNX files")
+    try:
+        network: nn.Module = library.convert(str(file))
+    except NotImplementedError as error:
+        raise ValueError(
+            f"{file}: onnx2torch, which makes differentiable layers of it, does not know an operation: "
+            f"{first_line(error)}."
+        ) from error
+    return network
+
+
+def _import_extra(library: str, extra: str, what: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        raise ModuleNotFoundError(f'{what} need {library}: pip install "xaibench[{extra}]".', name=library) from error
