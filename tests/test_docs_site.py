@@ -39,6 +39,7 @@ PAGES = [
     ["tutorials/score-your-own-maps"],
     ["tutorials/benchmark-a-new-explainer", "tutorials/read-the-report", "tutorials/run-on-a-cluster"],
     ["tutorials/add-a-data-set"],
+    ["own-network"],
     ["coming-from"],
     ["architecture"],
     ["certified"],

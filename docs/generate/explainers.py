@@ -116,7 +116,8 @@ another network (LRP of Captum, methods for transformers) are not shown. Both pi
 |---|---|---|---|
 {table}
 
-*Explains* is the explained output by default, which `output=` changes; "only" means that no other output is possible.
+*Explains* is the explained output by default, which `output=` changes; "only" means that the
+explainer begins at the logit, also under `output="sigmoid"`, and at the value of a function (`docs/own-network.md`).
 [A separate page](explainers-networks.md) lists which explainer supports which network, the time it takes, and the error
 for unsupported networks.
 

@@ -42,6 +42,7 @@ def find_logits(found: object) -> object:
         The tensor, with one output per image ``[N]`` as ``[N, 1]``; anything else unchanged.
 
     Example:
+        >>> import torch
         >>> find_logits({"features": torch.zeros(2, 8, 4, 4), "scores": torch.zeros(2, 3)}).shape
         torch.Size([2, 3])
     """
@@ -65,6 +66,7 @@ def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
         ValueError: If there are none; the message describes the output and names the remedy.
 
     Example:
+        >>> import torch
         >>> check_logits((torch.zeros(2, 3), torch.zeros(2, 3)), 2).shape
         torch.Size([2, 3])
     """
@@ -112,6 +114,7 @@ def describe(found: object) -> str:
     """Describe the output of a network, for messages: its shape, or its type with the shapes inside.
 
     Example:
+        >>> import torch
         >>> describe([{"boxes": torch.zeros(5, 4)}]), describe(torch.zeros(2, 3, 3))
         ("list of 1 ({'boxes': [5, 4]})", '[2, 3, 3]')
     """
@@ -137,6 +140,7 @@ def map_tensors(change: Callable[[Tensor], Tensor], found: Any) -> Any:
         The same structure; values of other types are the same objects.
 
     Example:
+        >>> import torch
         >>> map_tensors(lambda x: x + 1, {"a": torch.zeros(2), "b": [torch.ones(1), "text"]})
         {'a': tensor([1., 1.]), 'b': [tensor([2.]), 'text']}
     """
@@ -168,6 +172,7 @@ def is_sigmoid(outputs: Tensor) -> bool:
         without a gradient, whose origin is unknown.
 
     Example:
+        >>> import torch
         >>> z = torch.zeros(2, requires_grad=True)
         >>> is_sigmoid(z.sigmoid()[:, None].double()), is_sigmoid(z), is_sigmoid(z.sigmoid() * 1.0)
         (True, False, False)
@@ -184,6 +189,7 @@ def look_like_labels(outputs: Tensor) -> bool:
     All of at least 16 numbers must be between 0 and 1, and the rows must not all sum to 1.
 
     Example:
+        >>> import torch
         >>> look_like_labels(torch.full((2, 8), 0.5)), look_like_labels(torch.full((2, 8), 0.125))
         (True, False)
     """

@@ -5,7 +5,8 @@
 network (or all layers), :func:`fine_tune_for_deletion` trains on images with deleted parts, and :func:`accuracy`
 evaluates. Your own model is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build`
 makes it from ``"package.module:name"``: a class, a factory ``(in_shape, num_classes) -> Module``, or a module.
-:class:`Wrapped` adapts the inputs and outputs of a network.
+:class:`Wrapped` adapts the inputs and outputs of a network, and :func:`zero_shot_head` makes a classifier of an image
+encoder and text embeddings.
 """
 
 from typing import Any
@@ -17,6 +18,7 @@ from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.networks.wrapping import Wrapped
+from xaibench.models.networks.zero_shot import ZeroShot, zero_shot_head
 from xaibench.models.opening.opened_network import OpenedNetwork, Preprocessing
 from xaibench.models.opening.references import open_network
 from xaibench.models.table import MODELS
@@ -37,6 +39,7 @@ __all__ = [
     "TrainingDivergedError",
     "WeightsNotFoundError",
     "Wrapped",
+    "ZeroShot",
     "accuracy",
     "build",
     "find_head",
@@ -46,6 +49,7 @@ __all__ = [
     "fit_many",
     "he_normal_",
     "open_network",
+    "zero_shot_head",
 ]
 
 

@@ -247,14 +247,11 @@ class _TransformersClassifier(Classifier):
 
 def _read_processor(name: str) -> dict[str, Any]:
     """Read the settings of the image processor of a model; empty if it has none."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
-
-    file = Path(name) / "preprocessor_config.json"
+    cached_file = importlib.import_module("transformers.utils").cached_file
     try:
-        found = file if Path(name).is_dir() else Path(hf_hub_download(name, file.name))
-        settings: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
-    except (OSError, EntryNotFoundError):
+        found = cached_file(name, "preprocessor_config.json")
+        settings: dict[str, Any] = json.loads(Path(found).read_text(encoding="utf-8"))
+    except OSError:
         warn_caller(
             f"hf:{name} has no preprocessor_config.json, so its normalization is not known, and the network gets "
             "pixels in [0, 1] as they are. Save the processor next to the network (processor.save_pretrained)."
