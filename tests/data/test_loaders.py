@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader
 
 from xaibench.core.registry import UnknownNameError
-from xaibench.data import Split, load, loading
+from xaibench.data import DATASETS, Split, load, loading
 from xaibench.data.threaded_loader import ThreadedLoader
 
 LINES = ["Loading data...", "Splitting dataset...", "Creating dataloaders...", "Data loading complete."]
@@ -176,3 +176,25 @@ def test_threads_stop_with_the_consumer():
         time.sleep(0.01)
     assert threads() == []
     assert len(data.read) < 10
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("Gender-XAI", "gender"), ("cat&dog-xai", "pet"), ("Object-XAI", "pascal"), ("VOC", "pascal")]
+)
+def test_names_of_the_papers_are_understood(theirs, ours):
+    assert DATASETS.canonical(theirs) == ours
+    assert DATASETS.resolve(theirs) is DATASETS.resolve(ours)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("linear_uncorrelated", "lin-white"),
+        ("translations rotations imagenet", "rigid-imagenet"),
+        ("XOR-correlated", "xor-corr"),
+    ],
+)
+def test_names_of_the_released_code_of_xai_tris_have_no_size_so_both_are_suggested(theirs, ours):
+    with pytest.raises(ValueError, match=rf"{theirs}'; did you mean 'xai-tris/{ours}-8x8' \(or -64x64"):
+        load(theirs)
+    assert f"xai-tris/{ours}-64x64" in DATASETS

@@ -13,22 +13,14 @@ from typing import Any
 from torch import nn
 
 from xaibench.data import Dataset, load, loading
+from xaibench.data.table import SALIENCY_BENCH
 from xaibench.evaluation import evaluate
 from xaibench.metrics import hit, iou, precision, recall
 
 __all__ = ["DATASETS", "evaluate_method", "hit", "iou", "load_dataset", "loading", "precision", "recall"]
 
 #: Name in the published table to name in xaibench.
-DATASETS = {
-    "Gender-XAI": "gender",
-    "Scene-XAI": "scene",
-    "Glasses-XAI": "glasses",
-    "Prohibited-XAI": "sixray",
-    "Nodule-XAI": "lidc",
-    "Tumor-XAI": "tumor",
-    "Cat&Dog-XAI": "pet",
-    "Object-XAI": "pascal",
-}
+DATASETS = SALIENCY_BENCH
 #: The metrics of its tutorial, in order.
 _METRICS = ("iou", "precision", "recall", "hit")
 
@@ -51,8 +43,7 @@ def load_dataset(name: str, **parameters: Any) -> Dataset:
         >>> load_dataset("xai-tris/lin-white-8x8", n_samples=100).test.masks.shape
         torch.Size([10, 8, 8])
     """
-    published = {theirs.lower(): ours for theirs, ours in DATASETS.items()}
-    return load(published.get(name.lower(), name), **parameters)
+    return load(name, **parameters)
 
 
 def evaluate_method(

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xaibench.core.messages import capitalize, did_you_mean, unknown
+from xaibench.core.messages import capitalize, did_you_mean, folded, unknown
 
 
 class Registry:
@@ -23,6 +23,7 @@ class Registry:
             part that is found by its name but not listed.
         schemes: Prefixes, ``{"folder": target}``: ``"folder:~/mine"`` is the part that ``target("~/mine")`` returns.
         own: A sentence for error messages that tells users how to give a part of their own.
+        hints: Names used elsewhere that may mean several parts, ``{name: suggestion}``, for error messages.
 
     Example:
         >>> registry = Registry("function", {"sqrt": "math:sqrt"})
@@ -42,9 +43,11 @@ your own is given as 'package.module:name'.
         aliases: Mapping[str, str] | None = None,
         schemes: Mapping[str, str] | None = None,
         own: str = "A part of your own is given as 'package.module:name'.",
+        hints: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
         self._own = own
+        self._hints = {folded(name): hint for name, hint in (hints or {}).items()}
         self._schemes = dict(schemes or {})
         self._targets = dict(targets)
         self._aliases = dict(aliases or {})
@@ -170,6 +173,8 @@ your own is given as 'package.module:name'.
         return self._targets.get(canonical, canonical)
 
     def _describe_unknown(self, name: str) -> str:
+        if hint := self._hints.get(folded(name)):
+            return f"Unknown {self.kind} {name!r}; did you mean {hint}?"
         return f"{unknown(f'Unknown {self.kind}', name, sorted(self._targets), self._aliases)} {self._own}"
 
 

@@ -96,7 +96,7 @@ class ImageCollection:
         return channels, height, width
 
     def __getitem__(self, index: int | slice | Sequence[int]) -> ImageBatch:
-        """Read some images: those of a slice or a list of numbers, or a single one as a batch of one."""
+        """Read some images, by a slice or a list of numbers. A single number returns a batch of one."""
         numbers = np.arange(len(self))[[index] if isinstance(index, int) else index].tolist()
         images, masks, targets = self.samples[numbers]
         return ImageBatch(

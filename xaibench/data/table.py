@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from xaibench.core.registry import Registry
 
+#: Names in the published table of Saliency-Bench.
+SALIENCY_BENCH = {
+    "Gender-XAI": "gender",
+    "Scene-XAI": "scene",
+    "Glasses-XAI": "glasses",
+    "Prohibited-XAI": "sixray",
+    "Nodule-XAI": "lidc",
+    "Tumor-XAI": "tumor",
+    "Cat&Dog-XAI": "pet",
+    "Object-XAI": "pascal",
+}
+#: Scenarios and backgrounds in the released code of XAI-TRIS, which names no size.
+_SCENARIOS = {"linear": "lin", "multiplicative": "mult", "translations_rotations": "rigid", "xor": "xor"}
+_BACKGROUNDS = {"uncorrelated": "white", "correlated": "corr", "imagenet": "imagenet"}
+
 #: All data sets by name. A target is called with keyword parameters, including ``seed``, returns a
 #: :class:`~xaibench.data.base.Dataset`, and has a :class:`~xaibench.types.DatasetInfo` as ``info``.
 DATASETS = Registry(
@@ -26,7 +41,8 @@ DATASETS = Registry(
         "pet": "xaibench.data.photographs.oxford_pet:pet",
         "pascal": "xaibench.data.photographs.pascal_voc:pascal",
     },
-    aliases={
+    aliases=SALIENCY_BENCH
+    | {
         "voc": "pascal",
         "voc2012": "pascal",
         "pascal-voc": "pascal",
@@ -58,5 +74,12 @@ DATASETS = Registry(
         "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",
         "certified": "xaibench.benchmarks.certified.images:KnownImages",
+    },
+    hints={
+        f"{scenario}_{background}": (
+            f"'xai-tris/{_SCENARIOS[scenario]}-{_BACKGROUNDS[background]}-8x8' (or -64x64, the sizes of XAI-TRIS)"
+        )
+        for scenario in _SCENARIOS
+        for background in _BACKGROUNDS
     },
 )

@@ -297,7 +297,7 @@ class Evaluation:
         return to_latex(self, self._choose_metrics(metrics), digits, caption, label)
 
     def to_markdown(self, metrics: Sequence[str] | None = None, *, digits: int = 3) -> str:
-        """Return the table in Markdown, with the notes below it. Its cells are those of :meth:`to_latex`.
+        """Return the table in Markdown, with the notes below it. Cells are as in :meth:`to_latex`.
 
         Args:
             metrics: The metrics to include, in this order; None = all.

@@ -126,7 +126,7 @@ def is_table(value: Any) -> bool:
 def open_table(
     table: Any, *, image: str | None = None, mask: str | None = None, label: str | None = None
 ) -> PictureSource:
-    """Return the rows of a table; the parameters are those of :func:`from_datasets`.
+    """Return the rows of a table; for the parameters see :func:`from_datasets`.
 
     Raises:
         TypeError: If ``table`` is not a table of the ``datasets`` library.

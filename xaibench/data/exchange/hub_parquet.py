@@ -1,4 +1,4 @@
-"""Parquet files with a column of images that xaibench did not write, such as those of the Hugging Face Hub."""
+"""Parquet files with a column of images that xaibench did not write, such as files of the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def list_parquet(path: Path) -> list[Path]:
 
 
 def choose_test_files(files: Sequence[Path]) -> list[Path]:
-    """Return the files of the test split; without one, those of the validation split; otherwise all files."""
+    """Return the files of the test split; without one, of the validation split; otherwise all files."""
     for split in ("test", "val"):
         if chosen := [file for file in files if _split_of(file) == split]:
             return chosen
@@ -56,7 +56,7 @@ def open_files(
         label: Column of the classes; None = the usual name that exists, if any.
 
     Returns:
-        The rows. Rows without a mask are not annotated; without a column of masks, no row is.
+        The rows. Rows without a mask are not annotated.
 
     Raises:
         MissingDataError: If there are no rows.

@@ -90,7 +90,7 @@ class ImageReader:
         return image_size(file, upright=True) if is_image(file.name) else _header(file).size
 
     def group_patients(self, folder: Path, images: Sequence[ImageEntry]) -> list[ImageEntry]:
-        """Return the images, those of DICOM files grouped by ``PatientID`` where no other group is known.
+        """Return the images, with DICOM files grouped by ``PatientID`` where no other group is known.
 
         Identifiers are not used if all of them are equal, as in data sets from which they were removed.
         """

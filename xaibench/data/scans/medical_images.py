@@ -74,7 +74,7 @@ def open_medical(path: Path, frame: int | None = None, window: tuple[float, floa
     Args:
         path: The file.
         frame: Number of the frame, or of the slice (0 = nearest to the feet); None = the only one.
-        window: Values of black and white; None = those of the file.
+        window: Values of black and white; None = the window of the file.
 
     Raises:
         ImportError: If pydicom or nibabel is missing; the message says how to install it.
