@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from generators.medical import write_slice
+from generators.medical import pydicom, write_slice
 from generators.tumor import write_nifti
 from PIL import Image
 
@@ -348,3 +348,17 @@ def test_a_parquet_file_without_pictures_is_named(tmp_path):
     file.write_bytes(b"nothing")
     with pytest.raises(DataFileError, match=r"a\.parquet cannot be read"):
         open_images(file)
+
+
+def test_dicom_files_without_an_image_are_left_out_and_named(tmp_path, caplog):
+    path = write_slice(tmp_path / "1.dcm", np.zeros((4, 4), np.int16), image="1.2", series="1", z=0)
+    report = pydicom.dcmread(path)
+    for name in ("Rows", "Columns", "PixelData"):
+        delattr(report, name)
+    report.save_as(tmp_path / "report.dcm")
+    found = open_images(tmp_path, window=(0, 10))
+    assert list(found.ids) == ["1.dcm"]
+    assert "files without an image, left out: 1: report.dcm" in caplog.text
+    path.unlink()
+    with pytest.raises(MissingDataError, match="none of 1 files has an image"):
+        open_images(tmp_path)

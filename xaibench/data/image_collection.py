@@ -284,9 +284,11 @@ def _open_folder(
         reader=reader,
         frames=reader.frames,
     )
+    if not len(source):
+        raise MissingDataError(f"{path}: none of {len(images)} files has an image.")
     if size is None:
-        sizes = {reader.size_of(folder / image.file) for image in images if image.label in chosen}
-        size = _require_one(sizes)
+        files = {source.meta(number)["file"] for number in range(len(source))}
+        size = _require_one({reader.size_of(folder / str(file)) for file in files})
     return _collect(os.fspath(path), source, chosen, size, channels or 3)
 
 

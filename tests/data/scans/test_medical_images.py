@@ -170,3 +170,15 @@ def test_masks_match_their_images(tmp_path):
     nibabel.save(flipped, tmp_path / "c.nii.gz")
     with pytest.raises(DataFileError, match="covers another region than its image c"):
         read_medical_mask(mask, 0, tmp_path / "c.nii.gz")
+
+
+def test_images_that_are_nearly_uniform_without_a_window_are_warned_of_once(tmp_path, caplog):
+    path = written(tmp_path, np.array([[0, 1000]], np.int16), intercept=0)
+    for _ in range(2):
+        open_medical(path)
+    assert caplog.text.count("Give window=(center, width)") == 1
+    caplog.clear()
+    other = write_slice(tmp_path / "b" / "1.dcm", VALUES * 10, image="1.2", series="1", z=0, intercept=0)
+    open_medical(other)
+    open_medical(path, None, (0.0, 1e6))
+    assert caplog.text == ""

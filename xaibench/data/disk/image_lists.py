@@ -119,6 +119,8 @@ class ListedSource(Source):
         groups = _number_groups(folder, files)
         numbers = [None if frames is None else frames(folder / image.file) for image in files]
         counts = [1 if own is None else len(own) for own in numbers]
+        empty = [image.file for image, count in zip(files, counts, strict=True) if count == 0]
+        warn_about(f"{name}: files without an image, left out", empty)
         self._rows = np.repeat(rows[kept], counts)
         self._images = [image for image, count in zip(files, counts, strict=True) for _ in range(count)]
         self._frames = [frame for own in numbers for frame in ((None,) if own is None else own)]

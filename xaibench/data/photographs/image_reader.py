@@ -66,14 +66,14 @@ class ImageReader:
         return open_medical(file, frame, self._ends)
 
     def frames(self, file: Path) -> Sequence[int] | None:
-        """Return the numbers of the images in a file; None for a file with a single image.
+        """Return the numbers of the images in a file; None for a file with a single image, empty for one without.
 
         Raises:
             DataFileError: If the header cannot be read, or the file lacks one of ``slices``.
         """
         if is_image(file.name) or (count := _header(file).frames) is None:
             return None
-        if self._chosen is None:
+        if self._chosen is None or count == 0:
             return range(count)
         if outside := [number for number in self._chosen if not 0 <= number < count]:
             raise DataFileError(

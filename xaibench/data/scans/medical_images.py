@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,11 @@ from xaibench.data.disk.image_files import is_image
 from xaibench.data.scans.ct_reading import import_medical, open_dicom, transfer_syntax, window_image
 from xaibench.data.scans.nifti_volumes import Volume, are_misaligned, read_volume, read_volume_header
 
+_LOGGER = logging.getLogger("xaibench")
 #: Maximum number of pixels of a frame; digital radiographs have about 30 million.
 _MAX_PIXELS = 8192 * 8192
+#: Smallest range of gray levels without a warning, if the file has no window.
+_LEAST_CONTRAST = 1 / 16
 _GRAY = ("MONOCHROME1", "MONOCHROME2")
 #: Tags that a multi-frame file may state once, for all frames, or frame by frame.
 _PER_FRAME = (
@@ -35,7 +39,8 @@ class MedicalHeader(NamedTuple):
     """Header of a DICOM or NIfTI file.
 
     Attributes:
-        frames: Number of frames of a multi-frame DICOM file, or of slices of a volume; None = a single image.
+        frames: Number of frames of a multi-frame DICOM file, or of slices of a volume; None = a single image; 0 = a
+            DICOM file without an image, such as a report.
         size: ``(height, width)``.
         patient: ``PatientID``; empty if not stated.
     """
@@ -51,13 +56,15 @@ def read_medical_header(path: Path) -> MedicalHeader:
     Raises:
         ImportError: If pydicom or nibabel is missing; the message says how to install it.
         MissingDataError: If the file does not exist.
-        DataFileError: If the file is damaged, has no image, or is implausibly large.
+        DataFileError: If the file is damaged or implausibly large.
     """
     if _is_nifti(path):
         frames, height, width = read_volume_header(path).shape
         return MedicalHeader(frames, (height, width), "")
     with open_dicom(path, "DICOM image") as stream:
         tags = import_medical("pydicom").dcmread(stream, stop_before_pixels=True)
+        if "Rows" not in tags:
+            return MedicalHeader(0, (0, 0), str(tags.get("PatientID") or ""))
         frames = int(tags.get("NumberOfFrames") or 1)
         return MedicalHeader(frames if frames > 1 else None, _check_pixels(tags), str(tags.get("PatientID") or ""))
 
@@ -135,9 +142,21 @@ def _open_dicom_image(path: Path, frame: int, window: tuple[float, float] | None
             return _to_rgb(pixels, int(tags.BitsStored))
         settings = _frame_settings(tags, frame)
         gray = np.asarray(_to_gray(pixels, tags, settings, window), dtype=np.float32)
+        if float(np.ptp(gray)) < _LEAST_CONTRAST and window is None and "WindowWidth" not in settings:
+            _warn_of_contrast(path.parent)
         if not np.isfinite(gray).all():
             raise ValueError("it has NaN or infinite values")
         return Image.fromarray(1 - gray if kind == "MONOCHROME1" else gray)
+
+
+@functools.cache
+def _warn_of_contrast(folder: Path) -> None:
+    """Log a warning, once per folder."""
+    _LOGGER.warning(
+        "%s: DICOM files state no window, and their values are within a small part of the range that they can store, "
+        "so the images are nearly uniform. Give window=(center, width).",
+        folder,
+    )
 
 
 def _to_gray(pixels: NDArray[Any], tags: Any, settings: Any, window: tuple[float, float] | None) -> Any:
