@@ -26,11 +26,14 @@ from xaibench.auditing.record import make_record
 from xaibench.auditing.result import Audit
 from xaibench.auditing.sanity import IMAGES as SANITY_IMAGES
 from xaibench.auditing.sanity import agreement, check_sanity
-from xaibench.auditing.subject import Subject, make_subject
+from xaibench.auditing.subject import Subject, logits_of, make_subject
+from xaibench.auditing.user_images import read_samples
 from xaibench.auditing.verdicts import REQUIRED, judge
+from xaibench.compute.model_probe import check_module
 from xaibench.core.checks import check_count
 from xaibench.core.progress import ProgressBar
 from xaibench.core.truth_kinds import Truth
+from xaibench.data.image_collection import ImageCollection, open_images
 
 #: Samples of each question with a known cause.
 _SAMPLES = 16
@@ -38,7 +41,7 @@ _SAMPLES = 16
 
 def audit(
     model: nn.Module,
-    images: Tensor | ArrayLike,
+    images: Any,
     labels: Tensor | ArrayLike | None = None,
     *,
     masks: Tensor | ArrayLike | None = None,
@@ -47,6 +50,7 @@ def audit(
     groups: ArrayLike | None = None,
     explainers: Any = None,
     output: Any = None,
+    samples: int | None = None,
     required: Sequence[Truth] = REQUIRED,
     budget: int = BUDGET,
     train: bool = False,
@@ -65,7 +69,9 @@ def audit(
 
     Args:
         model: Returns logits for images ``[N, C, H, W]``, as :func:`xaibench.explain` takes it.
-        images: ``[N, C, H, W]`` floating-point, as the model takes them; at least 8, better 30 or more.
+        images: ``[N, C, H, W]`` floating-point, as the model takes them; at least 8, better 30 or more. Or a collection
+            from :func:`xaibench.data.open_images`, with its labels, masks and ids; or what that function opens, such as
+            a folder, if all images have the size that the model takes.
         labels: True classes ``[N]``, or ``[N, K]`` of 0 and 1 for several labels per image. Used to test whether the
             network is better than chance; maps explain what the network answers.
         masks: Annotations ``[N, H, W]``, for some images or all; false everywhere for images without one.
@@ -76,6 +82,7 @@ def audit(
             ``{label: explainer}``; ``"all"``; None: one or two of each family.
         output: The explained output (:func:`xaibench.explain`). ``"sigmoid"`` for networks with independent labels. A
             function of the outputs: then there are no classes, and questions that need them are skipped.
+        samples: Number of images, drawn at random from a collection; None = all.
         required: Kinds of truth in which a supported explainer must beat every control.
         budget: Maximum number of passes per image for each explainer, forward and backward passes counted alike.
         train: Also fine-tune a copy of the network to react to a pattern, which is then what decides its answer.
@@ -95,8 +102,13 @@ def audit(
     check_count("budget", budget)
     check_count("seed", seed, least=0)
     started = time.monotonic()
-    about: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
-    subject = make_subject(model, images, output=output, device=device, **about)
+    given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
+    if not isinstance(images, Tensor | np.ndarray):
+        collection = images if isinstance(images, ImageCollection) else open_images(images)
+        own = read_samples(collection, samples, classes, _count_outputs(model, collection, output, device), seed)
+        given = own | {key: value for key, value in given.items() if value is not None}
+        images = given.pop("images")
+    subject = make_subject(model, images, output=output, device=device, **given)
     candidates = Candidates(choose_explainers(explainers), budget=budget, output=output, seed=seed, device=device)
     candidates.drop_inapplicable(subject)
     if not candidates.explainers:
@@ -125,8 +137,15 @@ def audit(
     findings = find_suspicious_images(subject, maps, trusted, agreements, causes["decisive_regions"])
     about_network: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
     record = make_record(subject, candidates, required, train, time.monotonic() - started, **about_network)
-    found = (verdicts, questions, checks, network, findings, candidates.inapplicable, record, subject, maps, similar)
-    return Audit(*found, causes["decisive_regions"])
+    return Audit(
+        *(verdicts, questions, checks, network, findings, candidates.inapplicable, record, subject, maps, similar),
+        causes["decisive_regions"],
+    )
+
+
+def _count_outputs(model: nn.Module, collection: ImageCollection, output: Any, device: str) -> int:
+    check_module(model)
+    return logits_of(model, collection[0].images, output, device).shape[1]
 
 
 def _known_causes(subject: Subject, seed: int, train: bool, progress: bool) -> dict[str, KnownCauses]:

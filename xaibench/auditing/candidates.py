@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from xaibench.auditing.known_causes import KnownCauses
 from xaibench.auditing.subject import Subject
+from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
 from xaibench.evaluation.evaluate import CONTROLS
 
@@ -22,8 +24,10 @@ DEFAULT = (
     *("attnlrp", "gradient_rollout", "legrad"),
     *("occlusion", "rise", "lime", "kernel_shap"),
 )
-#: Explainers whose values should add up to the difference of the output from that of a black image.
-COMPLETE = frozenset({"integrated_gradients", "kernel_shap", "shapley_sampling"})
+#: Explainers that perturb regions of the image, and regions per row and column: fewer regions than passes.
+_BY_REGION, _REGIONS = ("lime", "kernel_shap"), 6
+#: Explainers whose values add up to the difference of the output from that of a black image, pixel by pixel.
+COMPLETE = frozenset({"integrated_gradients"})
 #: Passes per image that every explainer may take.
 BUDGET = 50
 
@@ -90,13 +94,16 @@ class Candidates:
         control = label not in self.explainers
         applied = AppliedExplainer(
             explainer,
-            {} if control else {"budget": self.budget},
+            {} if control else {"budget": self.budget} | _regions(explainer, images),
             seed=self.seed if seed is None else seed,
             output=output or self.output,
             device=self.device,
         )
         started = time.monotonic()
-        found = applied(None if control else model, images, targets)
+        with warnings.catch_warnings():
+            # About settings that the audit chose, such as a small budget. What follows from them shows in the scores.
+            warnings.simplefilter("ignore", ParameterWarning)
+            found = applied(None if control else model, images, targets)
         self.seconds[label] = self.seconds.get(label, 0.0) + time.monotonic() - started
         return found
 
@@ -116,6 +123,13 @@ class Candidates:
     def explained_output(self, label: str) -> Any:
         """Return the output that an explainer explains on the images."""
         return self.output or getattr(_part(self.explainers[label]), "explains", None) or "probability"
+
+
+def _regions(explainer: Any, images: Tensor) -> dict[str, Any]:
+    """Return the parameters that divide the image into few squares; the defaults can be more features than passes."""
+    if explainer not in _BY_REGION:
+        return {}
+    return {"feature_mask": "grid", "cell_size": -(-max(images.shape[2:]) // _REGIONS)}
 
 
 def _part(explainer: Any) -> Any:

@@ -185,7 +185,10 @@ def find_decisive_regions(subject: Subject, count: int, rng: np.random.Generator
 
 
 def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
-    """Make copies of the network that receive only a quarter of the image, and their answers on the images.
+    """Make copies of the network that receive only a quarter of the image.
+
+    A copy need not use what it sees. Therefore an image is a sample only if the output of the copy changes when the
+    quarter is replaced by the mean color, by at least a tenth of the largest change.
 
     Args:
         subject: Network and images.
@@ -193,26 +196,51 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
         rng: Source of the choice of images.
 
     Returns:
-        ``count`` samples, or as many as there are images; the mask is the quarter, and the explained class the answer
-        of the copy.
+        At most ``count`` samples; the mask is the quarter, and the explained class the answer of the copy.
     """
     from xaibench.benchmarks import blind
 
-    quarters = _quarters(subject.images)
-    chosen = rng.permutation(len(subject.images))[:count]
-    images, masks, targets, models = [], [], [], []
-    for part, window in zip(np.array_split(chosen, len(quarters)), quarters, strict=True):
+    images, copies, answers, changes = subject.images, [], [], []
+    for window in _quarters(images):
         visible = _empty_mask(subject)
         visible[window] = True
         network = blind(subject.model, visible)
-        shown = subject.images[part]
-        images.append(shown)
-        masks.append(visible.expand(len(part), -1, -1))
-        targets.append(subject.ask(shown, network).argmax(1))
-        start = sum(len(some) for some in images[:-1])
-        models.append((start, start + len(part), network))
-    groups = subject.groups[chosen]
-    return KnownCauses(torch.cat(images), torch.cat(masks), torch.cat(targets), groups, models, len(chosen))
+        seen, unseen = (subject.ask(part, network) for part in (images, subject.canvas.expand_as(images)))
+        answer = seen.argmax(1)
+        copies.append((network, visible))
+        answers.append(answer)
+        changes.append((seen - unseen).gather(1, answer[:, None])[:, 0].abs())
+    change = torch.stack(changes)  # [copy, image]
+    passed = (change > 0.1 * change.max()).numpy()
+    chosen = _choose_evenly(passed, count, rng)
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    models = []
+    for (network, visible), answer, numbers in zip(copies, answers, chosen, strict=True):
+        start = sum(len(shown) for shown, _, _ in parts)
+        parts.append((images[numbers], visible.expand(len(numbers), -1, -1), answer[numbers]))
+        models.append((start, start + len(numbers), network))
+    x, m, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    groups = subject.groups[np.concatenate(chosen)]
+    return KnownCauses(x, m, y, groups, [part for part in models if part[0] < part[1]], passed.size)
+
+
+def _choose_evenly(passed: NDArray[np.bool_], count: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Choose images for each copy, of those that passed: each image once at most, and of every copy equally many.
+
+    Args:
+        passed: ``[copies, images]``.
+        count: Number of images in all.
+        rng: Source of the order.
+
+    Returns:
+        Indices of images for each copy.
+    """
+    chosen: list[list[int]] = [[] for _ in passed]
+    for image in rng.permutation(passed.shape[1]):
+        open_copies = [copy for copy in range(len(passed)) if passed[copy, image]]
+        if open_copies and sum(map(len, chosen)) < count:
+            chosen[min(open_copies, key=lambda copy: len(chosen[copy]))].append(int(image))
+    return [np.array(numbers, dtype=np.int64) for numbers in chosen]
 
 
 def place_of(mask: Tensor) -> str:

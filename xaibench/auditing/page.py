@@ -12,9 +12,9 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from xaibench.auditing.evidence import Evidence
 from xaibench.auditing.questions import Question
-from xaibench.auditing.result import Audit, sort_key
-from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict
+from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.report.figures.map_sheets import show
 from xaibench.report.figures.style import save
@@ -25,7 +25,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _EXAMPLES, _SHOWN_EXPLAINERS = 3, 5
 
 
-def render(audit: Audit) -> str:
+def render(audit: Evidence) -> str:
     """Render the evidence sheet.
 
     Args:
@@ -56,7 +56,7 @@ def render(audit: Audit) -> str:
     )
 
 
-def _facts(audit: Audit) -> dict[str, dict[str, str]]:
+def _facts(audit: Evidence) -> dict[str, dict[str, str]]:
     """Return what was audited and how, in three groups."""
     record = audit.record
     network, images, settings = record["network"], record["images"], record["settings"]
@@ -89,7 +89,7 @@ def _facts(audit: Audit) -> dict[str, dict[str, str]]:
     }
 
 
-def _kind(audit: Audit, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
+def _kind(audit: Evidence, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
     """Return the questions of a kind of truth, with a forest plot of the explainers against their closest control."""
     own = [question for question in asked if question.truth == kind]
     rows = [
@@ -143,7 +143,7 @@ def _forest(rows: Sequence[tuple[Verdict, Comparison]]) -> Markup:
     return Markup(f'<svg class="forest" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{drawn}</svg>')
 
 
-def _pictures(audit: Audit) -> list[tuple[str, str]]:
+def _pictures(audit: Evidence) -> list[tuple[str, str]]:
     """Return maps of the best and worst images of the explainers that are recommended, as addresses of PNG files."""
     shown = audit.supported or [v.explainer for v in sorted(audit.verdicts, key=sort_key) if v.outcome == "undecided"]
     shown = shown[:_SHOWN_EXPLAINERS]
@@ -155,14 +155,14 @@ def _pictures(audit: Audit) -> list[tuple[str, str]]:
     return [(title, _maps_picture(audit, [int(i) for i in which], shown)) for title, which in sides.items()]
 
 
-def _finding_picture(audit: Audit, images: Sequence[int], key: str) -> str:
+def _finding_picture(audit: Evidence, images: Sequence[int], key: str) -> str:
     if not images:
         return ""
     shown = audit.supported or [v.explainer for v in sorted(audit.verdicts, key=sort_key) if v.outcome != "refuted"]
     return _maps_picture(audit, list(images)[:4], shown[:3], regions=key == "decisive_regions")
 
 
-def _maps_picture(audit: Audit, which: list[int], explainers: Sequence[str], *, regions: bool = False) -> str:
+def _maps_picture(audit: Evidence, which: list[int], explainers: Sequence[str], *, regions: bool = False) -> str:
     subject = audit.subject
     masks = subject.masks[which].numpy() if subject.masks is not None else None
     if regions:
@@ -175,11 +175,11 @@ def _maps_picture(audit: Audit, which: list[int], explainers: Sequence[str], *, 
     return "data:image/png;base64," + base64.b64encode(save(figure, "png")).decode("ascii")
 
 
-def _region_of(audit: Audit, index: int) -> Any:
+def _region_of(audit: Evidence, index: int) -> Any:
     image, regions = audit.subject.images[index], audit.regions
     return next(mask.numpy() for one, mask in zip(regions.images, regions.masks, strict=True) if one.equal(image))
 
 
-def _data_address(audit: Audit) -> str:
+def _data_address(audit: Evidence) -> str:
     text = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
     return "data:application/json;base64," + base64.b64encode(text.encode()).decode("ascii")

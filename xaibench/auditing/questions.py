@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Question:
-    """One question, answered by scores of which higher ones are better.
+    """One question, answered by scores. Higher is better, and 0 is the expected score of a random map.
 
     Attributes:
         key: Short name, unique within an audit.
@@ -33,7 +33,6 @@ class Question:
         groups: ``[n]`` group of each sample.
         parts: Means of the measures that the scores combine, for each explainer and control: ``{measure: {label:
             mean}}``.
-        chance: Score of a random map; None if it has no fixed value.
         skipped: Why the question was not asked; empty if it was.
     """
 
@@ -44,7 +43,6 @@ class Question:
     scores: Mapping[str, Floats] = field(default_factory=dict)
     groups: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    chance: float | None = None
     skipped: str = ""
 
     @property
@@ -108,7 +106,6 @@ def ask_interventions(subject: Subject, candidates: Candidates, maps: Mapping[st
         combined,
         subject.groups,
         {name: {label: defined_mean(one) for label, one in scores.items()} for name, scores in found.items()},
-        chance=0.0,
     )
 
 
@@ -134,7 +131,7 @@ CAUSES: Mapping[str, tuple[str, str, str]] = {
     "blinded_copies": (
         "Blinded copies",
         "A copy of the network that receives only a quarter of the image: does the map stay inside?",
-        "no images",
+        "the output hardly depends on what a quarter of the image shows",
     ),
     "planted_trigger": (
         "Planted trigger",
@@ -148,7 +145,11 @@ CAUSES: Mapping[str, tuple[str, str, str]] = {
 def ask_known_causes(
     key: str, causes: KnownCauses, candidates: Candidates, advance: Callable[[int], None] = lambda rows: None
 ) -> Question:
-    """Score whether maps mark the part that is known to decide: area under the ROC curve, by magnitude.
+    """Score whether maps mark the part that is known to decide.
+
+    By magnitude: the area under the ROC curve of the part; for blinded copies the share of the map's mass in the part,
+    since the copy need not use all that it sees. Both are rescaled so that 0 is the expected score of a random map
+    and 1 the best score.
 
     Args:
         key: Name of the question in :data:`CAUSES`.
@@ -163,18 +164,20 @@ def ask_known_causes(
     if len(causes) < FEWEST or len(np.unique(causes.groups)) < FEWEST:
         why = f"{len(causes)} of {causes.tried} candidates passed the interventions, at least {FEWEST} are needed: "
         return Question(key, "use", title, text, skipped=why + missing)
-    metric = AppliedMetric("use_auc", protocol="area", device=candidates.device)
+    name = "mass_accuracy" if key == "blinded_copies" else "use_auc"
+    metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
+    chance = causes.masks.double().mean((1, 2)).numpy() if name == "mass_accuracy" else 0.5
     batch = (causes.images, causes.masks, causes.targets)
     scores = {}
     for label in candidates.labels:
         maps = candidates.maps_of(causes, label)
-        scores[label] = metric(maps, batch)["value"].to_numpy(np.float64)
+        scores[label] = (metric(maps, batch)["value"].to_numpy(np.float64) - chance) / (1 - chance)
         advance(len(maps))
-    return Question(key, "use", title, text, scores, causes.groups, chance=0.5)
+    return Question(key, "use", title, text, scores, causes.groups)
 
 
 def ask_masks(subject: Subject, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
-    """Score whether maps mark what people marked: area under the ROC curve, by magnitude, on images with a mask.
+    """Score whether maps mark what people marked: area under the ROC curve, by magnitude, rescaled as above.
 
     Args:
         subject: Network and images.
@@ -192,5 +195,6 @@ def ask_masks(subject: Subject, candidates: Candidates, maps: Mapping[str, Tenso
         return Question("annotations", "human", title, text, skipped=why)
     metric = AppliedMetric("roc_auc", protocol="area", sign="magnitude", device=candidates.device)
     batch = (subject.images[marked], subject.masks[marked], subject.targets[marked])
-    scores = {one: metric(maps[one][marked], batch)["value"].to_numpy(np.float64) for one in candidates.labels}
-    return Question("annotations", "human", title, text, scores, subject.groups[marked.numpy()], chance=0.5)
+    areas = {one: metric(maps[one][marked], batch)["value"].to_numpy(np.float64) for one in candidates.labels}
+    scores = {label: 2 * area - 1 for label, area in areas.items()}
+    return Question("annotations", "human", title, text, scores, subject.groups[marked.numpy()])

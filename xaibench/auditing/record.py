@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.subject import Subject
 from xaibench.core.truth_kinds import Truth
+from xaibench.models.weights_checksum import weights_checksum
 from xaibench.runner.environment import environment
 
 
@@ -73,20 +72,3 @@ def make_record(
         "seconds_per_explainer": {label: round(t, 2) for label, t in candidates.seconds.items()},
         "description": dict(description),
     }
-
-
-def weights_checksum(model: nn.Module) -> str:
-    """Return the sha256 of a network's parameters and buffers, by name.
-
-    Args:
-        model: The network.
-
-    Returns:
-        64 hexadecimal digits; the same on every machine and device.
-    """
-    digest = hashlib.sha256()
-    for key, tensor in sorted(model.state_dict().items()):
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(f"{key} {plain.dtype} {list(plain.shape)}\n".encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -176,9 +176,7 @@ def _compare_all(explainer: str, controls: Sequence[str], questions: Sequence[Qu
         for control in controls:
             differences = np.concatenate([q.scores[explainer] - q.scores[control] for q in own])
             found.append(_compare(kind, control, differences, groups))
-        found += [
-            _compare(q.key, CHANCE, q.scores[explainer] - q.chance, q.groups) for q in own if q.chance is not None
-        ]
+        found += [_compare(question.key, CHANCE, question.scores[explainer], question.groups) for question in own]
     return found
 
 
@@ -213,3 +211,9 @@ def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: i
         groups = (quantiles * deviation / one.difference) ** 2
         needed = max(needed, math.ceil(groups * images / one.groups))
     return needed if 0 < needed <= _MOST_IMAGES else None
+
+
+def sort_key(verdict: Verdict) -> tuple[int, float, str]:
+    """Return the place of a verdict in tables: supported explainers first, the most certain first."""
+    place = ("supported", "undecided", "refuted").index(verdict.outcome)
+    return place, 1.0 if verdict.p != verdict.p else verdict.p, verdict.explainer

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 
+from xaibench.cli import audit_command as auditing
 from xaibench.cli import data_commands as annotated
 from xaibench.cli import leaderboard_command as leaderboard
 from xaibench.cli import list_command as listing
@@ -21,6 +22,7 @@ from xaibench.cli.application import app
 __all__ = [
     "annotated",
     "app",
+    "auditing",
     "hub",
     "leaderboard",
     "listing",

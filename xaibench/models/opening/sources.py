@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from xaibench.core.messages import did_you_mean, first_line, warn_caller
 from xaibench.core.part_info import ModelInfo
+from xaibench.models.networks.efficientnet_lite import EfficientNetLite
 from xaibench.models.networks.imagenet import Torchvision
 from xaibench.models.networks.pretrained import Classifier
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
@@ -63,7 +64,7 @@ class Source:
 
 
 def open_registered(name: str, request: Request) -> Source:
-    """Build a network of :data:`xaibench.models.MODELS`; those of torchvision are opened as such.
+    """Build a network of :data:`xaibench.models.MODELS`, with its 1,000 ImageNet classes if it is pretrained.
 
     Raises:
         ValueError: If number of classes and size are needed and not given.
@@ -71,6 +72,9 @@ def open_registered(name: str, request: Request) -> Source:
     part = MODELS.resolve(name)
     if isinstance(part, Torchvision):
         return open_torchvision(part.name, request)
+    if isinstance(part, EfficientNetLite):
+        weights = "pretrained" if request.pretrained else None
+        return Source(part((3, *(request.size or (224, 224))), 1000, weights=weights, head="pretrained"), 3)
     if request.num_classes is None or request.size is None:
         raise ValueError(
             f"{name} is an architecture without weights of its own; give classes= and size=, or a reference to a "

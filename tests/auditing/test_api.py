@@ -1,0 +1,166 @@
+"""Audits as a whole: they find what the network uses, and support nothing if it is unknown."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from oracles.tag_network import EXPLAINERS, SIDE, tag_network, tagged_images
+from PIL import Image
+from torch import nn
+from typer.testing import CliRunner
+
+import xaibench as xb
+from xaibench.auditing.evidence import SCHEMA
+from xaibench.cli import app
+
+
+def outcomes(audit):
+    return {verdict.explainer: verdict.outcome for verdict in audit.verdicts}
+
+
+def test_explainers_that_find_the_tag_are_supported_and_others_refuted(tag_audit):
+    found = outcomes(tag_audit)
+    assert found["input_x_gradient"] == found["integrated_gradients"] == "supported"
+    assert found["edges"] == found["other_network"] == "refuted"
+    assert tag_audit.headline.startswith("Supported: ")
+
+
+def test_the_tag_is_found(tag_audit):
+    (finding,) = [finding for finding in tag_audit.findings if finding.key == "decisive_regions"]
+    assert "top left" in finding.text
+    assert finding.images
+
+
+def test_json_follows_the_schema(tag_audit, tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    tag_audit.write(tmp_path)
+    written = json.loads((tmp_path / "audit.json").read_text())
+    jsonschema.validate(written, json.loads(SCHEMA.read_text()))
+    assert written["record"]["network"]["accuracy"] == 1.0
+    assert written["record"]["images"]["count"] == 24
+
+
+def test_the_page_states_verdicts_limits_and_record(tag_audit, tmp_path):
+    page = tag_audit.write(tmp_path).read_text()
+    for text in ("supported", "refuted", "Limits", tag_audit.record["network"]["sha256"], "data:image/png", "edges"):
+        assert text in page
+    assert "<script" not in page
+
+
+def test_the_printed_form_has_a_line_per_explainer(tag_audit):
+    text = str(tag_audit)
+    assert all(any(line.startswith(label) for line in text.splitlines()) for label in EXPLAINERS)
+    assert list(tag_audit.table()["explainer"]) == list(EXPLAINERS)
+
+
+def test_nothing_is_supported_for_random_weights():
+    images, _ = tagged_images(12)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    audit = xb.audit(network, images, explainers=["input_x_gradient"], budget=10, progress=False)
+    assert not audit.network.passed
+    assert audit.supported == []
+    assert "not shown to be better than chance" in str(audit)
+
+
+def test_a_network_of_several_labels():
+    images, labels = tagged_images(12)
+    rows = torch.stack([1 - labels, labels], 1)
+    network = nn.Sequential(tag_network(), nn.Sigmoid())
+    audit = xb.audit(network, images, rows, explainers=["saliency"], output="sigmoid", budget=10, progress=False)
+    assert audit.network.passed
+    assert audit.network.value == 1.0
+    assert outcomes(audit)["saliency"] != "refuted"
+
+
+def test_a_function_of_the_outputs_has_no_questions_about_classes():
+    images, _ = tagged_images(12)
+    audit = xb.audit(
+        tag_network(), images, explainers=["saliency"], output=lambda z: z[:, 0] - z[:, 1], budget=10, progress=False
+    )
+    asked = {question.key for question in audit.questions if not question.skipped}
+    assert asked <= {"interventions", "blinded_copies"}
+    assert "interventions" in asked
+
+
+def test_masks_are_for_information():
+    images, labels = tagged_images(12)
+    masks = torch.zeros(12, SIDE, SIDE, dtype=torch.bool)
+    masks[:8, :4, :4] = True
+    audit = xb.audit(tag_network(), images, labels, masks=masks, explainers=["saliency"], budget=10, progress=False)
+    (question,) = [question for question in audit.questions if question.truth == "human"]
+    assert question.samples == 8
+    assert question.means()["saliency"] > 0.8
+    assert not [c for c in audit.verdicts[0].comparisons if c.about in ("human", "annotations")]
+
+
+def test_a_trained_copy_reacts_to_a_pattern(monkeypatch):
+    monkeypatch.setattr("xaibench.auditing.planted_trigger._LEARNING_RATE", 1e-2)  # for so small a network
+    images, labels = tagged_images(12)
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        *(nn.Conv2d(1, 8, 2), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
+    )
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    audit = xb.audit(network, images, labels, explainers=["input_x_gradient"], budget=10, train=True, progress=False)
+    (question,) = [question for question in audit.questions if question.key == "planted_trigger"]
+    assert question.samples == 12
+    assert question.means()["input_x_gradient"] > 0.9
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"images": torch.rand(3, 1, SIDE, SIDE)}, "got 3, expected at least 8"),
+        ({"images": torch.ones(9, SIDE, SIDE)}, r"expected floating-point \[N, C, H, W\]"),
+        ({"classes": ["a"]}, "got 1 names, expected one for each of the 2 outputs"),
+        ({"labels": torch.zeros(5)}, r"got \[5\], expected \[9\]"),
+        ({"masks": torch.zeros(9, 3, 3)}, r"got \[9, 3, 3\], expected \[9, 16, 16\]"),
+        ({"groups": [1, 2]}, "got 2, expected one for each of 9 images"),
+        ({"explainers": ["gradcam"]}, "None of the explainers supports this network"),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    arguments = {"images": torch.rand(9, 1, SIDE, SIDE), "labels": None, "explainers": ["saliency"]} | change
+    with pytest.raises(ValueError, match=message):
+        xb.audit(tag_network(), arguments.pop("images"), arguments.pop("labels"), progress=False, **arguments)
+
+
+def test_an_explainer_that_does_not_support_the_network_is_listed():
+    images, labels = tagged_images(8)
+    audit = xb.audit(tag_network(), images, labels, explainers=["saliency", "gradcam"], budget=10, progress=False)
+    assert "gradcam" in audit.inapplicable
+    assert "gradcam" not in outcomes(audit)
+
+
+NETWORK_FILE = """
+import torch
+from torch import nn
+
+def tag():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(256, 2))
+    corner = torch.zeros(16, 16)
+    corner[:4, :4] = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat_interleave(2, 0).repeat_interleave(2, 1) * 2
+    network[1].weight.data.copy_(torch.stack([corner.flatten(), -corner.flatten()]))
+    network[1].bias.data.copy_(torch.tensor([-4.0, 4.0]))
+    return network
+"""
+
+
+def test_the_command_audits_a_folder(tmp_path):
+    images, labels = tagged_images(12)
+    for index, (image, label) in enumerate(zip(images, labels, strict=True)):
+        place = tmp_path / "images" / ("tagged", "plain")[int(label)]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((255 * image[0].numpy()).astype(np.uint8)).save(place / f"{index}.png")
+    (tmp_path / "mine.py").write_text(NETWORK_FILE)
+    arguments = ["audit", f"{tmp_path / 'mine.py'}:tag", "--images", str(tmp_path / "images"), "--size", "16"]
+    arguments += ["--classes", "tagged,plain", "--explainers", "saliency", "--budget", "10"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "saliency" in result.output
+    written = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert written["record"]["network"]["accuracy"] == 1.0
+    assert (tmp_path / "out" / "audit.html").is_file()

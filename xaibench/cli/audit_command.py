@@ -1,0 +1,106 @@
+"""``xaibench audit``: which explanations of a network can be trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from xaibench.cli.application import app
+from xaibench.cli.completion import completer
+from xaibench.cli.terminal import Negatives, Window, clear_errors, names
+
+
+@app.command()
+def audit(
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="package.module:name, FILE.py:name, a TorchScript or ONNX file, torchvision:NAME, timm:NAME, "
+            "hf:OWNER/NAME, or a folder with config.json."
+        ),
+    ],
+    images: Annotated[
+        str,
+        typer.Option(help="Folder of images (with class folders or without), Parquet file, or name of a data set."),
+    ],
+    masks: Annotated[
+        Path | None, typer.Option(help="Folder of masks with the names of their images.", show_default=False)
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Names of the network's classes in their order, such as cat,dog.", show_default=False),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(min=8, help="Side of the images in pixels. [default: the network's]", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the evidence sheet and audit.json.")] = Path("audit"),
+    samples: Annotated[int, typer.Option(min=8, help="Number of images, drawn at random.")] = 30,
+    explainers: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated names, or all. [default: some of each family]",
+            show_default=False,
+            autocompletion=completer("explainers", several=True),
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            help="What is explained: probability, sigmoid (networks with independent labels), logit or margin.",
+            show_default=False,
+        ),
+    ] = None,
+    budget: Annotated[int, typer.Option(min=2, help="Passes per image for each explainer.")] = 50,
+    train: Annotated[
+        bool, typer.Option("--train", help="Also fine-tune a copy of the network to react to a pattern.")
+    ] = False,
+    negatives: Negatives = None,
+    window: Window = None,
+    slices: Annotated[
+        str | None,
+        typer.Option(help="Slices of NIfTI volumes that are images, such as 40,60. [default: all]", show_default=False),
+    ] = None,
+    random_weights: Annotated[
+        bool, typer.Option("--random-weights", help="Do not load pretrained weights, as a test.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+) -> None:
+    """Find out which explanations of a network can be trusted on your images, and write an evidence sheet."""
+    with clear_errors():
+        from xaibench.auditing import audit as run_audit
+        from xaibench.data import open_images
+        from xaibench.models import open_network
+
+        known = names(classes)
+        opened = open_network(network, classes=known, size=size, pretrained=not random_weights)
+        channels, *sides = opened.in_shape
+        collection = open_images(
+            images,
+            masks=masks,
+            size=(sides[0], sides[1]),
+            channels=channels if channels in (1, 3) else None,
+            window=window,
+            slices=slices,
+            negatives=names(negatives) or (),
+        )
+        description: dict[str, Any] = {"Network from": opened.reference, "Images from": collection.name}
+        found = run_audit(
+            opened.module,
+            collection,
+            classes=opened.classes,
+            explainers=explainers if explainers == "all" else names(explainers),
+            output=output,
+            samples=samples,
+            budget=budget,
+            train=train,
+            name=opened.name,
+            description=description,
+            seed=seed,
+            device=device,
+        )
+        typer.echo(str(found))
+        typer.echo(f"\nEvidence sheet: {found.write(out).resolve()}")
