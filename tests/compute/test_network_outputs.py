@@ -52,7 +52,7 @@ def test_one_output_per_image_is_a_column():
 
 def test_training_needs_a_tensor():
     assert check_plain_logits(Z, 2) is Z
-    with pytest.raises(ValueError, match=r"training needs a tensor of logits \[2, K\]. Wrap it: xaibench"):
+    with pytest.raises(ValueError, match=r"expected a tensor of logits \[2, K\] .*Wrap it: xaibench"):
         check_plain_logits({"logits": Z}, 2)
 
 

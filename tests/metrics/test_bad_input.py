@@ -97,7 +97,7 @@ BAD = {
     "whole numbers": ("images", lambda x: x.astype(int), TypeError, "images must be floating"),
     "images without channels": ("images", lambda x: x[0, 0], ValueError, r"images must be \[N, C, H, W\]"),
     "no images": ("images", lambda x: x[:0], ValueError, r"at least one image, got \[0, 2, 5, 6\]"),
-    "fewer targets": ("targets", lambda y: y[:3], ValueError, r"got \[3\] for images \[4, 2, 5, 6\]"),
+    "fewer targets": ("targets", lambda y: y[:3], ValueError, r"targets: got \[3\], expected \[4\]"),
     "a target too large": (
         "targets",
         lambda y: put(y, 1, 3),
@@ -110,9 +110,9 @@ BAD = {
         ValueError,
         "class -1 in samples 2; .* classes 0 to 2",
     ),
-    "fractional targets": ("targets", lambda y: y + 0.5, TypeError, "targets must be integers"),
+    "fractional targets": ("targets", lambda y: y + 0.5, TypeError, "expected integers"),
     "no model": ("model", lambda m: "resnet18", TypeError, "model must be "),
-    "a model that returns [N]": ("model", lambda m: First(m), ValueError, r"The model returns \[1\] for 1 image"),
+    "a model that returns [N]": ("model", lambda m: First(m), ValueError, "the model has classes 0 to 0"),
     "an explainer's name": ("explainer", lambda e: "saliency", TypeError, "explainer must be callable"),
     "an explainer of nan": ("explainer", failing, ValueError, "maps of the explainer must be finite.*sample 1"),
     "an explainer with channels": (

@@ -82,7 +82,7 @@ def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
 
 
 def check_plain_logits(found: object, count: int, name: str = "The model") -> Tensor:
-    """Check that a model that is trained returned a tensor of logits ``[count, K]``, and return it.
+    """Check that a model returned nothing but logits ``[count, K]``, as training and runs need, and return them.
 
     Raises:
         ValueError: If it did not.
@@ -90,8 +90,8 @@ def check_plain_logits(found: object, count: int, name: str = "The model") -> Te
     if not isinstance(found, Tensor) or found.ndim != 2:
         check_logits(found, count, name)
         raise ValueError(
-            f"{name} returns {describe(found)}, and training needs a tensor of logits [{count}, K]. Wrap it: "
-            "xaibench.models.Wrapped(model, lambda model, images: model(images).logits)."
+            f"{name} returns {describe(found)}, expected a tensor of logits [{count}, K] in trainings and runs. Wrap "
+            "it: xaibench.models.Wrapped(model, lambda model, images: model(images).logits)."
         )
     return check_logits(found, count, name)
 

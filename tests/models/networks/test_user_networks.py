@@ -121,7 +121,11 @@ def test_parameters_are_passed_on(own):
             "returns 1000 logits for 2 classes. Build it with 2 outputs, replace its last",
         ),
         ("Map", ValueError, r"returns \[2, 2, 1, 1\] for 2 images, expected logits \[2, K\]"),
-        ("Pair", ValueError, r"returns tuple for 2 images, expected logits \[2, K\]"),
+        (
+            "Pair",
+            ValueError,
+            r"returns tuple of 2 .*, expected a tensor of logits \[2, K\] in trainings and runs",
+        ),
         ("One", ValueError, "returns 1 logits for 2 classes"),
         ("Nan", ValueError, "returns NaN or infinite logits; check its weights, and that random images"),
     ],

@@ -30,6 +30,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from torch import Tensor, nn
 
+from xaibench.compute.explained_output import explains_function
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
@@ -146,7 +147,9 @@ class LayerwiseRelevance(Attribution):
                 layers.append(_layer_name(operation))
             return with_backward(operation, inputs, self._backward(operation, inputs))
 
-        relevance = propagate(model, images, targets, treat, self._start)
+        # The slope of a logit of several classes is never negative, and the check would wait for a GPU.
+        may_fall = explains_function(model) or getattr(model, "output", None) == "sigmoid"
+        relevance = propagate(model, images, targets, treat, self._checked_start if may_fall else self._start)
         for pattern in self.rules:
             if not any(fnmatchcase(layer, pattern) for layer in layers):
                 raise ValueError(
@@ -156,13 +159,17 @@ class LayerwiseRelevance(Attribution):
         return relevance
 
     def _start(self, outputs: Tensor, slope: Tensor) -> Tensor:
+        return slope * outputs
+
+    def _checked_start(self, outputs: Tensor, slope: Tensor) -> Tensor:
+        """Return the start values, if the explained value does not fall where an output of the network rises."""
         if {self.rule, *self.rules.values()} & set(_ONE_SIDED_RULES) and bool((slope < 0).any()):
             raise UnsupportedModelError(
                 f"{type(self).__name__}: the explained value falls where an output of the network rises, but the rules "
-                f"{', '.join(_ONE_SIDED_RULES)} weight contributions by their sign. Explain class 1 "
-                "instead of class 0 of a network with one output, or use lrp_epsilon or lrp_gamma."
+                f"{', '.join(_ONE_SIDED_RULES)} weight contributions by their sign. Explain class 1 instead of class 0 "
+                "of a network with one output, or use lrp_epsilon or lrp_gamma."
             )
-        return slope * outputs
+        return self._start(outputs, slope)
 
     def _backward(self, operation: Operation, inputs: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]]:
         """Return the function that distributes the relevance of the operation's output over its inputs."""
@@ -287,7 +294,7 @@ class DeepTaylor(LayerwiseRelevance):
     bias: bool = False
 
     def _start(self, outputs: Tensor, slope: Tensor) -> Tensor:
-        return super()._start(outputs, slope).clamp(min=0)
+        return (slope * outputs).clamp(min=0)
 
     def _check_elementwise(self, operation: Operation, inputs: tuple[Tensor, ...]) -> None:
         if operation.kind == "activation" and not (operation.rectifies or operation.smooth):

@@ -99,7 +99,7 @@ def find_stages(model: nn.Module, image: Tensor) -> list[ConvStage] | None:
 
     A layer is the next one if its input is the unmodified memory of the previous layer's output.
     """
-    layers = _sequential_layers(network_of(model), image)
+    layers = None if _is_compiled(model) else _sequential_layers(network_of(model), image)
     if layers is None:
         return None
     stages: list[ConvStage] = []

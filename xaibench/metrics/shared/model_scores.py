@@ -174,7 +174,8 @@ class ModelScorer:
     def _check_output(self, outputs: Tensor, image: Tensor) -> None:
         if callable(self._output) or self._output == "logit":
             return
-        if outputs.min() >= 0 and outputs.max() <= 1:
+        nonnegative = bool(outputs.min() >= 0)
+        if nonnegative and outputs.max() <= 1:
             self._check_sigmoid(outputs, image)
         if self._output == "sigmoid":
             return
@@ -183,7 +184,7 @@ class ModelScorer:
                 f"output={self._output!r} needs a model with at least two outputs (the softmax of one output is always "
                 "1), got a model with one output. Pass output='sigmoid', or output='logit'."
             )
-        if outputs.min() >= 0 and (outputs.sum(1) - 1).abs().max() < 1e-4 and outputs.max() < 1:
+        if nonnegative and (outputs.sum(1) - 1).abs().max() < 1e-4 and outputs.max() < 1:
             warnings.warn(
                 f"The outputs of the model look like probabilities, but output={self._output!r} expects logits. "
                 "Pass output='logit' to use them as they are, if the model's last layer is a softmax.",

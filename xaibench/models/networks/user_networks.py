@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from xaibench.compute.model_probe import probe
+from xaibench.compute.network_outputs import check_plain_logits
 from xaibench.core.parameters import check_names, named_parameters
 
 _GIVEN = ("in_shape", "num_classes")
@@ -77,4 +78,6 @@ def check_outputs(model: nn.Module, name: str, in_shape: tuple[int, int, int], n
     Raises:
         ValueError: If it does not accept them, or does not return finite logits ``[2, num_classes]``.
     """
-    probe(model, torch.rand(2, *in_shape), name=name, what="random images in [0, 1]", classes=num_classes)
+    images = torch.rand(2, *in_shape)
+    what = "random images in [0, 1]"
+    probe(model, images, name=name, what=what, classes=num_classes, select=check_plain_logits)
