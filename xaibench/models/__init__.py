@@ -18,7 +18,7 @@ from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.networks.wrapping import Wrapped
-from xaibench.models.networks.zero_shot import ZeroShot, zero_shot_head
+from xaibench.models.networks.zero_shot import zero_shot_head
 from xaibench.models.opening.opened_network import OpenedNetwork, Preprocessing
 from xaibench.models.opening.references import open_network
 from xaibench.models.table import MODELS
@@ -39,7 +39,6 @@ __all__ = [
     "TrainingDivergedError",
     "WeightsNotFoundError",
     "Wrapped",
-    "ZeroShot",
     "accuracy",
     "build",
     "find_head",

@@ -88,7 +88,10 @@ class Timm:
         return fold_classes(model, fold, weighting, num_classes, label).eval()
 
     def config(self) -> dict[str, Any]:
-        """Return timm's configuration of the network: mean, std, size, classes, and where the weights are.
+        """Return timm's configuration of the network.
+
+        Returns:
+            Mean, std, size, classes, and where the weights are, by timm's names.
 
         Raises:
             ModuleNotFoundError: If timm is not installed; names the command.

@@ -12,13 +12,8 @@ from torch.nn import functional
 from xaibench.core.messages import kind_of
 
 
-class ZeroShot(nn.Module):
-    """A classifier whose logits are similarities of an image to texts; made by :func:`zero_shot_head`.
-
-    Attributes:
-        encoder: The image encoder.
-        text_embeddings: ``[K, D]``, of unit length.
-    """
+class _ZeroShot(nn.Module):
+    """A classifier whose logits are similarities of an image to texts."""
 
     text_embeddings: Tensor
     scale: Tensor
@@ -68,7 +63,7 @@ def zero_shot_head(
     scale: float = 100.0,
     bias: float = 0.0,
     embed: Callable[[nn.Module, Tensor], Any] | None = None,
-) -> ZeroShot:
+) -> nn.Module:
     """Make a classifier of an image encoder and the embeddings of texts, one per class.
 
     The logit of a class is ``scale`` times the cosine similarity of the image and its text, plus ``bias``. CLIP takes
@@ -101,4 +96,4 @@ def zero_shot_head(
         raise ValueError(
             f"text_embeddings: got {list(text_embeddings.shape)}, expected [K, D], a vector other than zero per class."
         )
-    return ZeroShot(encoder, text_embeddings.detach().clone(), float(scale), float(bias), embed)
+    return _ZeroShot(encoder, text_embeddings.detach().clone(), float(scale), float(bias), embed)

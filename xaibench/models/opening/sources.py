@@ -141,7 +141,7 @@ def open_torchvision(name: str, request: Request) -> Source:
 
     known = models.list_models(module=models)
     if name not in known:
-        raise ValueError(f"torchvision has no classifier {name!r}{did_you_mean(name, known)}")
+        raise ValueError(f"The library torchvision has no classifier {name!r}{did_you_mean(name, known)}")
     table = models.get_model_weights(name)
     entry = getattr(table, "IMAGENET1K_V1", None) or table.DEFAULT
     preset = entry.transforms()
