@@ -310,6 +310,7 @@ def test_official_splits_of_a_table(table):
     data = from_datasets(datasets.DatasetDict(parts), size=8)
     assert (len(data.train), len(data.val), len(data.test)) == (9, 2, 3)
     assert data.test.ids[:] == ["14", "15", "16"]
+    assert torch.equal(open_images(datasets.DatasetDict(parts), size=8)[:].images, data.test.images)
     assert len(from_datasets(datasets.DatasetDict(parts), splits=(0, 0, 1)).test) == 14
 
 

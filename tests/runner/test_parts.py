@@ -27,3 +27,16 @@ def test_all_parameters_are_the_defaults_and_those_of_the_suite():
 )
 def test_a_users_own_part_is_recognized(name, own):
     assert find_part("explainer", name).is_users_own is own
+
+
+@pytest.mark.parametrize(
+    ("parameters", "shape"),
+    [
+        ({}, (3, 224, 224)),
+        ({"size": 96}, (3, 96, 96)),
+        ({"channels": 1}, (1, 224, 224)),
+        ({"size": 8, "channels": 1}, (1, 8, 8)),
+    ],
+)
+def test_size_and_channels_decide_the_shape_of_images_on_disk(parameters, shape):
+    assert find_part("dataset", "pet", Frozen(parameters)).image_shape == shape

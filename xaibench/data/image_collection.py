@@ -182,9 +182,11 @@ def open_images(
             - a folder of images (pictures, DICOM or NIfTI files), with class folders, with the images directly inside,
               or with ``image/`` and ``mask/`` as for ``folder:DIR``; or a single file;
             - a Parquet file or a folder of them, written by xaibench or by the ``datasets`` library;
-            - a ``datasets.Dataset``;
+            - a ``datasets.Dataset`` or ``datasets.DatasetDict``;
             - an array or tensor ``[N, C, H, W]`` of numbers in [0, 1], or of 8-bit integers;
-            - a name of :func:`xaibench.load`, a data set, or a split; of a data set, the test samples.
+            - a name of :func:`xaibench.load`, a data set, or a split.
+
+            Of data sets, files and tables with several splits, the test samples are opened.
         masks: A folder of mask files with the names of their images; or an array ``[N, H, W]``, 0 = not important, for
             arrays. None = the masks of the source, if it has any.
         classes: The classes to open, in this order. For arrays: the class names. None = all.
@@ -227,7 +229,8 @@ def open_images(
     if used := [name for name, value in given.items() if value is not None]:
         raise ValueError(f"{listed(used)}: only for folders of images, but the source is a {type(source).__name__}.")
     if is_table(source):
-        source = open_table(source)
+        splits = source if isinstance(source, dict) else {}
+        source = open_table(next((splits[name] for name in ("test", "validation") if name in splits), source))
     if isinstance(source, Source):
         return _collect(str(source), source, source.classes, size or _common_size(source), channels or 3)
     return _open_arrays(source, masks, classes, targets, size, channels)

@@ -136,8 +136,9 @@ class DatasetPart(Part):
     def image_shape(self) -> tuple[int, int, int]:
         """``(C, H, W)`` of the images, as far as it is known before the set is loaded."""
         shape: tuple[int, int, int] = getattr(self.info, "image_shape", (3, 224, 224))
-        size = self.parameters.get("size")
-        return (shape[0], size, size) if isinstance(size, int) else shape
+        size, channels = self.parameters.get("size"), self.parameters.get("channels")
+        channels = channels if isinstance(channels, int) else shape[0]
+        return (channels, size, size) if isinstance(size, int) else (channels, *shape[1:])
 
     @functools.cached_property
     def class_count(self) -> int | None:
