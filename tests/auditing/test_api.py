@@ -100,7 +100,7 @@ def test_a_trained_copy_reacts_to_a_pattern(monkeypatch):
     images, labels = tagged_images(12)
     torch.manual_seed(0)
     network = nn.Sequential(
-        *(nn.Conv2d(1, 8, 2), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
+        *(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
     )
     before = {name: value.clone() for name, value in network.state_dict().items()}
     audit = xb.audit(network, images, labels, explainers=["input_x_gradient"], budget=10, train=True, progress=False)

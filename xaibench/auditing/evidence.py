@@ -80,7 +80,7 @@ class Evidence:
         questions = [
             {
                 **{
-                    name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped", "chance", "samples")
+                    name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped", "samples")
                 },
                 "means": {label: _plain(np.nanmean(scores)) for label, scores in q.scores.items()},
                 "parts": {part: {k: _plain(v) for k, v in means.items()} for part, means in q.parts.items()},
