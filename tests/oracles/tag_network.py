@@ -30,10 +30,10 @@ def tag_network(classes=2):
 
 
 def tagged_images(count, seed=0):
-    """Noise; every second image has the pattern in its corner and the label 0, the others have the label 1."""
+    """Noise around 0; every second image has the pattern in its corner and the label 0, the others have the label 1."""
     rng = np.random.default_rng(seed)
-    images = rng.uniform(0, 1, (count, 1, SIDE, SIDE))
-    images[::2, 0, :CORNER, :CORNER] = 0.5 + 0.25 * tag_pattern().numpy()
+    images = rng.uniform(-0.5, 0.5, (count, 1, SIDE, SIDE))
+    images[::2, 0, :CORNER, :CORNER] = 0.25 * tag_pattern().numpy()
     return torch.from_numpy(images).float(), torch.tensor([index % 2 for index in range(count)])
 
 

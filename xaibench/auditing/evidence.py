@@ -79,9 +79,7 @@ class Evidence:
         """Return everything but the maps as plain values, as ``audit.json`` contains it (``audit.schema.json``)."""
         questions = [
             {
-                **{
-                    name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped", "samples")
-                },
+                **{name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped", "samples")},
                 "means": {label: _plain(np.nanmean(scores)) for label, scores in q.scores.items()},
                 "parts": {part: {k: _plain(v) for k, v in means.items()} for part, means in q.parts.items()},
             }
