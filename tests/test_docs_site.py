@@ -40,6 +40,7 @@ PAGES = [
     ["tutorials/benchmark-a-new-explainer", "tutorials/read-the-report", "tutorials/run-on-a-cluster"],
     ["tutorials/add-a-data-set"],
     ["own-network"],
+    ["audit"],
     ["tutorials/tune-a-parameter"],
     ["coming-from"],
     ["architecture"],

@@ -26,6 +26,7 @@ PACKAGES = [
     "xaibench.runner",
     "xaibench.report",
     "xaibench.hub",
+    "xaibench.auditing",
     "xaibench.leaderboard",
     "xaibench.core.registry",
     "xaibench.statistics",

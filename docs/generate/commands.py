@@ -11,6 +11,11 @@ Exit codes: 0 all went well; 1 jobs failed, or data are missing; 2 bad arguments
 
 #: Command to what one does with it, in the order of a beginner; each line is checked against the program by the tests.
 EXAMPLES = {
+    "audit": """
+xaibench audit torchvision:resnet18 --images scans --classes normal,nodule   # verdicts, and an evidence sheet
+xaibench audit mine.py:network --images scans --masks lesions --train        # with masks, and a planted trigger
+xaibench audit net.onnx --images table.parquet --output sigmoid --samples 60   # independent labels, more images
+""",
     "compare": """
 xaibench compare runs/before runs/after                 # what moved, and whether it is more than chance
 xaibench compare runs/a runs/b runs/c --out moved.csv    # each beside the first; all rows in a file

@@ -119,6 +119,7 @@ def test_a_trained_copy_reacts_to_a_pattern(monkeypatch):
         ({"labels": torch.zeros(5)}, r"got \[5\], expected \[9\]"),
         ({"masks": torch.zeros(9, 3, 3)}, r"got \[9, 3, 3\], expected \[9, 16, 16\]"),
         ({"groups": [1, 2]}, "got 2, expected one for each of 9 images"),
+        ({"groups": [1, 2, 3] * 3}, "groups: got 3 different ones, expected at least 6"),
         ({"explainers": ["gradcam"]}, "None of the explainers supports this network"),
     ],
 )

@@ -24,7 +24,11 @@ class Audit(Evidence):
     """
 
     def table(self) -> pd.DataFrame:
-        """Return one row per explainer: verdict, p-value, images needed, mean score per question, and why."""
+        """Summarize the verdicts.
+
+        Returns:
+            One row per explainer: verdict, corrected p-value, mean score per question, images needed, and why.
+        """
         import pandas as pd
 
         rows = []

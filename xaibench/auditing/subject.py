@@ -22,8 +22,8 @@ from xaibench.evaluation.model_placement import to_device
 #: How logits become probabilities: over all classes, or for each label on its own; or a function of the outputs, whose
 #: value is explained, and no classes.
 Head: TypeAlias = Literal["softmax", "sigmoid", "function"]
-#: Fewest images of an audit.
-FEWEST_IMAGES = 8
+#: Fewest images of an audit, and groups of them.
+FEWEST_IMAGES, FEWEST_GROUPS = 8, 6
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ def make_subject(
 
     Raises:
         TypeError: If the model is not a module.
-        ValueError: If shapes do not match, or there are fewer images than :data:`FEWEST_IMAGES`.
+        ValueError: If shapes do not match, or there are fewer images than :data:`FEWEST_IMAGES` or groups than
+            :data:`FEWEST_GROUPS`.
     """
     check_module(model)
     x = torch.as_tensor(images).detach().cpu()
@@ -173,8 +174,13 @@ def make_subject(
     for what, given in (("ids", named), ("groups", groups)):
         if len(given) != len(x):
             raise ValueError(f"{what}: got {len(given)}, expected one for each of {len(x)} images.")
-    numbers = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    return Subject(model, x, named, output, names, y, m, numbers, device, logits)
+    different, numbers = np.unique(groups, return_inverse=True)
+    if len(different) < FEWEST_GROUPS:
+        raise ValueError(
+            f"groups: got {len(different)} different ones, expected at least {FEWEST_GROUPS}: images of one group, such "
+            "as a patient, count as one. Add images of other groups."
+        )
+    return Subject(model, x, named, output, names, y, m, numbers.astype(np.int64), device, logits)
 
 
 def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:

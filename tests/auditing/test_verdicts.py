@@ -1,0 +1,116 @@
+"""Verdicts: what is supported, refuted or undecided, and how often wrongly."""
+
+import numpy as np
+import pytest
+
+from xaibench.auditing.network_check import NetworkTest
+from xaibench.auditing.questions import Question
+from xaibench.auditing.sanity import SanityCheck
+from xaibench.auditing.verdicts import judge
+
+CONTROLS = ("noise", "edges")
+GOOD_NETWORK = NetworkTest("labels", 1.0, 0.5, 0.001)
+
+
+def question(key, truth, groups=None, **means):
+    """Scores of 20 samples with a standard deviation of 0.1 around the given means; the controls are around 0."""
+    rng = np.random.default_rng(sum(map(ord, key)))
+    labels = dict.fromkeys(CONTROLS, 0.0) | means
+    scores = {label: mean + rng.normal(0, 0.1, 20) for label, mean in labels.items()}
+    return Question(key, truth, key, "?", scores, np.arange(20) if groups is None else np.asarray(groups))
+
+
+def judged(questions, checks=(), network=GOOD_NETWORK, required=("intervention", "use")):
+    explainers = [label for label in questions[0].scores if label not in CONTROLS]
+    found = judge(explainers, CONTROLS, questions, checks, network, 20, required)
+    return {verdict.explainer: verdict for verdict in found}
+
+
+def test_better_than_all_controls_in_both_kinds_is_supported():
+    found = judged([question("a", "intervention", ig=0.5, cam=0.5), question("b", "use", ig=0.5, cam=0.0)])
+    assert found["ig"].outcome == "supported"
+    assert found["cam"].outcome == "undecided"
+    assert any("use" in reason for reason in found["cam"].reasons)
+
+
+def test_one_control_that_is_as_good_prevents_support():
+    scores = question("a", "intervention", ig=0.5)
+    scores = Question("a", "intervention", "a", "?", dict(scores.scores, edges=scores.scores["ig"]), scores.groups)
+    assert judged([scores, question("b", "use", ig=0.5)])["ig"].outcome == "undecided"
+
+
+def test_missing_one_question_of_a_kind_prevents_support():
+    # On average over the kind it is far ahead, but in one question it is not better than chance.
+    questions = [question("a", "intervention", ig=0.5), question("b", "use", ig=0.9), question("c", "use", ig=0.0)]
+    found = judged(questions)["ig"]
+    assert found.outcome == "undecided"
+    assert any("chance" in reason and "“c”" in reason for reason in found.reasons)
+
+
+def test_a_control_that_is_better_refutes():
+    found = judged([question("a", "intervention", ig=-0.5), question("b", "use", ig=0.5)])["ig"]
+    assert found.outcome == "refuted"
+    assert "On intervention, the control" in found.reasons[0]
+
+
+def test_a_failed_sanity_check_refutes_the_best_scores():
+    check = SanityCheck("weights", "w", "", "ignores the weights", 0.9, "above", {"ig": np.array([1.0, 0.95])})
+    found = judged([question("a", "intervention", ig=0.5), question("b", "use", ig=0.5)], [check])["ig"]
+    assert found.outcome == "refuted"
+    assert found.reasons == ["It ignores the weights (0.97)."] or "ignores the weights" in found.reasons[0]
+
+
+def test_nothing_is_supported_or_lost_to_controls_for_a_network_that_knows_nothing():
+    network = NetworkTest("labels", 0.5, 0.5, 0.6)
+    found = judged(
+        [question("a", "intervention", ig=0.5, bad=-0.5), question("b", "use", ig=0.5, bad=-0.5)], network=network
+    )
+    assert {verdict.outcome for verdict in found.values()} == {"undecided"}
+    assert all(np.isnan(verdict.p) for verdict in found.values())
+
+
+def test_a_required_kind_without_a_question_is_named():
+    skipped = Question("b", "use", "b", "?", skipped="no region decides")
+    found = judged([question("a", "intervention", ig=0.5), skipped])["ig"]
+    assert found.outcome == "undecided"
+    assert "No question about use could be asked." in found.reasons
+
+
+def test_kinds_that_are_not_required_do_not_count():
+    questions = [question("a", "intervention", ig=0.5), question("b", "use", ig=0.5), question("c", "human", ig=-0.9)]
+    assert judged(questions)["ig"].outcome == "supported"
+
+
+def test_samples_of_one_image_count_once():
+    same = [0] * 10 + [1] * 10
+    alone = judged([question("a", "intervention", ig=0.5), question("b", "use", ig=0.5)])["ig"]
+    found = judged([question("a", "intervention", same, ig=0.5), question("b", "use", same, ig=0.5)])["ig"]
+    assert {comparison.groups for comparison in found.comparisons} == {2}
+    assert found.p > 1000 * alone.p
+
+
+def test_images_needed_follow_from_effect_and_spread():
+    found = judged([question("a", "intervention", ig=0.5), question("b", "use", ig=0.03)])["ig"]
+    assert found.outcome == "undecided"
+    # Two-sample spread 0.14, difference about 0.03: (1.64 + 0.84)² (0.14 / 0.03)² is about 130 images.
+    assert found.needed is None or 20 < found.needed < 10_000
+
+
+@pytest.mark.parametrize("correlated", [False, True])
+def test_false_support_is_at_most_five_percent(correlated):
+    # Ten explainers like the controls, in 100 audits; on intervention they are truly better, on use they are not.
+    wrong = 0
+    for seed in range(100):
+        rng = np.random.default_rng([seed, correlated])
+        labels = [f"e{i}" for i in range(10)] + list(CONTROLS)
+        shared = rng.normal(0, 0.2, 16)[:, None] * correlated
+        use = shared + rng.normal(0, 0.1, (16, len(labels))) + 0.5  # all better than chance
+        change = rng.normal(0, 0.1, (16, len(labels))) + np.array([1.0] * 10 + [0.0] * 2)
+        groups = np.arange(16)
+        questions = [
+            Question("a", "intervention", "a", "?", dict(zip(labels, change.T, strict=True)), groups),
+            Question("b", "use", "b", "?", dict(zip(labels, use.T, strict=True)), groups),
+        ]
+        found = judge(labels[:10], CONTROLS, questions, [], GOOD_NETWORK, 16)
+        wrong += any(verdict.outcome == "supported" for verdict in found)
+    assert wrong / 100 <= 0.05
