@@ -177,7 +177,7 @@ def make_subject(
     different, numbers = np.unique(groups, return_inverse=True)
     if len(different) < FEWEST_GROUPS:
         raise ValueError(
-            f"groups: got {len(different)} different ones, expected at least {FEWEST_GROUPS}: images of one group, such "
+            f"groups: got {len(different)} different ones, expected at least {FEWEST_GROUPS}: images of a group, such "
             "as a patient, count as one. Add images of other groups."
         )
     return Subject(model, x, named, output, names, y, m, numbers.astype(np.int64), device, logits)
