@@ -188,7 +188,7 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
     """Make copies of the network that receive only a quarter of the image.
 
     A copy need not use what it sees. Therefore an image is a sample only if the output of the copy changes when the
-    quarter is replaced by the mean color, by at least a tenth of the largest change.
+    quarter is replaced by the mean color, by at least a hundredth of the largest change.
 
     Args:
         subject: Network and images.
@@ -211,7 +211,7 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
         answers.append(answer)
         changes.append((seen - unseen).gather(1, answer[:, None])[:, 0].abs())
     change = torch.stack(changes)  # [copy, image]
-    passed = (change > 0.1 * change.max()).numpy()
+    passed = (change > 0.01 * change.max()).numpy()
     chosen = _choose_evenly(passed, count, rng)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     models = []

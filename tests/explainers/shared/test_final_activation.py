@@ -99,3 +99,15 @@ def test_a_softmax_that_runs_elsewhere_too_stays(images, targets):
 
     with pytest.warns(UserWarning, match="look like probabilities"):
         explain("saliency", Attentive(), images, targets)
+
+
+def test_labels_whose_probabilities_sum_to_one_by_chance_are_no_softmax():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.Sigmoid())
+    with torch.no_grad():
+        network[1].weight.copy_(torch.tensor([[3.0, 1.0, -2.0, 1.0], [-3.0, -1.0, 2.0, -1.0]]))
+        network[1].bias.zero_()  # the second logit is the negative of the first: the probabilities sum to 1
+    images = torch.rand(3, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([0, 1, 0])
+    found = xb.explain("saliency", network, images, targets, output="sigmoid")
+    expected = xb.explain("saliency", network[:2], images, targets, output="sigmoid")
+    assert torch.equal(found, expected)

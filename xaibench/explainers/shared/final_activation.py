@@ -37,10 +37,20 @@ def remove_final_activation(explained: ExplainedOutput, images: Tensor, outputs:
             probabilities and are taken for logits.
     """
     low, high, away = _describe_outputs(outputs)
-    if _are_probabilities(outputs, low, high, away):
+    if low < 0 or high > 1:
+        return
+    # The sigmoid first: probabilities of two independent labels may sum to 1 by chance.
+    name = _last_layer(explained.network, images, nn.Sigmoid)
+    if name or ends_in_sigmoid(explained.network, images):
+        _remove_sigmoid(explained, images, name)
+    elif _are_probabilities(outputs, low, high, away):
         _remove_softmax(explained, images)
-    elif low >= 0 and high <= 1:
-        _remove_sigmoid(explained, images, outputs)
+    elif explained.output != "logit" and look_like_labels(outputs):
+        warn_caller(
+            f"The outputs of the model look like probabilities of independent labels, and "
+            f"output={explained.output!r} takes them for logits. Return the logits, or pass output='logit' to explain "
+            "the outputs unchanged."
+        )
 
 
 def _remove_softmax(explained: ExplainedOutput, images: Tensor) -> None:
@@ -57,16 +67,7 @@ def _remove_softmax(explained: ExplainedOutput, images: Tensor) -> None:
         )
 
 
-def _remove_sigmoid(explained: ExplainedOutput, images: Tensor, outputs: Tensor) -> None:
-    name = _last_layer(explained.network, images, nn.Sigmoid)
-    if not name and not ends_in_sigmoid(explained.network, images):
-        if explained.output != "logit" and look_like_labels(outputs):
-            warn_caller(
-                f"The outputs of the model look like probabilities of independent labels, and "
-                f"output={explained.output!r} takes them for logits. Return the logits, or pass output='logit' to "
-                "explain the outputs unchanged."
-            )
-        return
+def _remove_sigmoid(explained: ExplainedOutput, images: Tensor, name: str) -> None:
     if explained.requested not in ("sigmoid", "logit"):
         raise ValueError(
             f"The network ends in a sigmoid{f' ({name!r})' if name else ''}, got output={explained.requested!r}. "
