@@ -108,6 +108,6 @@ def test_labels_whose_probabilities_sum_to_one_by_chance_are_no_softmax():
         network[1].bias.zero_()  # the second logit is the negative of the first: the probabilities sum to 1
     images = torch.rand(3, 1, 2, 2, generator=torch.Generator().manual_seed(0))
     targets = torch.tensor([0, 1, 0])
-    found = xb.explain("saliency", network, images, targets, output="sigmoid")
-    expected = xb.explain("saliency", network[:2], images, targets, output="sigmoid")
+    found = explain("saliency", network, images, targets, output="sigmoid")
+    expected = explain("saliency", network[:2], images, targets, output="sigmoid")
     assert torch.equal(found, expected)
