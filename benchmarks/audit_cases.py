@@ -131,7 +131,7 @@ def _resnet(folder: Path, trained: bool) -> str:
         images, labels = slices(TRAINING, 0)
         torch.manual_seed(0)
         model = torchvision.models.resnet18(weights=None, num_classes=2)
-        train(model, windowed(images), torch.from_numpy(labels), 4, nn.functional.cross_entropy, 1e-3)
+        train(model, windowed(images), torch.from_numpy(labels), 12, nn.functional.cross_entropy, 1e-3)
         torch.save(model.state_dict(), folder / "weights.pt")
     write_dicom(folder / "scans", *slices(IMAGES, 1))
     explainers = (

@@ -24,6 +24,7 @@ REASONS = {
     "data/scans/sixray_index.py",
     "data/masks/mask_tables.py",
     "data/scans/ct_reading.py",
+    "data/scans/medical_images.py",
     "data/scans/nifti_volumes.py",
     "benchmarks/xai_tris/photo_backgrounds.py",
     "benchmarks/xai_tris/safe_unpickling.py",

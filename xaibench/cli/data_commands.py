@@ -141,15 +141,15 @@ def _download(part: AnnotatedSet, root: Path | None) -> None:
             part.download(base, progress=progress)
 
 
-def _read_all(part: AnnotatedSet, options: dict[str, Any]) -> None:
+def _read_all(images: AnnotatedSet, options: dict[str, Any]) -> None:
     """Read every image and mask as the other commands do, and state whether the set can be split."""
-    samples = part(size=32, splits=(0.0, 0.0, 1.0), **options).test
+    samples = images(size=32, splits=(0.0, 0.0, 1.0), **options).test
     with count_bar("reading", unit="image") as progress:
         for start in range(0, len(samples), 16):
             samples[start : start + 16]
             progress(min(start + 16, len(samples)), len(samples))
     try:
-        part(size=32, **options)
+        images(size=32, **options)
     except ValueError as error:
         typer.echo(hint(f"It cannot be divided into train, validation and test: {error}"))
 

@@ -32,7 +32,7 @@ def house_style() -> Iterator[None]:
     try:
         import matplotlib
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Figures need matplotlib: pip install matplotlib", name=error.name) from error
+        raise ModuleNotFoundError("Figures need matplotlib: pip install matplotlib.", name=error.name) from error
     defaults: dict[str, Any] = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
     ours: dict[str, Any] = {
         "svg.fonttype": "none",
