@@ -51,6 +51,33 @@ def test_a_row_a_method_and_a_column_a_metric(split):
     assert "Controls: center_prior, input, laplace, sobel, uniform." in text
 
 
+class Counting(Halves):
+    """Counts the images that it was called with."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += len(x)
+        return super().forward(x)
+
+
+def test_default_metrics_call_the_model_less_often_than_the_metrics_themselves(split):
+    """All curves of 224 steps made the defaults take minutes; they are asked for by name."""
+    chosen = {"controls": ["uniform"], "samples": 4, "scored": "all"}
+    few, many = Counting(), Counting()
+    default = xb.evaluate("saliency", split, few, **chosen)
+    full = xb.evaluate("saliency", split, many, ["insertion", "deletion"], **chosen)
+    # Two maps per image: two curves of 20 steps, and fewer than 20 further images.
+    assert few.calls <= 4 * 2 * (2 * 21 + 20)
+    assert many.calls > 4 * 2 * 2 * SIZE**2
+    assert default.parameters == {"insertion": {"steps": 20}, "deletion": {"steps": 20}}
+    assert "Parameters: insertion(steps=20), deletion(steps=20)." in str(default)
+    assert full.parameters == {}
+    assert "Parameters" not in str(full)
+    stated = xb.evaluate("saliency", split, Halves(), {"deletion": {"steps": 20}}, **chosen)
+    np.testing.assert_allclose(default.matrix("deletion"), stated.matrix("deletion"), atol=1e-6)
+
+
 @pytest.mark.parametrize("metric", ["iou", "f1", "hit", "average_precision", "insertion", "sparseness"])
 def test_scores_are_those_of_the_metric_itself(split, metric):
     model = Halves()

@@ -187,6 +187,7 @@ class AppliedMetric:
     Attributes:
         name: The registered name; for unregistered metrics, the name as given or the name of the function.
         info: The info record. A metric without one is assumed to compare maps with masks, higher being better.
+        given: The parameters as they were given.
         raw: For a chance-corrected metric, the underlying metric (``info.skill_of``); otherwise None. Its scores are
             computed once and converted (:meth:`against_chance`).
 
@@ -217,7 +218,7 @@ class AppliedMetric:
         self.info: MetricInfo = getattr(self._function, "info", None) or MetricInfo(
             self.name, "ground-truth", higher_is_better=True, range=(-np.inf, np.inf)
         )
-        parameters = {} if parameters is None else parameters
+        self.given = parameters = {} if parameters is None else parameters
         if output is not None and self.needs_model and "output" in named_parameters(self._function):
             parameters = {"output": output} | dict(parameters)
         check_parameters(self.name, self._function, self.info, parameters)

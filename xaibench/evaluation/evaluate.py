@@ -34,9 +34,20 @@ Method: TypeAlias = Any
 #: The name of a metric, or a function like those of :mod:`xaibench.metrics`.
 Metric: TypeAlias = "str | Callable[..., Any]"
 
-#: Default metrics: with ground-truth masks, and in addition with a model.
-GROUND_TRUTH = ("iou", "topk_precision", "hit", "average_precision")
-MODEL = ("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency")
+#: Steps of insertion and deletion among the default metrics. The 224 steps of the metrics themselves, as in the paper,
+#: would take most of the time of an evaluation.
+STEPS = 20
+#: Default metrics with their parameters: with ground-truth masks, and in addition with a model.
+GROUND_TRUTH: Mapping[Metric, Mapping[str, Any]] = {
+    name: {} for name in ("iou", "topk_precision", "hit", "average_precision")
+}
+MODEL: Mapping[Metric, Mapping[str, Any]] = {
+    "insertion": {"steps": STEPS},
+    "deletion": {"steps": STEPS},
+    "average_drop": {},
+    "comprehensiveness": {},
+    "sufficiency": {},
+}
 #: Default controls, which do not use the model.
 CONTROLS = ("uniform", "sobel", "laplace", "input", "center_prior")
 
@@ -71,7 +82,9 @@ def evaluate(
             them, as for :func:`xaibench.explain`. Controls and most metrics with masks do not need it; other explainers
             and metrics do.
         metrics: Names or functions, or ``{name: parameters}``. None = IoU, top-k precision, pointing game and average
-            precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
+            precision; with a model also insertion and deletion in 20 steps (``steps=20``), average drop,
+            comprehensiveness and sufficiency. Metrics that are given have the defaults of their functions, such as 224
+            steps of insertion and deletion.
         controls: Whether to add the controls uniform noise, Sobel, Laplace, the input and the center prior; or the
             names of the controls to add.
         samples: Number of samples, taken from the start of the split; None = all.
@@ -172,8 +185,8 @@ def evaluate(
             if callable(progress):
                 progress(stop, count)
     collector.check(scored)
-    infos = {scorer.name: scorer.info for scorer in scorers}
-    return collector.evaluation(split, infos, frozenset(m.label for m in applied_methods if m.control))
+    controls_used = frozenset(method.label for method in applied_methods if method.control)
+    return collector.evaluation(split, scorers, controls_used)
 
 
 @dataclass(frozen=True)
@@ -215,7 +228,7 @@ def _build_metrics(
     applied: Callable[[Metric, Mapping[str, Any] | None], AppliedMetric],
 ) -> list[AppliedMetric]:
     if metrics is None:
-        metrics = (*GROUND_TRUTH, *(MODEL if model is not None else ()))
+        metrics = {**GROUND_TRUTH, **(MODEL if model is not None else {})}
     if isinstance(metrics, str) or callable(metrics):
         metrics = [metrics]
     table = metrics if isinstance(metrics, Mapping) else dict.fromkeys(metrics)

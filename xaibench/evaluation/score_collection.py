@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xaibench.evaluation.table import Evaluation
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from xaibench.core.part_info import MetricInfo
     from xaibench.data import Split
-    from xaibench.evaluation.apply import Batch
+    from xaibench.evaluation.apply import AppliedMetric, Batch
     from xaibench.evaluation.model_answers import ModelAnswers
 
 
@@ -67,7 +66,7 @@ class ScoreCollector:
                 "classes are in the same order; or include wrongly classified samples with scored='all'."
             )
 
-    def evaluation(self, split: Split, metrics: Mapping[str, MetricInfo], controls: frozenset[str]) -> Evaluation:
+    def evaluation(self, split: Split, metrics: Sequence[AppliedMetric], controls: frozenset[str]) -> Evaluation:
         """Return the evaluation, with sample ids instead of indices."""
         import pandas as pd
 
@@ -78,7 +77,7 @@ class ScoreCollector:
         scores["sample"] = [ids[number] for number in scores["sample"]]
         return Evaluation(
             scores,
-            metrics,
+            {metric.name: metric.info for metric in metrics},
             controls,
             None if split.groups is None else split.groups[numbers],
             split.groups_by,
@@ -86,4 +85,5 @@ class ScoreCollector:
             accuracy=None if self._n_correct is None else self._n_correct / self._count,
             zero_maps={method: tuple(ids[number] for number in zero) for method, zero in self._zero.items()},
             inapplicable=self.inapplicable,
+            parameters={metric.name: metric.given for metric in metrics if metric.given},
         )

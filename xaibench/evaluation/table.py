@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import reprlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +75,10 @@ def _cell_text(mean: float, low: float, high: float, mark: str) -> str:
     return f"{mean:.3f} [–]{mark}" if np.isnan(low) else f"{mean:.3f} [{low:.3f}, {high:.3f}]{mark}"
 
 
+def _format_parameters(parameters: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={reprlib.repr(value)}" for name, value in parameters.items())
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Scores of several methods on the same samples.
@@ -92,6 +97,7 @@ class Evaluation:
         zero_maps: Samples whose map is zero everywhere, per method. Such a map ranks no pixel above another: metrics
             score it like a constant map, as chance, or not at all.
         inapplicable: Methods that were left out because they do not support the model, with the reason.
+        parameters: The parameters that were given for a metric, including those of the default metrics.
     """
 
     scores: pd.DataFrame
@@ -103,6 +109,7 @@ class Evaluation:
     accuracy: float | None = None
     zero_maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inapplicable: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     _matrices: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
@@ -343,10 +350,13 @@ class Evaluation:
         """Return the notes below the table.
 
         Returns:
-            One line each about the scored samples and the model's accuracy, the controls, maps that are zero
-            everywhere, maps scored as chance, undefined scores, and methods that are not applicable.
+            One line each about the scored samples and the model's accuracy, the parameters of metrics, the controls,
+            maps that are zero everywhere, maps scored as chance, undefined scores, and methods that are not applicable.
         """
         lines = [f"{self._describe_samples()}; mean and 95 % interval."]
+        if self.parameters:
+            shown = (f"{name}({_format_parameters(values)})" for name, values in self.parameters.items())
+            lines.append(f"Parameters: {', '.join(shown)}.")
         if self.controls:
             lines.append(f"Controls: {', '.join(sorted(self.controls))}. {MARK} not better than all of them (5 %).")
         if self.zero_maps:
