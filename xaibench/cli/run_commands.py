@@ -112,6 +112,15 @@ def run(
     ] = None,
     negatives: Negatives = None,
     window: Window = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            min=8,
+            help="Side of the images in pixels, for data sets that are resized; for mosaics, of each photograph. "
+            "[default: that of the suite]",
+            show_default=False,
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(

@@ -38,6 +38,10 @@ def check_module(model: object) -> None:
         )
 
 
+class ImageShapeError(ValueError):
+    """Raised if a model does not accept images of a shape."""
+
+
 def probe(
     model: Callable[[Tensor], object],
     images: Tensor,
@@ -64,7 +68,8 @@ def probe(
         Logits ``[n, K]``.
 
     Raises:
-        ValueError: If the model does not accept the images, or does not return finite logits ``[n, K]``.
+        ImageShapeError: If the model does not accept the images.
+        ValueError: If it does not return finite logits ``[n, K]``.
         torch.cuda.OutOfMemoryError: If memory runs out. This is never reported as a wrong shape.
 
     Example:
@@ -80,12 +85,12 @@ def probe(
     try:
         with torch.no_grad(), evaluation_mode(model):
             found = model(images)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:  # timm asserts the size
         if is_out_of_memory(error):
             raise
         kind = str(images.dtype).removeprefix("torch.")
         hint = _FURTHER_INPUTS if isinstance(error, TypeError) and "missing" in str(error) else ""
-        raise ValueError(
+        raise ImageShapeError(
             f"{name} cannot take {what} of shape {list(images.shape)}, {kind}, on {images.device}: {error}{hint}"
         ) from error
     if images._version != before:

@@ -17,6 +17,8 @@ from xaibench.core.parameters import named_parameters
 from xaibench.core.registry import Registry, import_target
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from xaibench.evaluation.apply import AppliedExplainer
 
 Kind = Literal["dataset", "model", "explainer", "metric"]
@@ -196,6 +198,22 @@ def _default_shares(dataset: str) -> tuple[float, float, float]:
     return len(few.train) / 200, len(few.val) / 200, len(few.test) / 200
 
 
+def build_network(
+    name: str, image_shape: tuple[int, int, int], class_count: int, *, seed: int = 0, **parameters: Any
+) -> nn.Module:
+    """Build a network as :func:`xaibench.models.build`; an error about the size of the images names ``--size``."""
+    from xaibench.compute.model_probe import ImageShapeError
+    from xaibench.models import build
+
+    try:
+        return build(name, image_shape, class_count, seed=seed, **parameters)
+    except ImageShapeError as error:
+        raise ImageShapeError(
+            f"{error} The images of the suite have {image_shape[1]}×{image_shape[2]} pixels; if the network expects "
+            "another size, state it with --size (size= in Python)."
+        ) from error
+
+
 @dataclass(frozen=True)
 class NetworkFacts:
     """Properties of an untrained network.
@@ -253,14 +271,12 @@ class ModelPart(Part):
 def _network_facts(model: ModelPart, dataset: DatasetPart) -> NetworkFacts:
     from torch import nn
 
-    import xaibench.models
-
     if dataset.class_count is None:
         return NetworkFacts(0, True)  # built in its job
     # The weights do not matter here, and may have to be downloaded.
     untrained = {"weights": None} if "weights" in model.accepted else {}
     try:
-        network = xaibench.models.build(
+        network = build_network(
             model.name, dataset.image_shape, dataset.class_count, **{**model.parameters, **untrained}
         )
     except ValueError:

@@ -44,6 +44,7 @@ class RequestFields(TypedDict, total=False):
     sign: str | None
     negatives: str | Sequence[str] | None
     window: str | Sequence[float] | None
+    size: int | None
     against: str | Path | None
     train: bool
 
@@ -78,6 +79,7 @@ class RunRequest:
         sign: Whether metrics with masks compare maps by ``"magnitude"`` or ``"signed"``, in the same place.
         negatives: Classes of ``folder:DIR`` without masks in which there is nothing to mark, such as ``"normal"``.
         window: ``(center, width)`` of the gray values that are shown, for ``folder:DIR`` and ``photographs:DIR``.
+        size: Side of the images in pixels, for data sets that are resized; of mosaics, of each photograph in them.
         against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
             library and are not run again. A path does so with a file of scores
             (:func:`xaibench.runner.published_scores.write_published`).
@@ -104,6 +106,7 @@ class RunRequest:
     sign: str | None = None
     negatives: str | Sequence[str] | None = None
     window: str | Sequence[float] | None = None
+    size: int | None = None
     against: str | Path | None = None
     train: bool = False
 

@@ -1,10 +1,12 @@
 """The suite of mosaics: a folder and a network that it does not know, and a page without the folder's pictures."""
 
 import os
+import tomllib
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from generators.photographs import COLORS, write
 
 from xaibench.runfolder.sample_file import read_samples
@@ -60,6 +62,60 @@ def test_no_picture_of_the_folder_is_kept_for_the_page(folder):
         assert cell.maps[:, cell.explainers.index("uniform")].max() == 1
         assert not cell.maps[:, cell.explainers.index("input")].any(), "its map is the image"
         assert not any(name in label for name in COLORS for label in cell.labels)
+
+
+class Fixed(torch.nn.Module):
+    """A network that takes images of 16×16 pixels only."""
+
+    def __init__(self, in_shape, num_classes):
+        super().__init__()
+        self.head = torch.nn.Linear(3 * 16 * 16, num_classes)
+
+    def forward(self, images):
+        return self.head(images.flatten(1))
+
+
+@pytest.mark.parametrize("suite", ["photographs", "budget-photographs"])
+def test_the_size_is_that_of_the_network(suite, photographs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    asked = {
+        "root": photographs,
+        "models": [f"{__name__}:Fixed"],
+        "explainers": ["saliency"],
+        "metrics": ["sparseness"],
+    }
+    how = {"engine": "serial", "device": "cpu", "quick": True, **asked}
+    refused = run(suite, tmp_path / "refused", **how)
+    assert all("have 224×224 pixels" in said and "--size" in said for said in refused.failures.values())
+    assert refused.failures
+    done = run(suite, tmp_path / "run", size=16, **how)
+    assert done.failures == {}
+    assert read_samples(done.folder)[0].maps.shape[-2:] == (16, 16)
+    assert tomllib.loads((done.folder / "suite.toml").read_text())["data"]["parameters"]["size"] == 16
+
+
+def test_a_mosaic_has_photographs_of_the_size(photographs, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_DATA", str(photographs))
+    suite = narrowed(load_suite("mosaic")[0], models=[NETWORK], explainers=["saliency"], size=96)
+    plan = make_plan(with_folders(suite))
+    sizes = {cell.label: cell.data.parameters["size"] for cell in plan.cells}
+    assert sizes == {"GridPG 2×2": 192, "GridPG 3×3": 288, "DiFull 2×2": 192, "DiFull 3×3": 288}
+    published = make_plan(with_folders(narrowed(load_suite("mosaic")[0], models=[NETWORK], size=112)))
+    unchanged = make_plan(with_folders(narrowed(load_suite("mosaic")[0], models=[NETWORK])))
+    assert [cell.data.key for cell in published.cells] == [cell.data.key for cell in unchanged.cells]
+
+
+def test_an_error_of_a_registered_network_names_the_option(photographs, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_DATA", str(photographs))
+    suite = with_folders(narrowed(load_suite("photographs")[0], models=["vgg16"], size=16))
+    with pytest.raises(SuiteError, match=r"expected sides of at least 32 pixels.*state it with --size"):
+        make_plan(suite)
+
+
+@pytest.mark.parametrize("size", [0, True, 9.5, "96"])
+def test_a_size_is_a_whole_number(size):
+    with pytest.raises(SuiteError, match=r"size is .* expected a whole number of pixels"):
+        narrowed(load_suite("photographs")[0], models=[NETWORK], size=size)
 
 
 def test_the_network_and_the_folder_must_be_given(monkeypatch, photographs):

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from xaibench.compute.model_probe import ImageShapeError
 from xaibench.core.part_info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting
 from xaibench.models.networks.pretrained import HeadChoice, check_request, finish_classifier
@@ -104,7 +105,7 @@ class Torchvision:
     def _check_size(self, in_shape: tuple[int, int, int], entry: Any) -> None:
         side = entry.meta["min_size"]
         if self.patch > 1 and tuple(in_shape[1:]) != tuple(side):
-            raise ValueError(
+            raise ImageShapeError(
                 f"{self.name}: in_shape is {in_shape}, but the weights {entry.name} are for images of "
                 f"{side[0]} x {side[1]} pixels. Scale the images, or take weights=None."
             )

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.model_probe import ImageShapeError
 from xaibench.core.messages import listed
 from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
 
@@ -185,7 +186,7 @@ def check_request(
         )
     if min(height, width) < smallest or height % multiple or width % multiple:
         steps = f" and multiples of {multiple}" if multiple > 1 else ""
-        raise ValueError(f"{name}: in_shape is {in_shape}, expected sides of at least {smallest} pixels{steps}.")
+        raise ImageShapeError(f"{name}: in_shape is {in_shape}, expected sides of at least {smallest} pixels{steps}.")
     if num_classes < 2:
         raise ValueError(f"{name}: num_classes is {num_classes}, but a classifier needs at least 2.")
     if head not in get_args(HeadChoice):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xaibench.core.messages import count_samples
-from xaibench.runner.parts import expand_variables, part_info
+from xaibench.runner.parts import build_network, expand_variables, part_info
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store
 
@@ -170,15 +170,13 @@ def _load(job: DataJob) -> Dataset:
 
 def _network(job: DataJob) -> Callable[[Tensor], Tensor]:
     """Return the network that a data set is made for, on the CPU; it is built at the first call for an image size."""
-    from xaibench.models import build
-
     assert job.network is not None
     name, parameters, _ = job.network
     classes = len(part_info("dataset", job.name).classes)
 
     @functools.cache
     def build_for(shape: tuple[int, int, int]) -> nn.Module:
-        return build(name, shape, classes, **parameters).eval()
+        return build_network(name, shape, classes, **parameters).eval()
 
     def network(images: Tensor) -> Tensor:
         channels, height, width = images.shape[1:]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench.compute.device import resolve_device
 from xaibench.compute.precision import precision_context
+from xaibench.runner.parts import build_network
 from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.published_networks import WEIGHTS, load_weights, read_network
 from xaibench.runner.stages.samples import batches, read_data
@@ -76,11 +77,9 @@ def _train_together(job: TrainJob, store: Store, device: str) -> None:
 
 def make_network(job: TrainJob, seed: int, store: Store) -> nn.Module:
     """Build the network as it is before training."""
-    from xaibench.models import build
-
     meta = store.load_meta("data", job.data.key)
     shape, classes = tuple(meta["image_shape"]), len(meta["classes"])
-    return build(job.model, shape, classes, seed=network_seed(job.data, seed), **job.build)
+    return build_network(job.model, shape, classes, seed=network_seed(job.data, seed), **job.build)
 
 
 def network_seed(data: DataJob, seed: int) -> int:

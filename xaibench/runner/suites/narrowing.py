@@ -31,6 +31,7 @@ def narrowed(
     sign: str | None = None,
     negatives: str | Sequence[str] | None = None,
     window: str | Sequence[float] | None = None,
+    size: int | None = None,
 ) -> Suite:
     """Return the suite with some of its data sets, or with other parts, samples or training.
 
@@ -49,10 +50,12 @@ def narrowed(
         sign: ``"magnitude"`` or ``"signed"`` (:mod:`xaibench.evaluation.protocol`).
         negatives: The parameter ``negatives`` of the data sets.
         window: The parameter ``window`` of the data sets.
+        size: The parameter ``size`` of the data sets, the side of the images in pixels; of mosaics, the side of each
+            photograph in them.
 
     Raises:
-        SuiteError: If a data set is not in the suite, ``finetune`` is given for networks that are not pretrained, or
-            the suite leaves the model open and none is given.
+        SuiteError: If a data set is not in the suite, ``finetune`` is given for networks that are not pretrained, the
+            size is not a whole number above 0, or the suite leaves the model open and none is given.
     """
     lists = {"datasets": datasets, "models": models, "explainers": explainers, "metrics": metrics}
     for field, given in lists.items():
@@ -92,7 +95,12 @@ def narrowed(
         if sign not in SIGNS:
             raise SuiteError(f"sign is {sign!r}; expected 'magnitude' or 'signed'.")
         explaining = dataclasses.replace(explaining, sign=sign)
-    options = {name: value for name, value in {"negatives": negatives, "window": window}.items() if value is not None}
+    if size is not None:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise SuiteError(f"size is {size!r}; expected a whole number of pixels, 1 or more.")
+        cells = [_with_size(cell, size) for cell in cells]
+    chosen = {"negatives": negatives, "window": window, "size": size}
+    options = {name: value for name, value in chosen.items() if value is not None}
     kept = _choose_parts("metric", suite.metrics, metrics)
     explained = _choose_parts("explainer", suite.explainers, explainers)
     cells = _with_explainers(cells, [part.name for part in explained], suite)
@@ -152,6 +160,13 @@ def _with_models(cell: Cell, given: Sequence[str], every: Sequence[Cell]) -> Ite
         models = tuple(model for model in given if model in cell.models or (model not in known and same[0] is cell))
         if models:
             yield dataclasses.replace(cell, datasets=(dataset,), models=models)
+
+
+def _with_size(cell: Cell, size: int) -> Cell:
+    """Set the size that a cell states for itself. A mosaic has ``side`` photographs per row."""
+    if "size" not in cell.data:
+        return cell
+    return dataclasses.replace(cell, data=Frozen.keywords(cell.data, {"size": size * cell.data.get("side", 1)}))
 
 
 def _with_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
