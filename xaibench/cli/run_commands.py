@@ -238,6 +238,11 @@ def _print_cost(found: Estimate) -> None:
         f"{format_duration(found.seconds)}{beyond}; on {found.workers} workers, at most "
         f"{found.memory_mb / 1024:.1f} GiB of memory, {found.disk_mb / 1024:.1f} GiB of disk"
     )
+    if found.rough:
+        typer.echo(
+            f"Rough, from the costs of other jobs: {', '.join(found.rough)} ({sum(found.rough.values())} jobs). "
+            "The same command measures more of them."
+        )
 
 
 def _parse_samples(text: str | None) -> Any:

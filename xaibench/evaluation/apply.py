@@ -131,6 +131,12 @@ class AppliedExplainer:
 
         return passes_of(assign_budget(self._part, self._call_args["budget"], image)[0][1], image)
 
+    def declared_passes(self, image: Tensor) -> int | None:
+        """Return the passes for an image ``[1, C, H, W]`` without a budget; None if unknown."""
+        from xaibench.explainers.budgets import passes_of
+
+        return passes_of(self._part, image)
+
     def resolve_layer(self, model: nn.Module) -> None:
         """Replace a layer given as a module by its name, so that it is found in copies of the model.
 

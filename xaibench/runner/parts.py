@@ -341,6 +341,22 @@ class ExplainerPart(Part):
         """
         return _passes_in_budget(self, shape) if "budget" in self.parameters else 0
 
+    def declared_passes(self, shape: tuple[int, int, int]) -> int:
+        """Return the number of passes for an image of a shape; 0 if unknown, or if the budget is too small."""
+        return _declared_passes(self, shape)
+
+
+@functools.cache
+def _declared_passes(explainer: ExplainerPart, shape: tuple[int, int, int]) -> int:
+    import torch
+
+    if "budget" not in explainer.parameters:
+        return explainer.applied.declared_passes(torch.zeros(1, *shape)) or 0
+    try:
+        return _passes_in_budget(explainer, shape)
+    except ValueError:
+        return 0
+
 
 @functools.cache
 def _passes_in_budget(explainer: ExplainerPart, shape: tuple[int, int, int]) -> int:

@@ -8,6 +8,7 @@ import pytest
 from xaibench.runfolder.tables import JOBS
 from xaibench.runner import load_suite, run
 from xaibench.runner.costs import calibration as module
+from xaibench.runner.costs import time_limit as time_limit_module
 from xaibench.runner.costs.calibration import Cost, known_costs, learn, remember
 from xaibench.runner.costs.estimate import START, estimate
 from xaibench.runner.plan.job_base import Outcome
@@ -19,6 +20,7 @@ from xaibench.runner.suites.parsing import parse_suite
 @pytest.fixture
 def fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "fresh"))
+    monkeypatch.setattr(module, "_SECONDS", 600.0)  # a busy machine that compiles takes longer than the default
     return tmp_path / "fresh" / "costs-2.json"
 
 
@@ -59,8 +61,9 @@ def test_what_the_first_job_compiles_is_no_work(tiny_suite, fresh_cache, monkeyp
     assert all(costs[job.kind()].of(job) < 2 for job in plan.jobs if job.stage == "train")
 
 
-def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
-    """Measuring each of 45 budgets of a network for photographs would take a quarter of an hour."""
+@pytest.fixture
+def budgets():
+    """A plan with explainers of many passes."""
     budgets = {f"{use}-{n}": {"use": use, "budget": n} for use in ("rise", "smoothgrad") for n in (400, 600, 10_000)}
     budgets["occlusion-10000"] = {"use": "occlusion", "budget": 10_000}  # at most one per pixel
     tables = {
@@ -69,31 +72,73 @@ def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
         "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr"]}],
         "training": {"epochs": 1},
         "explainers": {"saliency": {}, "uniform": {}} | budgets,
-        "metrics": {"iou": {}},
+        "metrics": {"iou": {}, "deletion": {}},
     }
-    really, asked = module.run_job, []
-    plan = make_plan(parse_suite(tables))
+    return make_plan(parse_suite(tables))
 
-    def of_passes(job, store, device):
-        asked.append(job)
-        outcome = really(job, store, device)
-        return replace(outcome, cpu_seconds=1e-3 * job.amount * job.passes) if job.passes else outcome
 
-    monkeypatch.setattr(module, "run_job", of_passes)
-    module.calibrate(plan)
-    fresh_cache.unlink()
-    patient = len([job for job in asked if job.passes])
-    asked.clear()
-    monkeypatch.setattr(module, "_TRIAL_SECONDS", 0.0)
-    costs = module.calibrate(plan)
-    jobs = [job for job in plan.jobs if job.passes]
+def stop_after(monkeypatch, enough):
+    """Let the time be up as soon as ``enough(jobs that ran)``; a sample costs a millisecond per pass."""
+    really, ran = module.run_job, []
+
+    def limited(job, store, device):
+        if enough(ran):
+            raise time_limit_module._TimeIsUp
+        ran.append(job)
+        passes = job.declared_passes if job.stage == "explain" else 1
+        return replace(really(job, store, device), cpu_seconds=1e-3 * job.amount * passes)
+
+    monkeypatch.setattr(module, "run_job", limited)
+    return ran
+
+
+def test_kinds_that_are_not_reached_are_estimated_from_those_that_are(fresh_cache, monkeypatch, budgets):
+    """Measuring each of 45 budgets of a network for photographs would take a quarter of an hour."""
+    ran = stop_after(monkeypatch, lambda ran: {job.stage for job in ran} >= {"data", "train", "explain", "score"})
+    said = []
+    costs = module.calibrate(budgets, say=said.append)
+    assert "for at most 600 s" in said[0]
+    explained = {job.explainer.use for job in ran if job.stage == "explain"}
+    assert explained <= {"saliency", "uniform"}, "the cheapest explainers are measured first"
+    jobs = [job for job in budgets.jobs if job.passes]
     assert len({job.kind() for job in jobs}) == 7
     assert {job.passes for job in jobs if job.explainer.use == "occlusion"} == {65}
-    # The jobs that the scores need, and one for the cost of a pass.
-    assert len([job for job in asked if job.passes]) < patient / 2
     for job in jobs:
+        assert costs[job.kind()].measured == "rough"
         assert costs[job.kind()].of(job) == pytest.approx(1e-3 * job.amount * job.passes, rel=0.01)
-    assert {job.stage for job in asked} == {"data", "train", "explain", "score"}, "what states no budget is tried"
+    assert known_costs().keys() < costs.keys()
+    assert all(cost.measured == "small job" for cost in known_costs().values()), "rough costs are not kept"
+
+
+def test_the_next_plan_measures_what_the_first_did_not_reach(fresh_cache, monkeypatch, budgets, tmp_path):
+    with monkeypatch.context() as patch:
+        stop_after(patch, lambda ran: len(ran) > 6)
+        module.calibrate(budgets)
+    first = len(known_costs())
+    ran = stop_after(monkeypatch, lambda ran: False)
+    costs = module.calibrate(budgets)
+    assert 0 < first < len(known_costs())
+    assert {cost.measured for cost in costs.values()} == {"small job"}
+    ran.clear()
+    module.calibrate(budgets)
+    assert ran == []
+
+
+def test_the_estimate_names_rough_costs(tiny_suite, fresh_cache, monkeypatch, tmp_path):
+    ran = stop_after(monkeypatch, lambda ran: any(job.stage == "score" for job in ran))
+    found = estimate(tiny_suite, tmp_path / "new", device="cpu")
+    missed = [job for job in make_plan(load_suite(tiny_suite)[0]).jobs if job.kind() not in known_costs()]
+    assert sum(found.rough.values()) + found.unmeasured == len(missed)
+    assert found.rough
+    assert set(found.rough) <= {job.about()[subject] for job in missed for subject in ("explainer", "metric", "model")}
+    assert len(ran) >= 4
+
+
+def test_without_a_measured_job_of_its_stage_a_cost_stays_unknown(budgets):
+    job = next(job for job in budgets.jobs if job.stage == "score")
+    data = next(job for job in budgets.jobs if job.stage == "data")
+    assert module.rough_cost(job, [(data, Cost(1.0, 1.0))]) is None
+    assert module.rough_cost(job, [(job, Cost(1.0, 2.0)), (job, Cost(3.0, 4.0))]) == Cost(2.0, 3.0, measured="rough")
 
 
 def test_what_cannot_do_with_few_passes_is_tried_with_its_own(fresh_cache):

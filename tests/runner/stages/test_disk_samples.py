@@ -9,6 +9,7 @@ from safetensors import safe_open
 import xaibench as xb
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import DataChangedError, run
+from xaibench.runner.costs import calibration
 from xaibench.runner.costs.estimate import estimate
 from xaibench.runner.request import RunRequest
 from xaibench.runner.stages import samples as sample_data
@@ -163,6 +164,7 @@ def test_a_model_that_returns_nan_fails_by_name_and_the_rest_goes_on(pets, tmp_p
 
 def test_what_a_set_on_disk_will_cost_is_tried_on_a_few_samples(pets, tmp_path, monkeypatch):
     monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(calibration, "_SECONDS", 600.0)
     (tmp_path / "suite.toml").write_text(SUITE.format(method="head", model=SMALL))
     said = []
     found = estimate(tmp_path / "suite.toml", tmp_path / "run", device="cpu", root=pets, workers=1, say=said.append)

@@ -11,16 +11,16 @@ import logging
 import math
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from xaibench.compute.host_threads import available_cpus
 from xaibench.core.files import default_cache_dir
+from xaibench.runner.costs.time_limit import time_limit
 from xaibench.runner.engines.local import run_job
 from xaibench.runner.environment import processor
-from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Outcome
+from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Outcome, Stage
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import StoreError, write_atomic
@@ -36,11 +36,17 @@ _WARM_UP_SECONDS = 20.0
 #: Minimum and maximum size of a small job, by stage: samples for data, epochs for training.
 _SIZES = {"data": (SMALL_SAMPLES, SMALL_SAMPLES), "train": (1, 50)}
 
-#: Seconds after which explainers with a pass budget are not run any more, but estimated from the cost of a pass.
-_TRIAL_SECONDS = 60.0
+#: Seconds of measuring, after which the costs of the remaining kinds of jobs are estimated from the measured ones.
+_SECONDS = 8.0
 
 #: Number of score jobs that are measured per metric, because the cost of a score depends on the map.
 _SCORE_JOBS = 4
+
+#: Number of explainers from whose costs the cost of a pass is taken.
+_N_PASS_COSTS = 4
+
+#: Order in which stages are measured. Data and training are needed by the others.
+_RANKS: dict[Stage, int] = {"data": 0, "train": 1, "score": 2, "explain": 3}
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Cost:
         fixed: Seconds per job, independent of its amount of work.
         each: Seconds per unit of work.
         units: Mean amount of the measured jobs. Measurements of larger jobs are not overwritten by smaller jobs.
-        measured: Origin: ``"run"``, ``"small job"``, or ``"passes"`` if estimated from the cost of a pass.
+        measured: Origin: ``"run"``, ``"small job"``, or ``"rough"`` if estimated from the costs of other kinds of jobs.
     """
 
     fixed: float
@@ -105,9 +111,9 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
 def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lambda line: None) -> dict[str, Cost]:
     """Measure the cost of the kinds of jobs in ``plan`` that are not in the cache, on small jobs in a temporary store.
 
-    Of an annotated set on disk, a few samples are used. Explainers with a pass budget are measured last, in the order
-    of their passes. After a minute, the remaining ones are estimated from the cost of a pass of the same network. Jobs
-    that fail are left out and reported by ``say``.
+    Of an annotated set on disk, a few samples are used. The measuring takes at most :data:`_SECONDS`. Cheap explainers
+    are measured first; kinds that are not reached get a rough cost (:func:`rough_cost`), which is not cached. Jobs that
+    fail are left out and reported by ``say``.
 
     Args:
         plan: The planned jobs.
@@ -118,21 +124,54 @@ def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lamb
         All known costs by kind of job, including earlier ones.
     """
     known = known_costs()
-    unknown: dict[str, list[Job]] = {}
+    kinds: dict[str, list[Job]] = {}
     for job in plan.jobs:
-        name = job.kind(device)
-        if name not in known:
-            unknown.setdefault(name, []).append(job)
-    if unknown:
-        say(f"Measuring the cost of {len(unknown)} kinds of jobs on this machine (only once).")
-        with tempfile.TemporaryDirectory(prefix="xaibench-costs-") as folder:
-            trial = _Calibration(Store(Path(folder)), device)
-            found = trial.measure(unknown)
-        for job, error in trial.errors.items():
-            say(f"The cost of {job} could not be measured: {error}")
-        remember(found)
-        known |= found
+        kinds.setdefault(job.kind(device), []).append(job)
+    unknown = {name: jobs for name, jobs in kinds.items() if name not in known}
+    if not unknown:
+        return known
+    say(
+        f"Measuring the cost of {len(unknown)} kinds of jobs on this machine, for at most {_SECONDS:.0f} s "
+        "(only once for each kind)."
+    )
+    with tempfile.TemporaryDirectory(prefix="xaibench-costs-") as folder:
+        trial = _Calibration(Store(Path(folder)), device)
+        found = trial.measure(unknown)
+    for job, error in trial.errors.items():
+        say(f"The cost of {job} could not be measured: {error}")
+    remember(found)
+    known |= found
+    measured = [(jobs[0], known[name]) for name, jobs in kinds.items() if name in known]
+    for name, jobs in unknown.items():
+        failed = any(job.kind(device) == name for job in trial.errors)
+        if name not in found and not failed and (cost := rough_cost(jobs[0], measured)):
+            known[name] = cost
     return known
+
+
+def rough_cost(job: Job, measured: Iterable[tuple[Job, Cost]]) -> Cost | None:
+    """Estimate the cost of a job from the costs of other kinds of jobs.
+
+    Args:
+        job: A job that was not measured.
+        measured: A job of each measured kind, and its cost.
+
+    Returns:
+        For an explainer that declares its passes: the passes times the seconds of a pass of the same network, from the
+        four explainers with the most passes, because more passes cost less each. Otherwise the mean cost of a sample in
+        the jobs of the same stage, with or without a network. None if no such job was measured.
+    """
+    same = [(one, cost) for one, cost in measured if (one.stage, one.uses_device) == (job.stage, job.uses_device)]
+    if passes := job.declared_passes:
+        counted = [(one.declared_passes, cost) for one, cost in same if one.asked == job.asked and one.declared_passes]
+        largest = sorted(counted, key=lambda pair: pair[0])[-_N_PASS_COSTS:]
+        if largest:
+            each = statistics.median(cost.each / count for count, cost in largest)
+            return Cost(0.0, passes * each, measured="rough")
+    if not same:
+        return None
+    fixed, each = (statistics.fmean(part) for part in zip(*((cost.fixed, cost.each) for _, cost in same), strict=True))
+    return Cost(fixed, each, measured="rough")
 
 
 class _Calibration:
@@ -144,29 +183,18 @@ class _Calibration:
         self.errors: dict[Job, str] = {}
 
     def measure(self, kinds: Mapping[str, list[Job]]) -> dict[str, Cost]:
-        costs: dict[str, Cost] = {}
-        pass_seconds: dict[str, list[float]] = {}  # seconds per pass, by network
-        deadline = math.inf
-        for name, jobs in sorted(kinds.items(), key=lambda kind: kind[1][0].passes):
-            job = jobs[0]
-            if job.passes:
-                deadline = min(deadline, time.monotonic() + _TRIAL_SECONDS)
-                measured = pass_seconds.setdefault(job.asked, [])
-                if measured and time.monotonic() > deadline:
-                    # Use the last measurements, which have the most passes, because more passes cost less each.
-                    costs[name] = Cost(0.0, job.passes * statistics.median(measured[-_SCORE_JOBS:]), measured="passes")
-                    continue
-            # The cost of a score depends on the map, so measure jobs of different explainers.
-            chosen = jobs[:: max(1, -(-len(jobs) // _SCORE_JOBS))] if job.stage == "score" else jobs[:1]
-            found = [cost for one in chosen if (cost := self._measure_job(one)) is not None]
-            if not found:
-                continue
+        """Return the cost of each kind that is measured before the time is up."""
+        found: dict[str, list[Cost]] = {}
+        with time_limit(_SECONDS):
+            for name, job in _trials(kinds):
+                if (cost := self._measure_job(job)) is not None:
+                    found.setdefault(name, []).append(cost)
+        costs = {}
+        for name, several in found.items():
             fixed, each, units = (
-                statistics.fmean(part) for part in zip(*(astuple(cost)[:3] for cost in found), strict=True)
+                statistics.fmean(part) for part in zip(*(astuple(cost)[:3] for cost in several), strict=True)
             )
             costs[name] = Cost(fixed, each, units)
-            if job.passes:
-                measured.append(each / job.passes)
         return costs
 
     def _measure_job(self, job: Job) -> Cost | None:
@@ -214,6 +242,34 @@ class _Calibration:
             return None
         self._ran[job] = _seconds(outcome, self._device)
         return self._ran[job]
+
+
+def _trials(kinds: Mapping[str, list[Job]]) -> list[tuple[str, Job]]:
+    """Return the jobs to measure, with the names of their kinds: those first from which others can be estimated.
+
+    One job of each kind comes before further score jobs, which are measured because the cost of a score depends on the
+    map. The explainer with the fewest passes comes before the scores, so that there is a cost of a pass.
+    """
+    explained = [jobs[0] for jobs in kinds.values() if jobs[0].stage == "explain" and jobs[0].uses_device]
+    cheapest = min(explained, key=_work, default=None)
+    trials = []
+    for name, jobs in kinds.items():
+        chosen = jobs[:1]
+        if jobs[0].stage == "score":
+            by_work = sorted(jobs, key=_work)
+            chosen = by_work[:: max(1, -(-len(jobs) // _SCORE_JOBS))]
+        for number, job in enumerate(chosen):
+            rank = _RANKS[job.stage] if job is not cheapest else _RANKS["train"]
+            trials.append(((number > 0, rank, _work(job)), name, job))
+    return [(name, job) for _, name, job in sorted(trials, key=lambda trial: trial[0])]
+
+
+def _work(job: Job) -> float:
+    """Return the passes that an explain job declares; for a score job, those of its explainer."""
+    explained = getattr(job, "explain", job)
+    if not explained.uses_device:
+        return 0.0
+    return explained.declared_passes or math.inf
 
 
 def _work_factor(job: Job, cheap: Job) -> float:

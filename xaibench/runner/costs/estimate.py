@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -12,7 +13,7 @@ from xaibench.compute.host_threads import available_cpus
 from xaibench.runner.costs.calibration import calibrate, known_costs
 from xaibench.runner.costs.simulation import simulate
 from xaibench.runner.engines.local import default_device_workers
-from xaibench.runner.plan.job_base import STAGES
+from xaibench.runner.plan.job_base import STAGES, Stage
 from xaibench.runner.request import OpenRequest, RequestFields, RunRequest, takes_request_fields
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 #: Seconds to start the workers, and to write the tables and the page after the last job.
 START = 12.0
+
+#: The subject of the jobs of each stage.
+_SUBJECTS: dict[Stage, str] = {"data": "dataset", "train": "model", "explain": "explainer", "score": "metric"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Estimate:
         memory_mb: Maximum memory of all workers together.
         disk_mb: Disk space of all results.
         unmeasured: Number of jobs with unknown cost, which count as 0: their measurement failed or was not requested.
+        rough: Number of jobs whose cost is estimated from those of other kinds of jobs, by the name of their data set,
+            model, explainer or metric.
     """
 
     suite: str
@@ -47,6 +53,7 @@ class Estimate:
     memory_mb: float
     disk_mb: float
     unmeasured: int
+    rough: Mapping[str, int] = field(default_factory=dict)
 
 
 @takes_request_fields
@@ -60,8 +67,9 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of :func:`xaibench.runner.run` with the same arguments.
 
-    Costs are known from earlier runs on this machine. For other kinds of jobs small ones are run (seconds at 8×8, a
-    minute or two at 64×64), and their costs are kept. Times are processor times: a run takes longer on a busy machine.
+    Costs are known from earlier runs on this machine. For other kinds of jobs small ones are run for at most eight
+    seconds, and their costs are kept. Costs that are still unknown are estimated roughly from those, listed in
+    ``rough``; a further call measures some of them. Times are processor times: a run takes longer on a busy machine.
     ``seconds`` includes :data:`START` for starting the workers and writing tables and page.
 
     Args:
@@ -113,6 +121,11 @@ def _estimate(request: RunRequest, opened: OpenRequest, measure: bool, say: Call
             }
         )
     table = pd.DataFrame(rows, index=pd.Index(STAGES, name="stage"))
+    rough = Counter(
+        str(job.about()[_SUBJECTS[job.stage]])
+        for job, name in names.items()
+        if job not in done and name in costs and costs[name].measured == "rough"
+    )
     concurrent = min(workers + device_workers, len(plan.jobs) - len(done))
     wall_seconds = simulate(plan.jobs, seconds, workers, device_workers=device_workers, done=done)
     return Estimate(
@@ -124,4 +137,5 @@ def _estimate(request: RunRequest, opened: OpenRequest, measure: bool, say: Call
         memory_mb=concurrent * float(table["memory_mb"].max()),
         disk_mb=float(table["disk_mb"].sum()),
         unmeasured=sum(name not in costs for job, name in names.items() if job not in done),
+        rough=rough,
     )

@@ -146,6 +146,11 @@ class Job(ABC):
         return 0
 
     @property
+    def declared_passes(self) -> int:
+        """Passes per image that the explainer of an explain job declares, with or without a budget; 0 if unknown."""
+        return 0
+
+    @property
     def asked(self) -> str:
         """The settings that decide the cost of a pass; empty for a job that does not explain."""
         return ""

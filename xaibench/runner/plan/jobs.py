@@ -356,6 +356,11 @@ class ExplainJob(Job):
         return int(stated.get("n_samples", 1))
 
     @property
+    def declared_passes(self) -> int:
+        """Passes per image that the explainer declares; 0 if unknown, or if the budget is too small."""
+        return self.explainer_part.declared_passes(self.data.image_shape)
+
+    @property
     def passes(self) -> int:
         """Passes per image within the budget, if the explainer states them; otherwise 0."""
         return self.explainer_part.passes_in_budget(self.data.image_shape)
