@@ -77,16 +77,57 @@ def test_bars_and_warnings_can_be_turned_off(without_delay, monkeypatch, way):
     assert terminal.getvalue() == ""
 
 
-def test_a_long_computation_warns_once_with_advice(without_delay, monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is set."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_long_computation_warns_once_with_advice(clock):
     message = r"RISE takes about 6 min 40 s .*\(8000 rows\)\. Fewer rows: N below"
     with ProgressBar("RISE", lambda: 8000, "row", advice="Fewer rows: N below 4000.") as bar:
-        clock[0] = 2.0
+        with warnings.catch_warnings(action="error"):
+            for seconds in (2.0, 4.0):
+                clock[0] = seconds
+                bar.advance(40)
+        clock[0] = 10.0
         with pytest.warns(UserWarning, match=message):
-            bar.advance(40)
+            bar.advance(120)
         with warnings.catch_warnings(action="error"):
             bar.advance(40)
+
+
+def test_the_warm_up_is_not_extrapolated(clock):
+    """The first batch compiles for 30 s, the others take 1 s each."""
+    with ProgressBar("evaluate", 100, "batch", advice="Fewer.") as bar, warnings.catch_warnings(action="error"):
+        for number in range(10):
+            clock[0] = 30.0 + number
+            bar.advance()
+
+
+def test_steps_of_unequal_duration_are_compared_as_groups(clock):
+    """Of two metrics one takes 9 s, and the first group compiles; all takes 31 + 24 * 10 s."""
+    with ProgressBar("evaluate", 50, "score", advice="Fewer.") as bar, warnings.catch_warnings(action="error"):
+        clock[0] += 21
+        for _ in range(25):
+            clock[0] += 9
+            bar.advance(whole=False)
+            clock[0] += 1
+            bar.advance()
+            left = bar._forecast.seconds_left(50)
+            assert left is None or left == pytest.approx((50 - bar.done) * 5)
+
+
+def test_a_bar_shows_the_remaining_time_without_the_warm_up(without_delay, clock, monkeypatch):
+    terminal = use_terminal(monkeypatch)
+    with ProgressBar("RISE", 41, "row", options={"mininterval": 0}) as bar:
+        clock[0] = 30.0
+        bar.advance()
+        clock[0] = 32.0
+        bar.advance()
+    assert re.search(r"2/41 \[.*<01:18", terminal.getvalue()), terminal.getvalue()
 
 
 def test_an_unknown_total_is_shown_as_a_count(without_delay, monkeypatch):

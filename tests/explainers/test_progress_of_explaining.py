@@ -41,6 +41,7 @@ def test_the_slow_ones_are_among_them():
 def test_a_long_explanation_warns(monkeypatch):
     monkeypatch.setattr(module, "DELAY", 0.0)
     monkeypatch.setattr(module, "WARN_BEYOND", 0.0)
+    monkeypatch.setattr(module, "FORECAST_AFTER", 0.0)
     message = r"RISE takes about .* \(1500 rows\)\. Fewer rows: n_masks below 500, fewer images than 3"
     with pytest.warns(UserWarning, match=message):
         xb.explain("rise", network(), IMAGES, TARGETS, n_masks=500, batch_size=50, device="cpu")
@@ -49,6 +50,7 @@ def test_a_long_explanation_warns(monkeypatch):
 def test_progress_false_turns_the_warning_off(monkeypatch, capsys):
     monkeypatch.setattr(module, "DELAY", 0.0)
     monkeypatch.setattr(module, "WARN_BEYOND", 0.0)
+    monkeypatch.setattr(module, "FORECAST_AFTER", 0.0)
     xb.explain("rise", network(), IMAGES, TARGETS, n_masks=50, device="cpu", progress=False)
     assert capsys.readouterr().err == ""
 

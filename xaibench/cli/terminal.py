@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xaibench.core.progress import ProgressBar, shows_bars
+from xaibench.core.progress import Forecast, ProgressBar, forecast_bar, shows_bars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +91,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
     previous stage, on which its first job depends.
     """
     bars: dict[str, tqdm[Any]] = {}
+    forecasts: dict[str, Forecast] = {}
     start = time.time()
 
     def show(stage: str, done: int, total: int, share: float) -> None:
@@ -98,10 +99,10 @@ def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
         if not shows_bars():
             return
         if stage not in bars:
-            from tqdm.auto import tqdm
-
             layout = "{desc}: {percentage:3.0f}%{postfix} |{bar}| [{elapsed}<{remaining}]"
-            bars[stage] = tqdm(
+            forecasts[stage] = Forecast()
+            bars[stage] = forecast_bar(
+                forecasts[stage],
                 total=1.0,
                 desc=f"{stage:>8}",
                 position=len(bars),
@@ -110,6 +111,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
             )
             bars[stage].start_t, start = start, time.time()
         bar = bars[stage]
+        forecasts[stage].record(share, time.time())
         bar.set_postfix_str(f"{done}/{total} jobs", refresh=False)
         bar.update(share - bar.n)
         bar.refresh()

@@ -180,8 +180,9 @@ def evaluate(
             if len(numbers):
                 for table in _score_batch(applied_methods, scorers, model, batch, numbers, collector):
                     collector.tables.append(table)
-                    bar.advance(len(table))
-            bar.advance(stop * steps - bar.done)  # samples that are not scored count as done
+                    # With the samples that are not scored, so that all batches count alike. Metrics differ in cost.
+                    bar.advance(stop - start, whole=len(collector.tables) % len(scorers) == 0)
+            bar.advance(stop * steps - bar.done)  # methods that are not applicable count as done
             if callable(progress):
                 progress(stop, count)
     collector.check(scored)

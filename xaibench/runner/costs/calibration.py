@@ -248,7 +248,7 @@ def _trials(kinds: Mapping[str, list[Job]]) -> list[tuple[str, Job]]:
     """Return the jobs to measure, with the names of their kinds: those first from which others can be estimated.
 
     One job of each kind comes before further score jobs, which are measured because the cost of a score depends on the
-    map. The explainer with the fewest passes comes before the scores, so that there is a cost of a pass.
+    map. Controls, and the explainer with the fewest passes, which gives the cost of a pass, come before the scores.
     """
     explained = [jobs[0] for jobs in kinds.values() if jobs[0].stage == "explain" and jobs[0].uses_device]
     cheapest = min(explained, key=_work, default=None)
@@ -259,7 +259,8 @@ def _trials(kinds: Mapping[str, list[Job]]) -> list[tuple[str, Job]]:
             by_work = sorted(jobs, key=_work)
             chosen = by_work[:: max(1, -(-len(jobs) // _SCORE_JOBS))]
         for number, job in enumerate(chosen):
-            rank = _RANKS[job.stage] if job is not cheapest else _RANKS["train"]
+            is_cheap = job is cheapest or (job.stage == "explain" and not job.uses_device)
+            rank = _RANKS["train"] if is_cheap else _RANKS[job.stage]
             trials.append(((number > 0, rank, _work(job)), name, job))
     return [(name, job) for _, name, job in sorted(trials, key=lambda trial: trial[0])]
 
