@@ -1,7 +1,12 @@
 """The command line: what it prints, and its exit codes."""
 
+import json
+import os
 import re
 import shutil
+import subprocess
+import sys
+from importlib import resources
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +16,7 @@ from typer.testing import CliRunner
 
 import xaibench
 from xaibench.cli import app
-from xaibench.cli.list_command import _readiness
+from xaibench.cli.list_command import PARTS_FILE, _readiness, describe_parts
 from xaibench.data import DATASETS
 from xaibench.metrics import METRICS
 
@@ -216,6 +221,24 @@ def test_show_draws_a_sheet(invoke, pets, tmp_path):
     with Image.open(tmp_path / "sheets" / "pets.png") as picture:
         assert picture.width > 500
     assert invoke("show", "xai-tris/lin-white-8x8", "--count", "3").exit_code == 0
+
+
+def test_list_does_not_import_torch():
+    """Importing torch and all parts takes seconds."""
+    environment = {name: value for name, value in os.environ.items() if name != "XAIBENCH_DATA"}
+    code = (
+        "import sys; from typer.testing import CliRunner; from xaibench.cli import app\n"
+        "result = CliRunner().invoke(app, ['list']); assert result.exit_code == 0, result.output\n"
+        "assert 'missing: xaibench prepare pet' in result.output\n"
+        "print(sorted({'torch', 'pandas', 'scipy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_list_is_that_of_the_registered_parts():
+    written = resources.files("xaibench.cli").joinpath(PARTS_FILE).read_text(encoding="utf-8")
+    assert json.loads(written) == describe_parts(), "run python docs/generate"
 
 
 def test_list_says_which_sets_are_ready(invoke, pets):

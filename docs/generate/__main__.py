@@ -9,6 +9,7 @@ Pages whose numbers come from runs or trials (``findings.py``, ``metric_trials.p
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
@@ -20,7 +21,11 @@ import pictures
 import truths
 import typing_stubs
 
+from xaibench.cli.list_command import PARTS_FILE, describe_parts
+
 ROOT = Path(__file__).resolve().parents[2]
+#: The file that ``xaibench list`` reads.
+LISTED = ROOT / "xaibench" / "cli" / PARTS_FILE
 
 
 def derived() -> dict[Path, str]:
@@ -33,7 +38,12 @@ def derived() -> dict[Path, str]:
         data_sets.PAGE: data_sets.page(),
         truths.PAGE: truths.with_tables(truths.PAGE.read_text(encoding="utf-8")),
     }
-    return drawings | pages | typing_stubs.stubs()
+    return (
+        drawings
+        | pages
+        | typing_stubs.stubs()
+        | {LISTED: json.dumps(describe_parts(), indent=1, ensure_ascii=False) + "\n"}
+    )
 
 
 def is_stale(path: Path, text: str) -> bool:

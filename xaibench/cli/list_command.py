@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import enum
 import importlib
+import json
 import logging
+import os
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -36,19 +39,20 @@ def list_parts(
 
     For data sets and metrics, the kind of truth is shown, and for annotated data sets whether they are available.
     """
-    from xaibench.runner import SUITES, load_suite
-
+    parts = json.loads(resources.files("xaibench.cli").joinpath(PARTS_FILE).read_text(encoding="utf-8"))
     for part in PartKind if kind is None else [kind]:
-        if part is PartKind.suites:
-            rows = [(name, load_suite(name)[0].title) for name in SUITES]
-        else:
-            registry = getattr(importlib.import_module(f"xaibench.{_PACKAGES[part]}"), part.value.upper())
-            rows = [(name, _label(registry.resolve(name), root)) for name in registry]
+        rows = [(name, _with_readiness(name, label, part, root)) for name, label in parts[part].items()]
         width = max(len(name) for name, _ in rows)
         typer.echo(typer.style(part.value, bold=True))
         for name, label in rows:
             typer.echo(f"  {name:<{width}}  {label}".rstrip())
 
+
+#: The parts as ``describe_parts`` returns them, written by ``python docs/generate``: importing all parts takes seconds.
+PARTS_FILE = "parts.json"
+
+#: End of the label of an annotated data set, to which :func:`_readiness` is appended.
+_ANNOTATED = "; "
 
 _PACKAGES = {
     PartKind.datasets: "data",
@@ -58,23 +62,45 @@ _PACKAGES = {
 }
 
 
-def _label(part: object, root: Path | None) -> str:
+def describe_parts() -> dict[str, dict[str, str]]:
+    """Return the label of each registered part and suite, by kind and name."""
+    from xaibench.runner import SUITES, load_suite
+
+    found = {}
+    for kind, package in _PACKAGES.items():
+        registry = getattr(importlib.import_module(f"xaibench.{package}"), kind.value.upper())
+        found[kind.value] = {name: _label(registry.resolve(name)) for name in registry}
+    return found | {PartKind.suites.value: {name: load_suite(name)[0].title for name in SUITES}}
+
+
+def _label(part: object) -> str:
     info = getattr(part, "info", None)
     if isinstance(info, MetricInfo):
         return f"{info.label}; truth: {info.own_truth or 'that of the masks'}"
     if not isinstance(info, DatasetInfo):
         return str(getattr(info, "label", ""))
+    from xaibench.data.annotated import AnnotatedSet
+
     shape = "×".join(map(str, info.image_shape))
     chosen = getattr(part, "default_classes", None) or info.classes
     classes = " or ".join(chosen) if len(chosen) < 4 else f"{len(chosen)} classes"
-    return f"{classes}, {shape}; truth: {info.truth}; {_readiness(part, root)}"
+    return f"{classes}, {shape}; truth: {info.truth}; {'' if isinstance(part, AnnotatedSet) else 'generated'}"
+
+
+def _with_readiness(name: str, label: str, kind: PartKind, root: Path | None) -> str:
+    if kind is not PartKind.datasets or not label.endswith(_ANNOTATED):
+        return label
+    if root is None and not os.environ.get("XAIBENCH_DATA"):
+        return f"{label}missing: xaibench prepare {name}"
+    from xaibench.data import DATASETS
+
+    return label + _readiness(DATASETS.resolve(name), root)
 
 
 def _readiness(part: object, root: Path | None) -> str:
     from xaibench.data.annotated import AnnotatedSet, DataFileError, MissingDataError
 
-    if not isinstance(part, AnnotatedSet):
-        return "generated"
+    assert isinstance(part, AnnotatedSet)
     name = part.info.name
     with _silence_logger():
         try:
