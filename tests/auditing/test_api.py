@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import xaibench as xb
 from xaibench.auditing.evidence import SCHEMA
 from xaibench.cli import app
+from xaibench.core.progress import ProgressBar
 
 
 def outcomes(audit):
@@ -165,3 +166,24 @@ def test_the_command_audits_a_folder(tmp_path):
     written = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert written["record"]["network"]["accuracy"] == 1.0
     assert (tmp_path / "out" / "audit.html").is_file()
+
+
+def test_progress_counts_what_takes_time(monkeypatch):
+    """Reading the images, explaining them, and each of the metrics."""
+    steps = {}
+
+    class Bar(ProgressBar):
+        def close(self):
+            if self._shown:
+                steps.setdefault(self._description, []).append((self.done, self.total))
+            super().close()
+
+    for module in ("api", "user_images"):
+        monkeypatch.setattr(f"xaibench.auditing.{module}.ProgressBar", Bar)
+    images, labels = tagged_images(20)
+    collection = xb.data.open_images(images, targets=labels)
+    xb.audit(tag_network(), collection, explainers=["saliency"], budget=10)
+    assert steps["reading"] == [(20, 20)]
+    ((done, total),) = steps["audit"]
+    assert done == total
+    assert total > 4 * 20

@@ -1,6 +1,6 @@
 import pytest
 
-from xaibench.core.messages import capitalize, did_you_mean, first_line, folded, kind_of, listed, unknown
+from xaibench.core.messages import capitalize, did_you_mean, first_line, folded, kind_of, listed, unknown, warn_caller
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,15 @@ def test_of_an_error_only_the_first_line_is_said():
 
 def test_a_class_that_was_not_called_is_told_from_its_objects():
     assert [kind_of(value) for value in (1.5, None, int)] == ["float", "NoneType", "the class int"]
+
+
+def test_a_warning_in_a_module_names_the_line_of_the_user():
+    """The frames between are those of torch."""
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Identity()
+    scope = {"__name__": "xaibench.somewhere", "warn_caller": warn_caller, "module": module}
+    exec("def inner(_): warn_caller('slow')\ndef outer(): module(0)", scope)
+    module.forward = scope["inner"]
+    with pytest.warns(UserWarning, match="slow") as caught:
+        scope["outer"]()
+    assert caught[0].filename == __file__

@@ -21,7 +21,7 @@ from xaibench.auditing.known_causes import (
 )
 from xaibench.auditing.network_check import check_network
 from xaibench.auditing.planted_trigger import train_planted_trigger
-from xaibench.auditing.questions import CAUSES, Question, ask_interventions, ask_known_causes, ask_masks
+from xaibench.auditing.questions import CAUSES, INTERVENTIONS, Question, ask_interventions, ask_known_causes, ask_masks
 from xaibench.auditing.record import make_record
 from xaibench.auditing.result import Audit
 from xaibench.auditing.sanity import IMAGES as SANITY_IMAGES
@@ -105,7 +105,8 @@ def audit(
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
     if not isinstance(images, Tensor | np.ndarray):
         collection = images if isinstance(images, ImageCollection) else open_images(images)
-        own = read_samples(collection, samples, classes, _count_outputs(model, collection, output, device), seed)
+        outputs = _count_outputs(model, collection, output, device)
+        own = read_samples(collection, samples, classes, outputs, seed, progress)
         given = own | {key: value for key, value in given.items() if value is not None}
         images = given.pop("images")
     subject = make_subject(model, images, output=output, device=device, **given)
@@ -121,7 +122,7 @@ def audit(
         for label in candidates.labels:
             maps[label] = candidates.maps(label, subject.model, subject.images, subject.targets)
             bar.advance(len(maps[label]))
-        questions = [ask_interventions(subject, candidates, maps)]
+        questions = [ask_interventions(subject, candidates, maps, bar.advance)]
         questions += [ask_known_causes(key, found, candidates, bar.advance) for key, found in causes.items()]
         if not train:
             questions.append(
@@ -163,6 +164,6 @@ def _known_causes(subject: Subject, seed: int, train: bool, progress: bool) -> d
 
 
 def _count_maps(subject: Subject, candidates: Candidates, causes: Mapping[str, KnownCauses]) -> int:
-    samples = len(subject.images) + sum(map(len, causes.values()))
+    samples = (1 + len(INTERVENTIONS)) * len(subject.images) + sum(map(len, causes.values()))
     again = (4 if subject.logits.shape[1] > 2 else 3) * min(SANITY_IMAGES, len(subject.images))
     return len(candidates.labels) * samples + len(candidates.explainers) * again

@@ -61,7 +61,16 @@ def defined_mean(scores: Floats) -> float:
     return float(known.mean()) if len(known) else np.nan
 
 
-def ask_interventions(subject: Subject, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
+#: The metrics of :func:`ask_interventions`.
+INTERVENTIONS = ("srg", "road", "idsds")
+
+
+def ask_interventions(
+    subject: Subject,
+    candidates: Candidates,
+    maps: Mapping[str, Tensor],
+    advance: Callable[[int], None] = lambda rows: None,
+) -> Question:
     """Score how much the output changes when the marked pixels change: SRG, ROAD and IDSDS.
 
     The three scores of a sample are each divided by their standard deviation over all samples, explainers and controls,
@@ -72,26 +81,28 @@ def ask_interventions(subject: Subject, candidates: Candidates, maps: Mapping[st
         subject: Network and images.
         candidates: Explainers and controls.
         maps: Their maps of the images.
+        advance: Called with the number of maps scored by one of the metrics.
 
     Returns:
         The question with its scores.
     """
     canvas = subject.canvas.flatten().tolist()
     grid = max(2, min(7, *(side // 4 for side in subject.images.shape[2:])))
-    metrics: dict[str, dict[str, Any]] = {
-        "srg": {"steps": 10, "baseline": canvas},
-        "road": {"percentiles": (20, 50, 80)},
-        "idsds": {"grid_size": grid, "baseline": canvas},
-    }
+    settings: tuple[dict[str, Any], ...] = (
+        {"steps": 10, "baseline": canvas},
+        {"percentiles": (20, 50, 80)},
+        {"grid_size": grid, "baseline": canvas},
+    )
     batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
     shared: dict[str, Tensor] = {}
     found: dict[str, dict[str, Floats]] = {}
-    for name, parameters in metrics.items():
+    for name, parameters in zip(INTERVENTIONS, settings, strict=True):
         metric = AppliedMetric(name, parameters, protocol="area", device=candidates.device, output=subject.output)
-        found[name] = {
-            label: metric(maps[label], batch, subject.model, answers=shared)["value"].to_numpy(np.float64)
-            for label in candidates.labels
-        }
+        found[name] = {}
+        for label in candidates.labels:
+            scores = metric(maps[label], batch, subject.model, answers=shared)["value"]
+            found[name][label] = scores.to_numpy(np.float64)
+            advance(len(scores))
     scales = {name: float(np.nanstd(list(scores.values()))) or 1.0 for name, scores in found.items()}
     combined = {
         label: np.mean([np.nan_to_num(found[name][label]) / scales[name] for name in found], axis=0)

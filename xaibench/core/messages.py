@@ -146,13 +146,13 @@ class ParameterWarning(UserWarning):
 
 
 def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:
-    """Warn with the line of the caller outside of xaibench.
+    """Warn with the line of the caller outside of xaibench, and of torch, whose modules and hooks call xaibench.
 
     Args:
         text: What was found, and what to do.
         kind: Class of the warning.
     """
     level, frame = 2, sys._getframe(1)
-    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == "xaibench":
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("xaibench", "torch"):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, kind, stacklevel=level)
