@@ -181,7 +181,7 @@ def test_progress_counts_what_takes_time(monkeypatch):
     for module in ("api", "user_images"):
         monkeypatch.setattr(f"xaibench.auditing.{module}.ProgressBar", Bar)
     images, labels = tagged_images(20)
-    collection = xb.data.open_images(images, targets=labels)
+    collection = xb.data.open_images(images + 0.5, targets=labels)
     xb.audit(tag_network(), collection, explainers=["saliency"], budget=10)
     assert steps["reading"] == [(20, 20)]
     ((done, total),) = steps["audit"]

@@ -47,10 +47,16 @@ def test_missing_one_question_of_a_kind_prevents_support():
     assert any("chance" in reason and "“c”" in reason for reason in found.reasons)
 
 
-def test_a_control_that_is_better_refutes():
-    found = judged([question("a", "intervention", ig=-0.5), question("b", "use", ig=0.5)])["ig"]
+def test_a_control_that_is_better_in_every_kind_refutes():
+    found = judged([question("a", "intervention", ig=-0.5), question("b", "use", ig=-0.5)])["ig"]
     assert found.outcome == "refuted"
     assert "On intervention, the control" in found.reasons[0]
+
+
+def test_kinds_that_disagree_leave_it_undecided():
+    found = judged([question("a", "intervention", ig=-0.5), question("b", "use", ig=0.5)])["ig"]
+    assert (found.outcome, found.needed) == ("undecided", None)
+    assert found.reasons[-1] == "The kinds of truth disagree."
 
 
 def test_a_failed_sanity_check_refutes_the_best_scores():

@@ -7,8 +7,8 @@ Hypothesis Testing and Acceptance Sampling, Technometrics 1982), which needs no 
 p-values of the explainers are corrected by Holm's method. So the probability that an audit supports any explainer
 wrongly is at most 5 %.
 
-It is *refuted* if it fails a sanity check, or if a control scores significantly better in a required kind of truth
-(Holm's method over all explainers, kinds and controls).
+It is *refuted* if it fails a sanity check, or if a control scores significantly better in every required kind of truth
+(Holm's method over all explainers, kinds and controls). If the kinds disagree, it is *undecided*.
 """
 
 from __future__ import annotations
@@ -143,13 +143,16 @@ def _verdict(
     images: int,
 ) -> Verdict:
     lost = [f"On {c.about}, the control {c.control} is better ({-c.difference:+.2f})." for c in worse]
-    if failed or lost:
+    kinds = {c.about for c in compared if c.control != CHANCE}
+    if failed or (lost and {c.about for c in worse} == kinds):
         return Verdict(explainer, "refuted", [*failed, *lost], p, None, compared)
     unasked = [f"No question about {kind} could be asked." for kind in missing]
     if network or unasked:
         return Verdict(explainer, "undecided", [*network, *unasked], p, None, compared)
     if p <= ALPHA:
         return Verdict(explainer, "supported", ["Better than every control."], p, None, compared)
+    if lost:
+        return Verdict(explainer, "undecided", [*lost, "The kinds of truth disagree."], p, None, compared)
     undecided = [c for c in compared if c.p * explainers > ALPHA]
     reasons = [
         _describe_undecided([c for c in undecided if c.about == about], titles)
