@@ -121,6 +121,10 @@ def test_a_trained_copy_reacts_to_a_pattern(monkeypatch):
         ({"masks": torch.zeros(9, 3, 3)}, r"got \[9, 3, 3\], expected \[9, 16, 16\]"),
         ({"groups": [1, 2]}, "got 2, expected one for each of 9 images"),
         ({"groups": [1, 2, 3] * 3}, "groups: got 3 different ones, expected at least 6"),
+        ({"explainers": [lambda m, x, y: x[:, 0], lambda m, x, y: x[:, 0]]}, "expected different ones"),
+        ({"explainers": {"sobel": "saliency"}}, "sobel is the label of a control"),
+        ({"required": ()}, "required is empty"),
+        ({"required": ("interventions",)}, "required='interventions'"),
         ({"explainers": ["gradcam"]}, "None of the explainers supports this network"),
     ],
 )

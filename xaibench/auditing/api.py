@@ -30,9 +30,9 @@ from xaibench.auditing.subject import Subject, logits_of, make_subject
 from xaibench.auditing.user_images import read_samples
 from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.compute.model_probe import check_module
-from xaibench.core.checks import check_count
+from xaibench.core.checks import check_choice, check_count
 from xaibench.core.progress import ProgressBar
-from xaibench.core.truth_kinds import Truth
+from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.data.image_collection import ImageCollection, open_images
 
 #: Samples of each question with a known cause.
@@ -96,11 +96,16 @@ def audit(
         The audit; ``print`` shows it, ``.write(directory)`` writes the evidence sheet.
 
     Raises:
-        ValueError: If there are fewer than 8 images, shapes do not match, or no explainer supports the network.
+        ValueError: If there are fewer than 8 images or 6 groups, shapes do not match, two explainers have the same
+            label, ``required`` is not a list of kinds of truth, or no explainer supports the network.
         TypeError: If the model is not a ``torch.nn.Module``.
     """
     check_count("budget", budget)
     check_count("seed", seed, least=0)
+    if not required:
+        raise ValueError("required is empty, expected at least one kind of truth, such as ('intervention', 'use').")
+    for kind in required:
+        check_choice("required", kind, TRUTHS)
     started = time.monotonic()
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
     if not isinstance(images, Tensor | np.ndarray):
@@ -139,8 +144,17 @@ def audit(
     about_network: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
     record = make_record(subject, candidates, required, train, time.monotonic() - started, **about_network)
     return Audit(
-        *(verdicts, questions, checks, network, findings, candidates.inapplicable, record, subject, maps, similar),
-        causes["decisive_regions"],
+        verdicts=verdicts,
+        questions=questions,
+        checks=checks,
+        network=network,
+        findings=findings,
+        inapplicable=candidates.inapplicable,
+        record=record,
+        subject=subject,
+        maps=maps,
+        agreement=similar,
+        regions=causes["decisive_regions"],
     )
 
 

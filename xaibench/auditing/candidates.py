@@ -15,7 +15,7 @@ from xaibench.auditing.known_causes import KnownCauses
 from xaibench.auditing.subject import Subject
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
-from xaibench.evaluation.evaluate import CONTROLS
+from xaibench.evaluation.evaluate import CONTROLS, default_label
 
 #: Explainers of an audit by default: one or two of each family. Those that do not support the network are left out.
 DEFAULT = (
@@ -62,7 +62,7 @@ class Candidates:
         return [*self.explainers, *self.controls]
 
     def drop_inapplicable(self, subject: Subject) -> None:
-        """Explain one image with each explainer, and leave out those that do not support the network or the budget."""
+        """Explain one image with each explainer; leave out explainers that do not support the network or the budget."""
         for label in list(self.explainers):
             try:
                 self.maps(label, subject.model, subject.images[:1], subject.targets[:1])
@@ -142,8 +142,11 @@ def choose_explainers(given: str | Sequence[Any] | Mapping[str, Any] | Any | Non
     """Return explainers by label.
 
     Args:
-        given: Names, an explainer, ``{label: explainer}``; ``"all"`` for every registered explainer that needs no
-            training data; None for :data:`DEFAULT`.
+        given: An explainer, a list of explainers, or ``{label: explainer}``; ``"all"`` for every registered explainer
+            that needs no training data; None for :data:`DEFAULT`.
+
+    Raises:
+        ValueError: If two explainers have the same label, or one has the label of a control.
     """
     from xaibench.explainers import EXPLAINERS
 
@@ -153,6 +156,11 @@ def choose_explainers(given: str | Sequence[Any] | Mapping[str, Any] | Any | Non
         parts = {name: EXPLAINERS.resolve(name) for name in EXPLAINERS}
         return {n: n for n, p in parts.items() if not getattr(p.info, "control", False) and not hasattr(p, "fit")}
     if isinstance(given, Mapping):
+        if clash := sorted(set(given) & set(CONTROLS)):
+            raise ValueError(f"explainers: {', '.join(clash)} is the label of a control; choose another label.")
         return dict(given)
-    several = [given] if isinstance(given, str) or callable(given) or not isinstance(given, Sequence) else list(given)
-    return {one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__): one for one in several}
+    several = list(given) if isinstance(given, list | tuple) else [given]
+    labels = [default_label(one) for one in several]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"explainers: got labels {labels}, expected different ones; give {{label: explainer}}.")
+    return dict(zip(labels, several, strict=True))

@@ -25,14 +25,14 @@ FORMAT, SCHEMA = 1, Path(__file__).with_name("audit.schema.json")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found about explanations of one network on given images.
+    """The evidence on explanations of one network, collected on given images.
 
     Attributes:
         verdicts: A verdict for each explainer.
         questions: The questions with scores of all explainers and controls.
         checks: The sanity checks.
         network: The test of whether the network is better than chance.
-        findings: Images that somebody should look at.
+        findings: Images that should be looked at.
         inapplicable: Explainers that were not tested, with the reason.
         record: What was audited and how: network, images, versions, settings, date.
         subject: Network and images.

@@ -1,4 +1,4 @@
-"""Findings about single images: where somebody should look."""
+"""Findings about single images that should be looked at."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that somebody should look at.
+    """A finding and the images that it is about.
 
     Attributes:
         key: ``"decisive_regions"``, ``"border"``, ``"disagreement"`` or ``"wrong"``.
@@ -42,7 +42,7 @@ def find_suspicious_images(
     agreements: NDArray[np.float64],
     regions: KnownCauses,
 ) -> list[Finding]:
-    """Name images that somebody should look at.
+    """Find images that should be looked at.
 
     Args:
         subject: Network and images.

@@ -34,7 +34,7 @@ _WINDOW, _WINDOWS = 0.25, 7
 
 @dataclass(frozen=True)
 class KnownCauses:
-    """Samples for which the part of the image that decides is known.
+    """Samples with a known decisive part.
 
     Attributes:
         images: ``[n, C, H, W]``.
@@ -225,7 +225,7 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
 
 
 def _choose_evenly(passed: NDArray[np.bool_], count: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Choose images for each copy, of those that passed: each image once at most, and of every copy equally many.
+    """Choose passing images for each copy: each image at most once, and about as many for every copy.
 
     Args:
         passed: ``[copies, images]``.

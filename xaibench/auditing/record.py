@@ -1,4 +1,4 @@
-"""What was audited and how, as the evidence sheet states it."""
+"""The record of an audit in the evidence sheet: network, images, settings and versions."""
 
 from __future__ import annotations
 

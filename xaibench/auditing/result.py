@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Audit(Evidence):
-    """What was found about explanations of one network on given images, from :func:`xaibench.audit`.
+    """The result of :func:`xaibench.audit`.
 
     ``print(audit)`` shows the verdicts, ``audit.table()`` the numbers, and ``audit.write(directory)`` writes the
     evidence sheet. The attributes are those of :class:`xaibench.auditing.evidence.Evidence`.

@@ -193,7 +193,7 @@ def similarity(first: Tensor, second: Tensor, *, magnitude: bool) -> Floats:
 
 
 def randomized_copy(model: nn.Module, seed: int) -> nn.Module:
-    """Copy a network and draw all its weights anew, from their initial distributions.
+    """Copy a network and initialize all its weights again.
 
     Args:
         model: The network; not changed.

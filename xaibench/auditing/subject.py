@@ -195,5 +195,5 @@ def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
 
 
 def _any_value(found: object, count: int, name: str) -> Tensor:
-    """Accept whatever the network returned; the function of its outputs is checked later."""
+    """Accept any output of the network; the function of its outputs is checked later."""
     return torch.zeros(count, 1)

@@ -25,7 +25,7 @@ def read_samples(
     seed: int,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Read images and what is known of them.
+    """Read images with their labels, masks and groups.
 
     Args:
         collection: The images.

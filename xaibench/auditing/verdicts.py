@@ -64,7 +64,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an audit says about one explainer.
+    """The verdict on one explainer.
 
     Attributes:
         explainer: Its label.

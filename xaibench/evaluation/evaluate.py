@@ -254,7 +254,7 @@ def _build_methods(
 ) -> list[_Method]:
     if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
         methods = {name: name for name in methods}
-    named = dict(methods) if isinstance(methods, Mapping) else {_default_label(methods): methods}
+    named = dict(methods) if isinstance(methods, Mapping) else {default_label(methods): methods}
     built = [_build_method(label, method, model, count, applied) for label, method in named.items()]
     chosen = CONTROLS if controls is True else tuple(controls or ())
     for name in chosen:
@@ -291,7 +291,8 @@ def _build_method(
     return _Method(label, explainer=explainer)
 
 
-def _default_label(method: Method) -> str:
+def default_label(method: Method) -> str:
+    """Return the label of a method that is given without one: its name, or that of its class."""
     if isinstance(method, str):
         return method
     name = getattr(method, "__name__", type(method).__name__)
