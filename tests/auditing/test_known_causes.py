@@ -61,6 +61,28 @@ def test_the_part_decides(areas, make):
     assert not areas.answers(areas.ask(without)).gather(1, target).any()
 
 
+class BrightUnlessDark(nn.Module):
+    """Class 1 if a dark area is anywhere, class 0 otherwise, with a larger output for brighter images."""
+
+    def forward(self, images):
+        return torch.stack([8 * images.amax((1, 2, 3)), 30 * -images.amin((1, 2, 3)) - 15], 1)
+
+
+def test_parts_without_which_the_answer_stays_are_left_out():
+    half = SIDE // 2
+    images = torch.zeros(16, 1, SIDE, SIDE)
+    for index in range(
+        16
+    ):  # a bright or a dark quarter; without the dark one, the answer is class 0
+        top, left = half * (index // 2 % 2), half * (index // 4 % 2)
+        images[index, :, top : top + half, left : left + half] = (1.0, -1.0)[index % 2]
+    subject = make_subject(BrightUnlessDark(), images)
+    found = insert_images(subject, 16, np.random.default_rng(0))
+    without = torch.where(found.masks[:, None], subject.canvas, found.images)
+    assert len(found) >= 4
+    assert not subject.answers(subject.ask(without)).gather(1, found.targets[:, None]).any()
+
+
 @pytest.mark.parametrize("make", [insert_images, make_mosaics])
 def test_parts_are_quarters(areas, make):
     found = make(areas, 6, np.random.default_rng(0))

@@ -4,8 +4,8 @@ An explanation of a network with random weights can describe that network correc
 anything. Therefore an audit supports nothing unless the network passes one of two exact tests:
 
 - with labels, a permutation test: its answers fit the labels better than they fit shuffled labels;
-- without labels, a Monte Carlo test: its answers differ between the images more than the answers of copies whose weights
-  are shuffled within each tensor. A network with random weights is exchangeable with such copies.
+- without labels, a Monte Carlo test: its answers differ between the images more than the answers of copies whose
+  weights are shuffled within each tensor. A network with random weights is exchangeable with such copies.
 
 The level is 2 %, so that this alone keeps the probability of supporting an explanation of a random network below 5 %.
 
