@@ -71,9 +71,7 @@ class BrightUnlessDark(nn.Module):
 def test_parts_without_which_the_answer_stays_are_left_out():
     half = SIDE // 2
     images = torch.zeros(16, 1, SIDE, SIDE)
-    for index in range(
-        16
-    ):  # a bright or a dark quarter; without the dark one, the answer is class 0
+    for index in range(16):  # a bright or a dark quarter; without the dark one, the answer is class 0
         top, left = half * (index // 2 % 2), half * (index // 4 % 2)
         images[index, :, top : top + half, left : left + half] = (1.0, -1.0)[index % 2]
     subject = make_subject(BrightUnlessDark(), images)
