@@ -120,8 +120,8 @@ def robust_ranking(
 def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping[str, Any]]) -> RobustRanking:
     """Compare the rankings of the methods under the settings of a metric.
 
-    In each cell, the methods are ranked by their mean scores. The rank of a method under a setting is the mean of its
-    ranks over the cells. Rankings are compared by Kendall's tau-b. The intervals account for the random choice of data
+    Under each setting, the methods are ranked by the mean over the cells of their mean scores. Rankings are compared by
+    Kendall's tau-b. The intervals account for the random choice of data
     sets, trainings and samples; all settings have the same resamples.
 
     Args:
@@ -148,16 +148,16 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
         )
     directions = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     signs = np.array([-1.0 if directions[name] else 1.0 for name in names])[:, None]
-    ranks = np.mean(
-        [rankdata(signs * _select_means(cell, means[cell.cell], names, ranked), axis=-1) for cell in matrices], axis=0
-    )
+    over_cells = np.mean([_select_means(cell, means[cell.cell], names, ranked) for cell in matrices], axis=0)
+    ranks = rankdata(signs * over_cells, axis=-1)  # [1 + R, S, M]
     tau = kendall_tau(ranks)  # [1 + R, S, S]
     low, high = np.nanquantile(tau[1:], [ALPHA / 2, 1 - ALPHA / 2], axis=0)
     return RobustRanking(
         metric=metric,
         settings=tuple(dict(settings[name]) for name in names),
         methods=tuple(ranked),
-        mean_ranks=ranks[0],
+        means=over_cells[0],
+        ranks=ranks[0],
         tau=tau[0],
         low=np.fmin(low, tau[0]),
         high=np.fmax(high, tau[0]),

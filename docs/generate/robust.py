@@ -30,10 +30,10 @@ single rank by that metric says more about the setting than about the methods.
     python benchmarks/robust_rankings.py RUN deletion \\
         '{{"baseline": [0.0, 1.0], "segmentation": ["pixels", "grid"], "n_segments": [16]}}'
 
-The maps of the run are scored again under every setting; nothing is trained or explained anew. In each cell the methods
-are ranked by their mean scores; a method's place is by the mean of its ranks over the cells; controls take no part. The
-intervals are over what was drawn (data sets, trainings, samples), and all settings see the same draws. Where two
-settings agree with a tau below {agreed}, the run's page gives no place by that metric, and says so.
+The maps of the run are scored again under every setting; nothing is trained or explained again. Under each setting, the
+methods are ranked by the mean over the cells of their mean scores, without the controls. Intervals account for the random
+choice of data sets, trainings and samples; all settings have the same resamples. If two settings agree with a tau below
+{agreed}, the report of the run states it and gives no ranks by that metric.
 
 *Insertion* on the baseline that *deletion* removes to is deletion in the opposite order: the least important pixels go
 first. That is how the order of the pixels is a setting below. A tau of 0 is what unrelated orders have, −1 the opposite
@@ -73,13 +73,13 @@ def rows_of(label: str, found: RobustRanking) -> list[list[str]]:
 
 
 def first(run: RunResults, found: RobustRanking) -> str:
-    """The first three methods under each setting, with their mean ranks."""
+    """Return a table of the first three methods under each setting, with their mean scores."""
     rows = []
-    for number, ranks in enumerate(found.mean_ranks):
+    for number, (ranks, means) in enumerate(zip(found.ranks, found.means, strict=True)):
         best = ranks.argsort(kind="stable")[:3]
-        named = ", ".join(f"{run.explainers[found.methods[m]].label} ({ranks[m]:.1f})" for m in best)
+        named = ", ".join(f"{run.explainers[found.methods[m]].label} ({means[m]:.3f})" for m in best)
         rows.append([found.describe_setting(number), named])
-    return table(["setting", "first three, mean rank"], rows)
+    return table(["setting", "first three, mean score"], rows)
 
 
 if __name__ == "__main__":

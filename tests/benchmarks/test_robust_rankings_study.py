@@ -73,7 +73,7 @@ def test_insertion_on_the_same_baseline_is_the_other_order(folder):
     found = robust_ranking(folder, "removal", grid, workers=1)
     assert [one["metric"] for one in found.settings] == ["removal", "insertion"]
     assert found.by_parameter == {"metric": (1, 0)}
-    assert found.mean_ranks.min(axis=1).tolist() >= [1, 1]
+    assert found.ranks.min(axis=1).tolist() >= [1, 1]
 
 
 @pytest.mark.parametrize(

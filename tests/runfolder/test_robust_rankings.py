@@ -11,7 +11,7 @@ def ranking(metric="deletion", least=0.5):
     tau = np.array([[1, 0.9, least], [0.9, 1, 0.95], [least, 0.95, 1]])
     settings = ({"baseline": 0.0, "steps": 7}, {"baseline": 0.0, "steps": 28}, {"baseline": "blur", "steps": 28})
     ranks = np.array([[1, 2.0], [1, 2], [2, 1]])
-    return RobustRanking(metric, settings, ("a", "b"), ranks, tau, tau - 0.1, tau, cells=2, left_out=("c",))
+    return RobustRanking(metric, settings, ("a", "b"), 1 / ranks, ranks, tau, tau - 0.1, tau, cells=2, left_out=("c",))
 
 
 def test_it_says_which_settings_agree_least_and_what_follows():
@@ -46,7 +46,7 @@ def test_what_is_kept_comes_back_beside_what_was_there(tmp_path):
         assert repr(one) == repr(expected)
         assert one.settings == expected.settings
         assert one.left_out == ("c",)
-        for name in ("mean_ranks", "tau", "low", "high"):
+        for name in ("means", "ranks", "tau", "low", "high"):
             np.testing.assert_array_equal(getattr(one, name), getattr(expected, name))
 
 

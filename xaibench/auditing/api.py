@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ def audit(
     if not candidates.explainers:
         reasons = "; ".join(f"{label}: {why}" for label, why in candidates.inapplicable.items())
         raise ValueError(f"None of the explainers supports this network with a budget of {budget}. {reasons}")
-    network = check_network(subject, seed)
+    network = check_network(subject, seed, progress)
     causes = _known_causes(subject, seed, train, progress)
     with ProgressBar("audit", _count_maps(subject, candidates, causes), "map", shown=progress, keep=True) as bar:
         maps = {}
@@ -164,16 +164,18 @@ def _count_outputs(model: nn.Module, collection: ImageCollection, output: Any, d
 
 
 def _known_causes(subject: Subject, seed: int, train: bool, progress: bool) -> dict[str, KnownCauses]:
-    make: dict[str, Callable[[Subject, int, np.random.Generator], KnownCauses]] = {
-        "decisive_regions": find_decisive_regions,
-        "insertions": insert_images,
-        "mosaics": make_mosaics,
-        "blinded_copies": blind_copies,
+    keys = ("decisive_regions", "insertions", "mosaics", "blinded_copies", "planted_trigger")
+    rng = {key: np.random.default_rng([seed, index]) for index, key in enumerate(keys)}
+    with ProgressBar("decisive regions", len(subject.images), "image", shown=progress) as bar:
+        regions = find_decisive_regions(subject, _SAMPLES, rng["decisive_regions"], bar.advance)
+    found = {
+        "decisive_regions": regions,
+        "insertions": insert_images(subject, _SAMPLES, rng["insertions"]),
+        "mosaics": make_mosaics(subject, _SAMPLES, rng["mosaics"]),
+        "blinded_copies": blind_copies(subject, _SAMPLES, rng["blinded_copies"]),
     }
-    found = {key: one(subject, _SAMPLES, np.random.default_rng([seed, i])) for i, (key, one) in enumerate(make.items())}
     if train:
-        rng = np.random.default_rng([seed, len(make)])
-        found["planted_trigger"] = train_planted_trigger(subject, _SAMPLES, rng, progress)
+        found["planted_trigger"] = train_planted_trigger(subject, _SAMPLES, rng["planted_trigger"], progress)
     return found
 
 

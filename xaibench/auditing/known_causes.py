@@ -15,7 +15,7 @@ Parts that are placed are quarters of the image, each equally often, so that the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -139,7 +139,9 @@ def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests:
     return KnownCauses(x[chosen], m[chosen], y[chosen], groups, [(0, len(chosen), subject.model)], len(images))
 
 
-def find_decisive_regions(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+def find_decisive_regions(
+    subject: Subject, count: int, rng: np.random.Generator, advance: Callable[[int], None] = lambda images: None
+) -> KnownCauses:
     """Search small regions that alone decide between two classes, by exchanging them between images.
 
     Image A gets region after region from image B, of another class, at the same place. A region decides if A is no
@@ -149,6 +151,7 @@ def find_decisive_regions(subject: Subject, count: int, rng: np.random.Generator
         subject: Network and images.
         count: Number of samples wanted.
         rng: Source of the random choice of the other images.
+        advance: Called with 1 after each image.
 
     Returns:
         At most ``count`` samples: images of the user with a region that decides (of several, the one with the largest
@@ -161,6 +164,7 @@ def find_decisive_regions(subject: Subject, count: int, rng: np.random.Generator
     others = [int(rng.choice(np.flatnonzero(classes != one))) for one in classes]
     images, masks, targets, places, groups = [], [], [], [], []
     for index, other in enumerate(others):
+        advance(1)
         a, b, target = subject.images[index], subject.images[other], int(classes[index])
         stacked = torch.stack([_exchange(a, b, window) for window in windows])
         outputs = subject.ask(torch.cat([stacked, torch.stack([_exchange(b, a, window) for window in windows])]))

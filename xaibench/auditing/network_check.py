@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from xaibench.auditing.subject import Subject
 from xaibench.compute.random_state import isolated_rng
+from xaibench.core.progress import ProgressBar
 
 #: Significance level of the test.
 LEVEL = 0.02
@@ -54,12 +55,13 @@ class NetworkTest:
         return self.p <= LEVEL
 
 
-def check_network(subject: Subject, seed: int) -> NetworkTest:
+def check_network(subject: Subject, seed: int, progress: bool = False) -> NetworkTest:
     """Test whether the network's answers on the images are better than chance.
 
     Args:
         subject: Network and images. Labels are used if they differ between images.
         seed: Seed of the permutations.
+        progress: Show a progress bar.
 
     Returns:
         The result.
@@ -67,7 +69,7 @@ def check_network(subject: Subject, seed: int) -> NetworkTest:
     labels = subject.labels
     if labels is not None and bool((labels != labels[0]).any()):
         return _by_labels(subject, labels, seed)
-    return _by_weights(subject, seed)
+    return _by_weights(subject, seed, progress)
 
 
 def _by_labels(subject: Subject, labels: Tensor, seed: int) -> NetworkTest:
@@ -87,14 +89,16 @@ def _by_labels(subject: Subject, labels: Tensor, seed: int) -> NetworkTest:
     return NetworkTest("labels", found, float(shuffled.mean()), p)
 
 
-def _by_weights(subject: Subject, seed: int) -> NetworkTest:
+def _by_weights(subject: Subject, seed: int, progress: bool) -> NetworkTest:
     found = _information(subject, subject.logits)
     others = []
-    for index in range(_SHUFFLED_COPIES):
-        copied = shuffled_copy(subject.model, [seed, index], subject.images)
-        with np.errstate(all="ignore"):
-            outputs = subject.ask(subject.images, copied)
-        others.append(_information(subject, outputs.nan_to_num(0.0)))
+    with ProgressBar("testing the network", _SHUFFLED_COPIES, "copy", shown=progress) as bar:
+        for index in range(_SHUFFLED_COPIES):
+            copied = shuffled_copy(subject.model, [seed, index], subject.images)
+            with np.errstate(all="ignore"):
+                outputs = subject.ask(subject.images, copied)
+            others.append(_information(subject, outputs.nan_to_num(0.0)))
+            bar.advance()
     p = (1 + sum(other >= found - 1e-12 for other in others)) / (1 + _SHUFFLED_COPIES)
     return NetworkTest("shuffled weights", found, float(np.mean(others)), p)
 

@@ -118,56 +118,54 @@ def judge(
     for (one, comparison), value in zip(flat, holm([c.p_worse for _, c in flat]), strict=True):
         if value <= ALPHA and network.passed:
             worse[one].append(comparison)
+    untestable = [] if network.passed else ["The network was not shown to be better than chance."]
+    untestable += [f"No question about {kind} could be asked." for kind in missing]
     titles = {question.key: question.title for question in questions}
-    return [
-        _verdict(
-            *(one, compared[one], worse[one], corrected[one]),
-            [f"It {check.failure} ({check.mean(one):.2f})." for check in checks if check.has_failed(one)],
-            [] if network.passed else ["The network was not shown to be better than chance."],
-            *(missing, titles, len(explainers), images),
-        )
-        for one in explainers
-    ]
+    verdicts = []
+    for one in explainers:
+        failed = [f"It {check.failure} ({check.mean(one):.2f})." for check in checks if check.has_failed(one)]
+        outcome, reasons = _decide(compared[one], worse[one], corrected[one], failed, untestable)
+        needed = None
+        if not reasons:
+            undecided = [c for c in compared[one] if c.p * len(explainers) > ALPHA]
+            reasons = _describe_undecided(undecided, titles)
+            needed = _images_needed(undecided, len(explainers), images)
+        verdicts.append(Verdict(one, outcome, reasons, corrected[one], needed, compared[one]))
+    return verdicts
 
 
-def _verdict(
-    explainer: str,
+def _decide(
     compared: Sequence[Comparison],
     worse: Sequence[Comparison],
     p: float,
     failed: Sequence[str],
-    network: Sequence[str],
-    missing: Sequence[str],
-    titles: Mapping[str, str],
-    explainers: int,
-    images: int,
-) -> Verdict:
+    untestable: Sequence[str],
+) -> tuple[Outcome, list[str]]:
+    """Return the outcome with its reasons; no reasons if more images would probably decide."""
     lost = [f"On {c.about}, the control {c.control} is better ({-c.difference:+.2f})." for c in worse]
     kinds = {c.about for c in compared if c.control != CHANCE}
     if failed or (lost and {c.about for c in worse} == kinds):
-        return Verdict(explainer, "refuted", [*failed, *lost], p, None, compared)
-    unasked = [f"No question about {kind} could be asked." for kind in missing]
-    if network or unasked:
-        return Verdict(explainer, "undecided", [*network, *unasked], p, None, compared)
+        return "refuted", [*failed, *lost]
+    if untestable:
+        return "undecided", list(untestable)
     if p <= ALPHA:
-        return Verdict(explainer, "supported", ["Better than every control."], p, None, compared)
-    if lost:
-        return Verdict(explainer, "undecided", [*lost, "The kinds of truth disagree."], p, None, compared)
-    undecided = [c for c in compared if c.p * explainers > ALPHA]
-    reasons = [
-        _describe_undecided([c for c in undecided if c.about == about], titles)
-        for about in dict.fromkeys(c.about for c in undecided)
-    ]
-    return Verdict(explainer, "undecided", reasons, p, _images_needed(undecided, explainers, images), compared)
+        return "supported", ["Better than every control."]
+    return "undecided", [*lost, "The kinds of truth disagree."] if lost else []
 
 
-def _describe_undecided(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
+def _describe_undecided(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each kind of truth or question with a comparison that is not significant."""
+    subjects = dict.fromkeys(c.about for c in comparisons)
+    return [_describe_closest([c for c in comparisons if c.about == about], titles) for about in subjects]
+
+
+def _describe_closest(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
     closest = min(comparisons, key=lambda c: c.difference)
     interval = f"{closest.difference:+.2f}, 95 % interval {closest.low:+.2f} to {closest.high:+.2f}"
     if closest.control == CHANCE:
-        return f"Not told apart from chance at “{titles[closest.about]}” ({interval})."
+        return f"Not significantly better than chance at “{titles[closest.about]}” ({interval})."
     others = f" and {len(comparisons) - 1} more" if len(comparisons) > 1 else ""
-    return f"On {closest.about}, not told apart from the control {closest.control}{others} ({interval})."
+    return f"On {closest.about}, not significantly better than the control {closest.control}{others} ({interval})."
 
 
 def _compare_all(explainer: str, controls: Sequence[str], questions: Sequence[Question]) -> list[Comparison]:

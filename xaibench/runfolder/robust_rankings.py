@@ -33,7 +33,8 @@ class RobustRanking:
         metric: Name of the metric.
         settings: Parameters of the S settings.
         methods: The M ranked methods.
-        mean_ranks: ``[S, M]`` mean rank over the cells; 1 is best.
+        means: ``[S, M]`` mean score over the cells.
+        ranks: ``[S, M]`` rank of the mean score among the methods; 1 is best.
         tau: ``[S, S]`` Kendall's tau-b between the rankings, in [-1, 1].
         low: ``[S, S]`` lower end of the 95 % interval of tau over data sets, trainings and samples.
         high: ``[S, S]`` upper end of the interval.
@@ -44,7 +45,8 @@ class RobustRanking:
     metric: str
     settings: tuple[dict[str, Any], ...]
     methods: tuple[str, ...]
-    mean_ranks: _Floats
+    means: _Floats
+    ranks: _Floats
     tau: _Floats
     low: _Floats
     high: _Floats
@@ -173,9 +175,9 @@ def _to_json(ranking: RobustRanking) -> dict[str, Any]:
 
 
 def _from_json(content: Mapping[str, Any]) -> RobustRanking:
-    arrays = {name: np.array(content[name], dtype=np.float64) for name in ("mean_ranks", "tau", "low", "high")}
-    size = len(content["settings"])
-    if arrays["tau"].shape != (size, size) or arrays["mean_ranks"].shape != (size, len(content["methods"])):
+    arrays = {name: np.array(content[name], dtype=np.float64) for name in ("means", "ranks", "tau", "low", "high")}
+    size, methods = len(content["settings"]), len(content["methods"])
+    if arrays["tau"].shape != (size, size) or {arrays[name].shape for name in ("means", "ranks")} != {(size, methods)}:
         raise ValueError(f"{content['metric']}: its arrays do not match its {size} settings.")
     return RobustRanking(
         metric=content["metric"],
