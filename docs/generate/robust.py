@@ -31,9 +31,9 @@ single rank by that metric says more about the setting than about the methods.
         '{{"baseline": [0.0, 1.0], "segmentation": ["pixels", "grid"], "n_segments": [16]}}'
 
 The maps of the run are scored again under every setting; nothing is trained or explained again. Under each setting, the
-methods are ranked by the mean over the cells of their mean scores, without the controls. Intervals account for the random
-choice of data sets, trainings and samples; all settings have the same resamples. If two settings agree with a tau below
-{agreed}, the report of the run states it and gives no ranks by that metric.
+methods are ranked by the mean over the cells of their mean scores, without the controls. Intervals account for the
+random choice of data sets, trainings and samples; all settings have the same resamples. If two settings agree with a
+tau below {agreed}, the report of the run states it and gives no ranks by that metric.
 
 *Insertion* on the baseline that *deletion* removes to is deletion in the opposite order: the least important pixels go
 first. That is how the order of the pixels is a setting below. A tau of 0 is what unrelated orders have, −1 the opposite
