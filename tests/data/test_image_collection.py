@@ -44,6 +44,16 @@ def test_images_directly_inside_are_one_unlabeled_set(tmp_path):
     assert [len(one.ids) for one in found.batches(2)] == [2, 1]
 
 
+def test_photographs_are_labeled_by_their_file_names(tmp_path):
+    for name in ("cat_0", "cat_1", "dog_0"):
+        save(tmp_path / f"{name}.png")
+    found = open_images(f"photographs:{tmp_path}")
+    assert (found.classes, found.targets.tolist()) == (("cat", "dog"), [0, 0, 1])
+    save(tmp_path / "net" / "n02123045_7.png")
+    found = open_images(f"photographs:{tmp_path / 'net'}")  # its number in the outputs of networks for ImageNet
+    assert (len(found.classes), found.targets.tolist()) == (1000, [281])
+
+
 @pytest.mark.parametrize("below", ["", "image", "images"])
 def test_class_folders_with_masks_for_some(tmp_path, below):
     for label in ("cat", "dog", "none"):

@@ -36,7 +36,7 @@ from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.data.image_collection import ImageCollection, open_images
 
 #: Samples of each question with a known cause.
-_SAMPLES = 16
+_SAMPLES = 12
 
 
 def audit(

@@ -89,7 +89,7 @@ def ask_interventions(
     canvas = subject.canvas.flatten().tolist()
     grid = max(2, min(7, *(side // 4 for side in subject.images.shape[2:])))
     settings: tuple[dict[str, Any], ...] = (
-        {"steps": 10, "baseline": canvas},
+        {"steps": 5, "baseline": canvas},
         {"percentiles": (20, 50, 80)},
         {"grid_size": grid, "baseline": canvas},
     )

@@ -38,6 +38,7 @@ from xaibench.data.exchange.parquet_reading import read_parquet, read_split
 from xaibench.data.masks.human_masks import TABLE_FOLDER
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, MaskFiles, find_masks, find_subfolder
 from xaibench.data.photographs.image_reader import ImageReader
+from xaibench.data.photographs.labeled_photographs import labeled_images, ordered_classes
 from xaibench.data.table import DATASETS
 
 #: Schemes of names of data sets that are followed by a folder of images.
@@ -181,6 +182,8 @@ def open_images(
 
             - a folder of images (pictures, DICOM or NIfTI files), with class folders, with the images directly inside,
               or with ``image/`` and ``mask/`` as for ``folder:DIR``; or a single file;
+            - ``photographs:DIR``: a folder whose files may also be named by their class
+              (:class:`~xaibench.data.photographs.labeled_photographs.Photographs`);
             - a Parquet file or a folder of them, written by xaibench or by the ``datasets`` library;
             - a ``datasets.Dataset`` or ``datasets.DatasetDict``;
             - an array or tensor ``[N, C, H, W]`` of numbers in [0, 1], or of 8-bit integers;
@@ -215,6 +218,7 @@ def open_images(
         >>> len(collection), collection.image_shape, collection.classes, collection[:2].masks
         (4, (3, 8, 8), None, [None, None])
     """
+    photographs = isinstance(source, str) and source.startswith("photographs:")
     if isinstance(source, str | os.PathLike):
         source = _resolve(source, size)
     if isinstance(source, Dataset | Split):
@@ -224,7 +228,10 @@ def open_images(
         if masks is not None and not isinstance(masks, str | os.PathLike):
             raise ValueError("masks: got an array, expected a folder of mask files for a folder of images.")
         place = None if masks is None else Path(masks).expanduser()
-        return _open_folder(source, place, reader, classes, negatives, size, channels)
+        images = labeled_images(source) if photographs and source.is_dir() else _list_images(source)
+        labels = {image.label for image in images}
+        known = ordered_classes(labels) if photographs else tuple(sorted(labels))
+        return _open_folder(source, images, known, place, reader, classes, negatives, size, channels)
     given = {"window": window, "slices": slices, "scale": scale, "negatives": negatives or None}
     if used := [name for name, value in given.items() if value is not None]:
         raise ValueError(f"{listed(used)}: only for folders of images, but the source is a {type(source).__name__}.")
@@ -257,6 +264,8 @@ def _resolve(source: str | os.PathLike[str], size: int | tuple[int, int] | None)
 
 def _open_folder(
     path: Path,
+    images: list[ImageEntry],
+    known: tuple[str, ...],
     masks: Path | None,
     reader: ImageReader,
     classes: str | Sequence[str] | None,
@@ -265,17 +274,13 @@ def _open_folder(
     channels: int | None,
 ) -> ImageCollection:
     folder = path if path.is_dir() else path.parent
-    below = find_subfolder(folder, IMAGE_FOLDERS) if path.is_dir() else "."
-    below = below if (folder / below).is_dir() else "."
-    images = _list_images(folder, below) if path.is_dir() else [ImageEntry(path.name, UNLABELED)]
     if not images:
         raise MissingDataError(
             f"{path} has no images: expected pictures, DICOM or NIfTI files, directly inside, in class folders, or in "
             "image/."
         )
-    known = tuple(sorted({image.label for image in images}))
+    images = reader.group_patients(folder, images)
     chosen = choose_classes(classes, known)
-    images = reader.group_patients(folder, assign_groups(folder, images, below))
     found = find_masks(folder, known, reader) if masks is None else MaskFiles(masks, reader)
     source = ListedSource(
         os.fspath(path),
@@ -295,16 +300,20 @@ def _open_folder(
     return _collect(os.fspath(path), source, chosen, size, channels or 3)
 
 
-def _list_images(folder: Path, below: str) -> list[ImageEntry]:
-    """Return the images in class folders; otherwise those directly inside; otherwise those in any deeper folder."""
+def _list_images(path: Path) -> list[ImageEntry]:
+    """Return the file itself, or the images in class folders, otherwise those directly inside, otherwise all."""
+    if not path.is_dir():
+        return assign_groups(path.parent, [ImageEntry(path.name, UNLABELED)], ".")
+    below = find_subfolder(path, IMAGE_FOLDERS)
+    below = below if (path / below).is_dir() else "."
     not_classes = {*MASK_FOLDERS, TABLE_FOLDER} if below == "." else set()
-    images = own_images(folder, below, own_classes(folder / below, without=not_classes))
-    images = images or own_images(folder, below, (UNLABELED,))
+    images = own_images(path, below, own_classes(path / below, without=not_classes))
+    images = images or own_images(path, below, (UNLABELED,))
     if not images:  # DICOM exports have folders for patient, study and series
-        places = sorted(os.fspath(place.relative_to(folder)) for place in (folder / below).rglob("*") if place.is_dir())
+        places = sorted(os.fspath(place.relative_to(path)) for place in (path / below).rglob("*") if place.is_dir())
         places = [place for place in places if not_classes.isdisjoint(Path(place).parts)]
-        images = [ImageEntry(file, UNLABELED) for place in places for file in list_images(folder, place, medical=True)]
-    return [ImageEntry(image.file.removeprefix("./"), image.label) for image in images]
+        images = [ImageEntry(file, UNLABELED) for place in places for file in list_images(path, place, medical=True)]
+    return assign_groups(path, [ImageEntry(image.file.removeprefix("./"), image.label) for image in images], below)
 
 
 def _collect(
