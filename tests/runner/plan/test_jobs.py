@@ -56,6 +56,17 @@ def test_the_8x8_suite_has_the_issued_jobs():
     assert count == {"data": 6 * 8, "train": 6 * 18, "explain": maps, "score": 4 * maps}
 
 
+def test_metrics_of_the_network_score_the_sigmoid_that_a_suite_explains():
+    metrics = {"insertion": {}, "deletion": {"output": "logit"}, "emd_perf": {}}
+
+    def outputs(**explaining):
+        scores = [job for job in plan(metrics=metrics, explaining=explaining).jobs if job.stage == "score"]
+        return {job.metric.name: job.metric.parameters.get("output") for job in scores}
+
+    assert outputs(output="sigmoid") == {"insertion": "sigmoid", "deletion": "logit", "emd_perf": None}
+    assert outputs(output="logit") == outputs() == {"insertion": None, "deletion": "logit", "emd_perf": None}
+
+
 def test_scores_of_constant_maps_are_part_of_the_key(monkeypatch):
     metrics = {"emd_perf": {}, "emd_skill": {}, "precision": {}, "insertion": {}, "complexity": {}}
 

@@ -186,6 +186,10 @@ def _jobs_of_maps(suite: Suite, cell: Cell, network: Network, explain: ExplainJo
         part = find_part("metric", metric.use, metric.parameters)
         # A blind network can only use the pixels that it reads, so they are the masks of a metric of its use.
         blind = (training.model, training.build) if part.is_of_use and is_blind else None
+        if suite.explaining.output == "sigmoid" and part.needs_model and "output" in part.accepted:
+            # The softmax of independent labels is not what the network answers.
+            parameters = Frozen({"output": "sigmoid"} | dict(metric.parameters))
+            metric = dataclasses.replace(metric, parameters=parameters)
         yield _score_job(suite, explain, network if part.needs_model else None, metric, blind)
 
 

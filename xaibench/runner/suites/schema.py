@@ -120,7 +120,8 @@ class Explaining:
         samples_per_job: Largest number of samples per job, to use many workers; 0 = one job. Random numbers are drawn
             per job, and ``pfi`` permutes samples within a job.
         trainings: Explain the network with the lowest validation loss (``"best"``), or ``"all"``.
-        output: The explained output; ``"default"`` is that of each explainer.
+        output: The explained output; ``"default"`` is that of each explainer. With ``"sigmoid"``, metrics that call the
+            network score the sigmoid, too.
         seed: Seed of the explainers.
         scored: Which samples of a network count in the tables: ``"correct"`` for those that it classifies correctly,
             ``"correct-by-all"`` for those that every explained network of the data set classifies correctly, as in
