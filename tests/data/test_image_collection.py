@@ -44,6 +44,19 @@ def test_images_directly_inside_are_one_unlabeled_set(tmp_path):
     assert [len(one.ids) for one in found.batches(2)] == [2, 1]
 
 
+def test_pages_of_a_tiff_file_are_images(tmp_path):
+    pages = [Image.fromarray(np.full((4, 6), value, np.uint16)) for value in (0, 13107, 65535)]
+    pages.append(Image.fromarray(np.full((2, 3), 9, np.uint16)))  # a preview
+    pages[0].save(tmp_path / "stack.tif", save_all=True, append_images=pages[1:])
+    save(tmp_path / "one.png", 51, size=(6, 4))
+    found = open_images(tmp_path)
+    assert list(found.ids) == ["one.png", "stack.tif#0", "stack.tif#1", "stack.tif#2"]
+    np.testing.assert_allclose(found[:4].images[:, 0, 0, 0], [0.2, 0, 0.2, 1], atol=1e-6)
+    assert list(open_images(tmp_path, slices=[1]).ids) == ["one.png", "stack.tif#1"]
+    with pytest.raises(DataFileError, match="has the slices 0 to 2, but slices='7' names 7"):
+        open_images(tmp_path, slices="7")
+
+
 def test_photographs_are_labeled_by_their_file_names(tmp_path):
     for name in ("cat_0", "cat_1", "dog_0"):
         save(tmp_path / f"{name}.png")

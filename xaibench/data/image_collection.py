@@ -199,7 +199,8 @@ def open_images(
             converted to 1 channel by their luminance.
         window: ``(center, width)`` of the values shown from black to white in DICOM and NIfTI files and in gray images
             with more than 8 bits. None = the window of the file, otherwise its full range.
-        slices: Numbers of the slices of NIfTI volumes and of the frames of DICOM files that are images; None = all.
+        slices: Numbers of the slices of NIfTI volumes, the frames of DICOM files and the pages of TIFF files that are
+            images; None = all.
         scale: The value of white in pictures with more than 8 bits; None = 65,535, or 1 for floating-point numbers.
         negatives: Classes whose images have nothing to mark: without a mask, theirs counts as known and empty.
 

@@ -46,6 +46,7 @@ def open_image(
     scale: float | None = None,
     ground: float = 1.0,
     window: tuple[float, float] | None = None,
+    page: int = 0,
 ) -> Image.Image:
     """Decode an image to mode ``RGB``, or to mode ``F`` (gray in [0, 1]) if it has more than 8 bits.
 
@@ -62,12 +63,14 @@ def open_image(
         ground: Gray level behind transparent pixels, from 0 (black) to 1 (white).
         window: The values of black and white in a file with more than 8 bits, instead of 0 and ``scale``; values
             outside are clipped.
+        page: Number of the page of a TIFF file (:func:`list_pages`).
 
     Raises:
         MissingDataError: If the file does not exist.
         DataFileError: If the file is truncated, is not an image, or has NaN or values outside [0, ``scale``].
     """
     with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as image:
+        image.seek(page)
         image.draft("RGB", (size, size))
         image.load()
         if upright:
@@ -136,6 +139,24 @@ def _composite(image: Image.Image, ground: float) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", image.size, (gray, gray, gray, 255)), image.convert("RGBA")).convert(
         "RGB"
     )
+
+
+def list_pages(path: str | os.PathLike[str]) -> list[int]:
+    """Return the numbers of the images in a TIFF file: its pages, except those of another size, such as previews.
+
+    Args:
+        path: The file.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If it is not an image.
+    """
+    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as image:
+        sizes = []
+        for page in range(getattr(image, "n_frames", 1)):
+            image.seek(page)
+            sizes.append(image.size)
+    return [page for page, size in enumerate(sizes) if size == sizes[0]]
 
 
 def image_size(path: str | os.PathLike[str], *, upright: bool = False) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from xaibench.data.disk.file_readers import DataFileError
-from xaibench.data.disk.image_files import image_size, is_image, open_image
+from xaibench.data.disk.image_files import image_size, is_image, list_pages, open_image
 from xaibench.data.disk.image_lists import PATIENT, ImageEntry
 from xaibench.data.scans.ct_reading import check_center_width
 from xaibench.data.scans.medical_images import MedicalHeader, file_version, open_medical, read_medical_header
@@ -29,8 +29,8 @@ class ImageReader:
         window: ``(center, width)`` of the values shown from black to white, in DICOM and NIfTI files and in gray
             pictures with more than 8 bits; a string ``"40,400"`` is accepted. None = the window of the file; without
             one, the range of values that the file can store (for NIfTI: the range of values of the volume).
-        slices: Numbers of the slices of a NIfTI volume and of the frames of a DICOM file that are images, from 0; a
-            string ``"10,11"`` is accepted. None = all.
+        slices: Numbers of the slices of a NIfTI volume, the frames of a DICOM file and the pages of a TIFF file that
+            are images, from 0; a string ``"10,11"`` is accepted. None = all.
 
     Raises:
         ValueError: If an option is out of range.
@@ -62,7 +62,9 @@ class ImageReader:
             ImportError: If it is a DICOM or NIfTI file, and the package that reads it is missing.
         """
         if is_image(file.name):
-            return open_image(file, size, upright=True, scale=self.scale, ground=self.ground, window=self._ends)
+            return open_image(
+                file, size, upright=True, scale=self.scale, ground=self.ground, window=self._ends, page=frame or 0
+            )
         return open_medical(file, frame, self._ends)
 
     def frames(self, file: Path) -> Sequence[int] | None:
@@ -71,15 +73,22 @@ class ImageReader:
         Raises:
             DataFileError: If the header cannot be read, or the file lacks one of ``slices``.
         """
-        if is_image(file.name) or (count := _header(file).frames) is None:
-            return None
-        if self._chosen is None or count == 0:
-            return range(count)
-        if outside := [number for number in self._chosen if not 0 <= number < count]:
+        known = self._list_frames(file)
+        if self._chosen is None or not known:
+            return known
+        if outside := [number for number in self._chosen if number not in known]:
             raise DataFileError(
-                f"{file} has the slices 0 to {count - 1}, but slices={self.slices!r} names {outside[0]}."
+                f"{file} has the slices 0 to {known[-1]}, but slices={self.slices!r} names {outside[0]}."
             )
         return self._chosen
+
+    def _list_frames(self, file: Path) -> Sequence[int] | None:
+        """Return the numbers of all images in a file; None for a file with a single image."""
+        if is_image(file.name):
+            pages = list_pages(file) if file.suffix.lower() in (".tif", ".tiff") else []
+            return pages if len(pages) > 1 else None
+        count = _header(file).frames
+        return None if count is None else range(count)
 
     def size_of(self, file: Path) -> tuple[int, int]:
         """Return ``(height, width)`` from the header of a file.
