@@ -132,23 +132,99 @@ def _transport(net: Masses, places: Indices, costs: Floats, prices: Floats) -> t
     for j in range(len(rows)):
         for r in range(len(pixels)):
             cost[j, r] = costs[rows[j], pixels[r]]
-    price, supply, demand = prices[rows], net[pixels], -net[places[rows]]
+    price = prices[rows]
+    bounds = _solve(cost, net[pixels], -net[places[rows]], price)
+    for j in range(len(rows)):
+        prices[rows[j]] = price[j]
+    return bounds
+
+
+@part
+def _solve(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> tuple[float, float]:
+    """Return bounds per unit of mass, and update the prices to those of the optimal plan.
+
+    Args:
+        cost: ``[k, m]`` of a unit from each pixel with supply to each place.
+        supply: ``[m]``, with the same sum as the demand, :data:`_UNIT`.
+        demand: ``[k]``.
+        price: ``[k]`` initial prices.
+    """
     clouds = _nearest(cost, supply, demand, price)
     while _send(clouds, cost, price):
         pass
-    for j in range(len(rows)):
-        prices[rows[j]] = price[j]
     upper = lower = 0.0
-    for j in range(len(rows)):
+    for j in range(len(price)):
         lower += price[j] * (demand[j] / _UNIT)
-        for r in range(len(pixels)):
+        for r in range(len(supply)):
             upper += cost[j, r] * (clouds.flow[j, r] / _UNIT)
-    for r in range(len(pixels)):
+    for r in range(len(supply)):
         least = np.inf
-        for j in range(len(rows)):
+        for j in range(len(price)):
             least = min(least, cost[j, r] - price[j])
         lower += least * (supply[r] / _UNIT)
     return lower, upper
+
+
+@kernel
+def few_places_free_inside(
+    maps: Floats, masks: NDArray[np.bool_], order: Indices, groups: Indices, width: int, bounds: Floats
+) -> None:
+    """Compute bounds of the distance if mass moves freely between the pixels of the mask.
+
+    Mass on the mask is one more source, at distance 0 from every place. Common mass cannot be removed first: mass on a
+    pixel of the mask may make room for mass that comes from outside.
+
+    Args:
+        maps: As in :func:`few_places_emd`.
+        masks: As there.
+        order: As there.
+        groups: As there.
+        width: As there.
+        bounds: As there.
+    """
+    group = -1
+    places, costs, prices = np.empty(0, np.intp), np.empty((0, 0)), np.empty(0)
+    for sample in order:
+        mask = masks[sample]
+        if groups[sample] != group:
+            group = groups[sample]
+            places = np.flatnonzero(mask)
+            costs = _distances(places, len(mask), width)
+            prices = np.zeros(len(places))
+            _transport_outside(np.ones(len(mask)), 1.0, mask, places, costs, prices)
+        peak = 0.0
+        for value in maps[sample]:
+            peak = max(peak, abs(value))
+        if peak > 0:
+            values = maps[sample].copy()
+            bounds[sample, 0], bounds[sample, 1] = _transport_outside(values, peak, mask, places, costs, prices.copy())
+
+
+@part
+def _transport_outside(
+    values: Floats, peak: float, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats
+) -> tuple[float, float]:
+    """Return bounds for a map with the largest magnitude ``peak``, and update the prices to those of the optimal plan.
+
+    The sources are the pixels outside and, last, the mass on the mask.
+    """
+    total = 0.0
+    for pixel in range(len(values)):
+        total += abs(values[pixel]) / peak
+    pixels = np.flatnonzero((values != 0) & ~mask)
+    supply, demand = np.zeros(len(pixels) + 1, np.int64), np.zeros(len(places), np.int64)
+    left, unmet = np.int64(_UNIT), np.int64(_UNIT)
+    cost = np.zeros((len(places), len(pixels) + 1))
+    for r in range(len(pixels)):
+        supply[r] = min(np.int64(np.rint(abs(values[pixels[r]]) / peak / total * _UNIT)), left)
+        left -= supply[r]
+        for j in range(len(places)):
+            cost[j, r] = costs[j, pixels[r]]
+    supply[-1] = left
+    for j in range(len(places)):
+        demand[j] = unmet // (len(places) - j)
+        unmet -= demand[j]
+    return _solve(cost, supply, demand, prices)
 
 
 @part
