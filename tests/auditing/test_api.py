@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.auditing.evidence import SCHEMA
+from xaibench.benchmarks.certified.blind_networks import Blind
 from xaibench.cli import app
 from xaibench.core.progress import ProgressBar
+from xaibench.explainers import UnsupportedModelError
 
 
 def outcomes(audit):
@@ -139,6 +141,19 @@ def test_an_explainer_that_does_not_support_the_network_is_listed():
     audit = xb.audit(tag_network(), images, labels, explainers=["saliency", "gradcam"], budget=10, progress=False)
     assert "gradcam" in audit.inapplicable
     assert "gradcam" not in outcomes(audit)
+
+
+def test_an_explainer_that_fails_for_a_copy_of_the_network_is_listed():
+    def reads_layers(model, images, targets):
+        if any(isinstance(module, Blind) for module in model.modules()):
+            raise UnsupportedModelError("it has no layer")
+        return images[:, 0]
+
+    images, labels = tagged_images(8)
+    explainers = {"saliency": "saliency", "mine": reads_layers}
+    audit = xb.audit(tag_network(), images, labels, explainers=explainers, budget=10, progress=False)
+    assert "it has no layer" in audit.inapplicable["mine"]
+    assert list(outcomes(audit)) == ["saliency"]
 
 
 NETWORK_FILE = """

@@ -116,12 +116,11 @@ def audit(
         images = given.pop("images")
     subject = make_subject(model, images, output=output, device=device, **given)
     candidates = Candidates(choose_explainers(explainers), budget=budget, output=output, seed=seed, device=device)
-    candidates.drop_inapplicable(subject)
-    if not candidates.explainers:
-        reasons = "; ".join(f"{label}: {why}" for label, why in candidates.inapplicable.items())
-        raise ValueError(f"None of the explainers supports this network with a budget of {budget}. {reasons}")
+    _drop_inapplicable(candidates, [(subject.model, subject.images, subject.targets)])
     network = check_network(subject, seed, progress)
     causes = _known_causes(subject, seed, train, progress)
+    copies = [(c.models[0][2], c.images, c.targets) for c in causes.values() if c.models]
+    _drop_inapplicable(candidates, [copy for copy in copies if copy[0] is not subject.model])
     with ProgressBar("audit", _count_maps(subject, candidates, causes), "map", shown=progress, keep=True) as bar:
         maps = {}
         for label in candidates.labels:
@@ -161,6 +160,17 @@ def audit(
 def _count_outputs(model: nn.Module, collection: ImageCollection, output: Any, device: str) -> int:
     check_module(model)
     return logits_of(model, collection[0].images, output, device).shape[1]
+
+
+def _drop_inapplicable(candidates: Candidates, networks: Sequence[tuple[nn.Module, Tensor, Tensor]]) -> None:
+    """Explain the first image of each network; leave out explainers that cannot, and raise an error if none can."""
+    for network, images, targets in networks:
+        candidates.drop_inapplicable(network, images[:1], targets[:1])
+    if not candidates.explainers:
+        reasons = "; ".join(f"{label}: {why}" for label, why in candidates.inapplicable.items())
+        raise ValueError(
+            f"None of the explainers supports this network with a budget of {candidates.budget}. {reasons}"
+        )
 
 
 def _known_causes(subject: Subject, seed: int, train: bool, progress: bool) -> dict[str, KnownCauses]:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.auditing.known_causes import KnownCauses
-from xaibench.auditing.subject import Subject
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
 from xaibench.evaluation.evaluate import CONTROLS, default_label
@@ -61,11 +60,17 @@ class Candidates:
         """Explainers, then controls."""
         return [*self.explainers, *self.controls]
 
-    def drop_inapplicable(self, subject: Subject) -> None:
-        """Explain one image with each explainer; leave out explainers that do not support the network or the budget."""
+    def drop_inapplicable(self, model: nn.Module, images: Tensor, targets: Tensor) -> None:
+        """Explain images with each explainer; leave out explainers that do not support the network or the budget.
+
+        Args:
+            model: The network, or one of the copies that the audit makes of it.
+            images: ``[n, C, H, W]``, one suffices.
+            targets: ``[n]``.
+        """
         for label in list(self.explainers):
             try:
-                self.maps(label, subject.model, subject.images[:1], subject.targets[:1])
+                self.maps(label, model, images, targets)
             except ValueError as error:  # also UnsupportedModelError and NotFittedError
                 self.inapplicable[label] = str(error)
                 del self.explainers[label]

@@ -6,6 +6,7 @@ from generators.transformers import TRANSFORMERS, noise, transformer
 from torch import nn
 from torch.nn import functional
 
+from xaibench.benchmarks import blind
 from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.shared.attention_calls import attention_gradients, record_attention
 from xaibench.explainers.shared.token_places import token_layout
@@ -16,6 +17,15 @@ def case(request):
     if request.param.startswith("timm"):
         pytest.importorskip("timm")
     return request.param, transformer(request.param)
+
+
+def test_tokens_of_a_network_that_receives_a_quarter_are_located():
+    model = transformer("torchvision vit")
+    visible = torch.zeros(noise().shape[2:], dtype=torch.bool)
+    visible[visible.shape[0] // 2 :, : visible.shape[1] // 2] = True
+    expected, found = token_layout("x", model, noise()), token_layout("x", blind(model, visible), noise())
+    assert [layer.grid for layer in found.layers] == [layer.grid for layer in expected.layers]
+    assert [layer.extra for layer in found.layers] == [layer.extra for layer in expected.layers]
 
 
 def test_attention_is_seen_with_its_gradient_and_changes_nothing(case):

@@ -180,6 +180,8 @@ def _check_patches(owner: str, first: Attention, tokens: Tokens, noise: Tensor) 
         if gradient is None:
             return
         seen = gradient[0].abs().sum(0)
+        if not seen.any():  # a part of the image that the network does not receive
+            continue
         for along, at, cells in ((seen.sum(1), row, height), (seen.sum(0), column, width)):
             middles = (torch.arange(len(along), device=along.device) + 0.5) * cells / len(along)
             center = float((along * middles).sum() / along.sum().clamp(min=1e-30))
