@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xaibench.data.exchange.parquet_reading import read_parquet
     from xaibench.data.exchange.parquet_writing import write_parquet
     from xaibench.data.image_collection import ImageCollection, open_images
+    from xaibench.data.whitening import whiten
 
 __all__ = [
     "DATASETS",
@@ -27,6 +28,7 @@ __all__ = [
     "open_images",
     "read_parquet",
     "to_datasets",
+    "whiten",
     "write_parquet",
 ]
 
@@ -36,6 +38,7 @@ _HOME = {
     "open_images": "image_collection",
     "read_parquet": "exchange.parquet_reading",
     "to_datasets": "exchange.datasets_library",
+    "whiten": "whitening",
     "write_parquet": "exchange.parquet_writing",
 }
 
