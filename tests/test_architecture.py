@@ -15,7 +15,7 @@ LAYERS = (
     {"core"},
     {"compute", "types"},
     {"kernels"},
-    {"data", "models", "explainers", "metrics", "statistics", "runfolder"},
+    {"data", "models", "explainers", "metrics", "statistics", "runfolder", "plots"},
     {"evaluation"},
     {"benchmarks", "compat"},
     {"runner", "meta_evaluation"},
@@ -29,7 +29,8 @@ LAYERS = (
 ONLY = {
     "statistics": {"core"},
     "runfolder": {"core"},
-    "report": {"_version", "core", "statistics", "runfolder", "benchmarks"},
+    "plots": {"core"},
+    "report": {"_version", "core", "statistics", "runfolder", "plots", "benchmarks"},
 }
 ALL = set().union(*LAYERS)
 MAY_IMPORT = {
@@ -39,7 +40,7 @@ MAY_IMPORT = {
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
 ONLY_IN = {
     "captum": ["explainers/captum_adapter.py", "explainers/propagation/captum_lrp.py"],
-    "matplotlib": ["report/figures/*.py", "core/figure_style.py", "evaluation/forest_plot.py", "evaluation/table.py"],
+    "matplotlib": ["plots/*.py", "report/figures/*.py", "core/figure_style.py", "evaluation/table.py"],
     "ray": ["runner/engines/ray_cluster.py"],
     "ot": ["metrics/localization/*.py"],
     "pydicom": ["data/scans/*.py"],

@@ -14,7 +14,7 @@ from xaibench.core.lazy_names import load_public_name as _public_name
 from xaibench.metrics.table import METRICS as _METRICS
 
 if TYPE_CHECKING:
-    from xaibench import benchmarks, data, explainers, hub, leaderboard, metrics, models, report, runner
+    from xaibench import benchmarks, data, explainers, hub, leaderboard, metrics, models, plots, report, runner
     from xaibench.auditing import audit
     from xaibench.data import load, loading
     from xaibench.evaluation import evaluate
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xaibench.meta_evaluation import meta_evaluate
     from xaibench.metrics import shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
-    from xaibench.report import show
+    from xaibench.plots import show
     from xaibench.runner.published_networks import published_network
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "meta_evaluate",
     "metrics",
     "models",
+    "plots",
     "published_network",
     "reliance",
     "report",
@@ -50,7 +51,7 @@ __all__ = [
 __all__ += _METRICS
 
 #: Public function -> the package that has it. All other public names are packages of their own.
-_HOME = {"audit": "auditing", "load": "data", "loading": "data", "explain": "explainers", "show": "report"}
+_HOME = {"audit": "auditing", "load": "data", "loading": "data", "explain": "explainers", "show": "plots"}
 _HOME |= {"evaluate": "evaluation", "meta_evaluate": "meta_evaluation"}
 _HOME |= {"reliance": "explainers", "shares": "metrics", "published_network": "runner.published_networks"}
 _HOME |= dict.fromkeys(_METRICS, "metrics")

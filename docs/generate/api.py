@@ -85,6 +85,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         ),
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
+        "plots": ("Plots", (Section("xaibench.plots"),)),
         "auditing": ("Audits", (Section("xaibench.auditing"),)),
         "leaderboard": ("Leaderboard", (Section("xaibench.leaderboard"),)),
         "hub": ("Hub", (Section("xaibench.hub"),)),

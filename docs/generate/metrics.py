@@ -117,12 +117,12 @@ metric if it has one.
         "deletion": xb.deletion(model, images, maps, targets, reduction="none"),
     }})
     matrix.coefficients.loc["iou", "deletion"]      # also matrix.n and matrix.kind
-    xb.report.agreement_figure(matrix).savefig("agreement.svg")
+    xb.plots.save(xb.plots.agreement(matrix), "agreement.svg")
 
 This is Spearman's rank correlation over the samples that both metrics score, or the point-biserial correlation if a
 metric is binary (Zhang et al. 2023, Table 4). Metrics for which lower is better are negated first, so a positive
 coefficient always means that both prefer the same maps. Curves of several explainers are combined in one figure by
-`xb.report.curve_figure({{"Saliency": curves, ...}}, ylabel="probability")`.
+`xb.plots.curves({{"Saliency": curves, ...}}, ylabel="probability")`.
 """
 
 TAIL = """

@@ -10,8 +10,8 @@ import pytest
 from report.conftest import FEW_CELLS, write_run
 from report.pictures import change_samples
 
+from xaibench.plots.files import encode
 from xaibench.report import write_report
-from xaibench.report.figures.style import save
 from xaibench.report.page import write as page
 
 #: Everything that ends an attribute, an element, a script, a comment or a template, and would tell that it ran.
@@ -28,7 +28,7 @@ def write_hostile_run(folder: Path) -> Path:
     rows = [{"job": HOSTILE, "stage": "train", "error": HOSTILE}]
     pd.DataFrame(rows).to_csv(folder / "failures.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "save", lambda figure, kind: save(figure, kind) if kind == "svg" else b"")
+        patch.setattr(page, "encode", lambda figure, kind: encode(figure, kind) if kind == "svg" else b"")
         write_report(folder)
     return folder
 

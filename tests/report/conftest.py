@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from report.annotated import CONTROLS, write_annotated_run
 from report.pictures import make_jobs, make_samples
 
+from xaibench.plots.files import encode
 from xaibench.report.figures import comparisons as comparison_figures
 from xaibench.report.figures import samples as sample_figures
 from xaibench.report.figures import scores as score_figures
-from xaibench.report.figures.style import save
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page import write as page
@@ -197,7 +197,7 @@ def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def save_small(figure, kind):
     """Save a figure as the page does, but PNG files, which take most of the time, at low resolution."""
     if kind == "svg":
-        return save(figure, kind)
+        return encode(figure, kind)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=20)
     return buffer.getvalue()
@@ -223,7 +223,7 @@ def four_columns(few_cells_run: Path, tmp_path: Path) -> Path:
 def shared_page(shared_run: Path) -> str:
     """The page of ``shared_run``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "save", save_small)
+        patch.setattr(page, "encode", save_small)
         return page.write_report(shared_run).read_text(encoding="utf-8")
 
 
@@ -265,7 +265,7 @@ def fresh_run(all_cells_run: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def empty_png(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write empty PNG files, since drawing them takes most of the time of a report."""
-    monkeypatch.setattr(page, "save", lambda figure, kind: save(figure, kind) if kind == "svg" else b"")
+    monkeypatch.setattr(page, "encode", lambda figure, kind: encode(figure, kind) if kind == "svg" else b"")
 
 
 @pytest.fixture
@@ -275,12 +275,12 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = {comparison_figures: ("ranking_figure", "agreement_figure"), page: ("band_figure", "overlay_figure")}
+    drawn = {comparison_figures: ("ranking_figure",), page: ("band_figure", "overlay_figure")}
     drawn |= {sample_figures: ("map_figure",), score_figures: ("score_figure",)}
     for module, names in drawn.items():
         for name in names:
             monkeypatch.setattr(module, name, lambda *_: Figure())
-    monkeypatch.setattr(page, "save", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
+    monkeypatch.setattr(page, "encode", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
 
 
 @pytest.fixture

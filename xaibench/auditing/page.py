@@ -16,8 +16,8 @@ from xaibench.auditing.evidence import Evidence
 from xaibench.auditing.questions import Question
 from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
 from xaibench.core.truth_kinds import TRUTHS
-from xaibench.report.figures.map_sheets import show
-from xaibench.report.figures.style import save
+from xaibench.plots.files import encode
+from xaibench.plots.maps import show
 from xaibench.report.page.templating import create_environment, format_duration, number, p_value, signed
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -172,7 +172,7 @@ def _maps_picture(audit: Evidence, which: list[int], explainers: Sequence[str], 
     images = images if images.shape[1] in (1, 3) else images[:, :1]
     maps = {label: audit.maps[label][which].double().numpy() for label in explainers}
     figure = show(images, maps, masks, labels=names, samples=len(which))
-    return "data:image/png;base64," + base64.b64encode(save(figure, "png")).decode("ascii")
+    return "data:image/png;base64," + base64.b64encode(encode(figure, "png")).decode("ascii")
 
 
 def _region_of(audit: Evidence, index: int) -> Any:

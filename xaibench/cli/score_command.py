@@ -125,14 +125,14 @@ def _style_table(result: Evaluation) -> str:
 def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:
     """Render a self-contained page with the table and the maps of the first scored samples."""
     from xaibench.core.html_repr import html_page
-    from xaibench.report import show
-    from xaibench.report.figures.style import save
+    from xaibench.plots import show
+    from xaibench.plots.files import encode
 
     places = {identity: place for place, identity in enumerate(samples.ids)}
     chosen = [places[identity] for identity in result.scores["sample"].drop_duplicates()[:_N_SHOWN]]
     images, masks, _ = samples[chosen]
     figure = show(images, {name: maps[chosen]}, masks, labels=[samples.ids[place] for place in chosen])
-    return html_page(f"{name}: scores", result._repr_html_(), pictures={"Maps": save(figure, "png")})
+    return html_page(f"{name}: scores", result._repr_html_(), pictures={"Maps": encode(figure, "png")})
 
 
 def _load_samples(

@@ -15,7 +15,7 @@ from xaibench.core.html_repr import html_table
 from xaibench.core.messages import count_samples
 from xaibench.core.registry import UnknownNameError
 from xaibench.core.vocabulary import SCORED_AS_CHANCE
-from xaibench.evaluation.table_formats import MARK, to_latex, to_markdown
+from xaibench.evaluation.table_formats import MARK, metric_heading, to_latex, to_markdown
 from xaibench.statistics import (
     SamplingDesign,
     average_ranks,
@@ -333,9 +333,17 @@ class Evaluation:
             UnknownNameError: If a metric was not evaluated.
             ModuleNotFoundError: If matplotlib is not installed.
         """
-        from xaibench.evaluation.forest_plot import forest_plot
+        from xaibench.core.figure_style import house_style
 
-        return forest_plot(self, self._choose_metrics(metrics))
+        chosen = self._choose_metrics(metrics)
+        with house_style():  # without matplotlib, its error names the command that installs it
+            from xaibench.plots import forest
+        return forest(
+            self.summary(),
+            metrics={name: metric_heading(self, name) for name in chosen},
+            controls=self.controls,
+            best={name: self.best_methods(name) for name in chosen},
+        )
 
     def _choose_metrics(self, metrics: Sequence[str] | None) -> list[str]:
         chosen = list(self.metrics if metrics is None else metrics)

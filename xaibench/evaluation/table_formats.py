@@ -53,7 +53,7 @@ def to_latex(
         ends = f"{one.low:.{digits}f}, {one.high:.{digits}f}".replace("-", "$-$")
         return f"{text}{escape_latex(one.mark)} {{\\scriptsize [{ends}]}}"
 
-    head = ["Method", *(escape_latex(_heading(evaluation, metric)) for metric in metrics)]
+    head = ["Method", *(escape_latex(metric_heading(evaluation, metric)) for metric in metrics)]
     methods, controls = _groups(evaluation)
     lines = ["% \\usepackage{booktabs}", *(f"% {note}" for note in _notes(evaluation))]
     inside = [f"\\begin{{tabular}}{{l{'l' * len(metrics)}}}", "\\toprule", " & ".join(head) + r" \\", "\\midrule"]
@@ -83,7 +83,7 @@ def to_markdown(evaluation: Evaluation, metrics: Sequence[str], digits: int) -> 
     escape: Callable[[str], str] = lambda text: text.replace("|", "\\|")  # noqa: E731
     methods, controls = _groups(evaluation)
     rows = _rows(evaluation, metrics)
-    lines = [["method", *(_heading(evaluation, metric) for metric in metrics)], ["---", *["---"] * len(metrics)]]
+    lines = [["method", *(metric_heading(evaluation, metric) for metric in metrics)], ["---", *["---"] * len(metrics)]]
     lines += [[name, *map(cell, rows[name])] for name in (*methods, *controls)]
     table = "\n".join(f"| {' | '.join(map(escape, line))} |" for line in lines)
     return "\n\n".join([table, *_notes(evaluation)]) + "\n"
@@ -94,7 +94,8 @@ def _notes(evaluation: Evaluation) -> list[str]:
     return [*evaluation.notes(), best]
 
 
-def _heading(evaluation: Evaluation, metric: str) -> str:
+def metric_heading(evaluation: Evaluation, metric: str) -> str:
+    """Return the label of a metric with an arrow for its direction."""
     info = evaluation.metrics[metric]
     return f"{info.label} {'↑' if info.higher_is_better else '↓'}"
 

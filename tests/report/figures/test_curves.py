@@ -1,50 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
-import xaibench as xb
-from xaibench.report.figures.curves import POINTS, band_figure, curve_figure, curve_sets
+from xaibench.report.figures.curves import POINTS, band_figure, curve_sets
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import RunFolderError
-
-
-def test_each_explainer_has_its_mean_its_band_and_its_area():
-    x = np.linspace(0, 1, 5)
-    values = np.array([[1, 0.5, 0.2, 0.1, 0.0], [1, 0.9, 0.8, 0.3, 0.2], [np.nan] * 5])
-    curves = {"one": (x, values), "two": (torch.from_numpy(x), torch.from_numpy(values[:1]))}
-    axes = curve_figure(curves, ylabel="probability").axes[0]
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), values[:2].mean(0))
-    np.testing.assert_allclose(axes.lines[1].get_ydata(), values[0])
-    texts = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert texts == ["one: 0.487 (n=2)", "two: 0.325 (n=1)"]
-    assert len(axes.collections) == 1
-    assert axes.get_ylabel() == "probability"
-
-
-def test_lines_differ():
-    x = np.array([0.0, 1.0])
-    axes = curve_figure({str(i): (x, np.ones((2, 2))) for i in range(10)}).axes[0]
-    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 10
-
-
-@pytest.mark.parametrize("values", [np.ones(3), np.ones((2, 4)), np.ones((2, 3, 1))])
-def test_shapes_that_do_not_fit_are_refused(values):
-    with pytest.raises(ValueError, match=r"one: curves must be"):
-        curve_figure({"one": (np.arange(3), values)})
-
-
-def test_no_curve_is_refused():
-    with pytest.raises(ValueError, match="at least one label"):
-        curve_figure({})
-
-
-def test_curves_of_a_metric_go_straight_into_the_figure():
-    model = lambda images: images.flatten(1)  # noqa: E731
-    images, maps, targets = torch.ones(2, 1, 2, 2), torch.arange(8.0).reshape(2, 2, 2), torch.tensor([0, 3])
-    score, curves = xb.deletion(model, images, maps, targets, steps=4, output="logit", return_curves=True)
-    (axes,) = xb.report.curve_figure({"position": curves}).axes
-    assert axes.get_legend().get_texts()[0].get_text() == f"position: {score:.3f} (n=2)"
 
 
 @pytest.fixture

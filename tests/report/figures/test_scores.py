@@ -3,8 +3,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from xaibench.plots.files import encode
 from xaibench.report.figures.scores import panel_grid, score_figure
-from xaibench.report.figures.style import save
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
@@ -89,20 +89,20 @@ def test_a_metric_without_a_defined_score_has_no_figure(run, summary):
 def test_drawing_leaves_the_settings_alone_and_repeats_to_the_bit(run, summary):
     with matplotlib.rc_context({"font.size": 31, "axes.facecolor": "red"}):
         before = dict(matplotlib.rcParams)
-        first = save(score_figure(run, summary, "emd_perf"), "svg")
+        first = encode(score_figure(run, summary, "emd_perf"), "svg")
         assert dict(matplotlib.rcParams) == before
-    assert first == save(score_figure(run, summary, "emd_perf"), "svg")
+    assert first == encode(score_figure(run, summary, "emd_perf"), "svg")
 
 
 def test_a_dollar_sign_in_a_label_is_a_dollar_sign(fresh_run):
     run = read_run(fresh_run)
     run.models["mlp"].__dict__["label"] = r"MLP $\frac"  # matplotlib would fail on this as mathematics
-    assert rb"MLP $\frac" in save(score_figure(run, summarize(run), "emd_perf"), "svg")
+    assert rb"MLP $\frac" in encode(score_figure(run, summarize(run), "emd_perf"), "svg")
 
 
 def test_many_scores_draw_as_few_shapes(run, summary):
     many = pd.concat([summary]).assign(outliers=[tuple(np.linspace(0, 0.2, 16))] * len(summary))
-    assert len(save(score_figure(run, many, "emd_perf"), "svg")) < 2_000_000
+    assert len(encode(score_figure(run, many, "emd_perf"), "svg")) < 2_000_000
 
 
 def test_models_of_their_own_for_each_scenario_stand_in_rows():

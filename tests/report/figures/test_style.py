@@ -4,8 +4,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from xaibench.core.figure_style import THEME
+from xaibench.plots.files import encode
 from xaibench.report.figures.scores import score_figure
-from xaibench.report.figures.style import inline_svg, save
+from xaibench.report.figures.style import inline_svg
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
@@ -21,7 +22,7 @@ def summary(run):
 
 
 def test_inline_svg_follows_the_page(run, summary):
-    svg = inline_svg(save(score_figure(run, summary, "emd_perf"), "svg"), "box-emd", "Boxes & more")
+    svg = inline_svg(encode(score_figure(run, summary, "emd_perf"), "svg"), "box-emd", "Boxes & more")
     assert svg.startswith("<svg viewBox=")
     assert 'aria-label="Boxes &amp; more"' in svg
     assert not any(color in svg for color in THEME.values())
@@ -42,7 +43,7 @@ def test_a_drawing_made_lighter_is_the_same_drawing():
     axes.axis("off")
     axes.plot([0, 0.123456, 1], [0, 0.654321, 1])
     axes.text(0.5, 0.5, "0.123456")
-    raw = save(figure, "svg").decode()
+    raw = encode(figure, "svg").decode()
     svg = inline_svg(raw.encode(), "p", "t")
     assert ">0.123456<" in svg  # text is text
 

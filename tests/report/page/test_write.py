@@ -296,7 +296,7 @@ STRANGE = ("../../out", "</script><b>", 'nul\0"onload=1', "$\\frac{" + 300 * "x"
 
 @pytest.mark.parametrize("kind", ["metric", "model"])
 def test_no_name_leaves_the_folder_of_figures_or_breaks_the_page(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(page_module, "save", save_small)
+    monkeypatch.setattr(page_module, "encode", save_small)
     usual = {"dataset": "d", "subset": "s", "variant": "-", "model": "m", "explainer": "e", "metric": "k"}
     rows = [
         usual | {"explainer": f"e{i % 2}", kind: name, "sample": i // 2, "value": i / 8}

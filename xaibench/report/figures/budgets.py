@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.core.figure_style import THEME, house_style
-from xaibench.report.figures.style import shorten_label
+from xaibench import plots
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
-
-#: Panels per row; in inches: panel size, gaps between panels, margins left and below.
-_COLUMNS, _PANEL, _GAP, _MARGIN = 5, (1.75, 1.12), (0.2, 0.36), (0.6, 0.55)
 
 
 @dataclass(frozen=True)
@@ -166,73 +159,17 @@ class _Ranker:
 
 
 def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
-    """Draw one panel per method with common axes and a logarithmic axis of passes.
-
-    Each panel shows the method's scores with a band of their intervals, in front of the other methods'. The
-    best control is dashed, methods of a fixed cost are dots.
-
-    Args:
-        run: The run.
-        scores: Scores of one metric.
-
-    Returns:
-        The figure. The numbers in a panel are the method's scores at the fewest and the most passes.
-    """
-    metric, names = run.metrics[scores.metric], list(scores.methods)
-    every = [score for line in scores.methods.values() for score in line.values()]
+    """Draw the scores of one metric with :func:`xaibench.plots.budget`."""
+    metric = run.metrics[scores.metric]
+    rows = [
+        {"method": label, "passes": passes, "mean": score.mean, "low": score.low, "high": score.high}
+        for label, line in scores.methods.items()
+        for passes, score in line.items()
+    ]
     controls = [score.mean for score in scores.controls.values()]
-    ends = [end for score in every for end in (score.low, score.high, score.mean) if not math.isnan(end)]
-    ends += controls + [score.mean for _, score in scores.fixed.values()]
-    room = 0.05 * (max(ends) - min(ends) or 1.0)
-    columns = min(_COLUMNS, len(names))
-    rows = -(-len(names) // columns)
-    with house_style():
-        width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
-        height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
-        figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)
-        for number, name in enumerate(names):
-            row, column = divmod(number, columns)
-            left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
-            bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
-            axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
-            _draw_panel(axes, scores, name, (max if metric.higher_is_better else min)(controls, default=math.nan))
-            axes.set(ylim=(min(ends) - room, max(ends) + room))
-            axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(names))
-            axes.set_title(shorten_label(name), loc="left", color=THEME["ink"], fontsize=8.5, pad=4)
-            if own := [score.mean for score in scores.methods[name].values()]:
-                high = own[-1] < sum(axes.get_ylim()) / 2  # away from the line
-                place: dict[str, Any] = {"y": 0.95 if high else 0.05, "va": "top" if high else "bottom", "ha": "right"}
-                said = f"{own[0]:.2f} → {own[-1]:.2f}" if len(own) > 1 else f"{own[0]:.2f}"
-                axes.text(0.97, s=said, color=THEME["soft"], fontsize=7.5, transform=axes.transAxes, **place)
-        figure.text(_MARGIN[0] / width, 0.06 / height, "passes for an image", color=THEME["soft"])
-        middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
-        figure.text(0.06 / width, middle, metric.label, rotation=90, va="center", color=THEME["soft"])
-    return figure
-
-
-def _draw_panel(axes: Any, scores: BudgetScores, name: str, bar: float) -> None:
-    for other, line in scores.methods.items():
-        if other != name and line:
-            axes.plot(list(line), [score.mean for score in line.values()], color=THEME["line"], lw=0.8)
-    known = [(passes, score.mean) for passes, score in scores.fixed.values() if passes]
-    axes.plot([x for x, _ in known], [y for _, y in known], ".", color=THEME["soft"], ms=3)
-    if not math.isnan(bar):
-        axes.axhline(bar, color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
-    own, color = scores.methods[name], THEME["series-1"]
-    x, found = list(own), list(own.values())
-    lows, highs = [s.low for s in found], [s.high for s in found]
-    if len(x) > 1:
-        axes.fill_between(x, lows, highs, color=color, alpha=0.18, lw=0)
-    else:  # the band of a single point would be invisible
-        axes.vlines(x, lows, highs, color=color, alpha=0.18, lw=6)
-    axes.plot(x, [s.mean for s in found], ".-", color=color, lw=1.6, ms=5)
-    axes.set_xscale("log")
-    first, last = scores.budgets[0], scores.budgets[-1]
-    axes.set(xlim=(min([first, *(passes for passes, _ in known)]) / 1.5, last * 1.5))
-    axes.set_xticks([10**power for power in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)])
-    axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}")
-    axes.minorticks_off()
-    axes.grid(color=THEME["line"], lw=0.5)
-    axes.tick_params(length=0, labelcolor=THEME["soft"])
-    axes.spines[:].set_visible(False)
+    return plots.budget(
+        pd.DataFrame(rows),
+        fixed=[(passes, score.mean) for passes, score in scores.fixed.values()],
+        control=(max if metric.higher_is_better else min)(controls, default=None),
+        label=metric.label,
+    )

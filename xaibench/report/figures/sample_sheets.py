@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from xaibench.core.figure_style import THEME, house_style
+from xaibench.plots.maps import in_colors
 
 _SIDE, _GAP = 1.5, 0.28
 _OUTLINE = np.array([255, 255, 0], dtype=np.float64) / 255
@@ -77,13 +78,6 @@ def _image_and_outline(
     marked = np.where(mask[..., None], plain, 0.45 * plain)
     marked[_outer_border(mask)] = _OUTLINE
     return plain, marked
-
-
-def in_colors(image: NDArray[Any]) -> NDArray[np.float64]:
-    """Return ``[H, W, 3]`` in [0, 1] for an image ``[1 or 3, H, W]``; values outside [0, 1] are rescaled."""
-    plain = np.repeat(np.moveaxis(image, 0, -1).astype(np.float64), 3 // len(image), axis=2)
-    low, high = plain.min(), plain.max()
-    return plain if low >= 0 and high <= 1 else (plain - low) / ((high - low) or 1.0)
 
 
 def _outer_border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

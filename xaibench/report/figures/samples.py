@@ -20,7 +20,7 @@ from PIL import Image
 
 from xaibench.benchmarks.facets import is_moving
 from xaibench.core.figure_style import THEME, house_style
-from xaibench.report.figures.style import shorten_label
+from xaibench.plots.files import shorten_label
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.sample_file import SIDE, SampleCell
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from xaibench.core.figure_style import FONT, THEME, house_style
-from xaibench.report.figures.style import shorten_label
+from xaibench.plots.files import shorten_label
 from xaibench.report.numbers.score_summary import Floats
 from xaibench.report.read.results import RunResults, place
 

@@ -1,4 +1,4 @@
-"""Conversion of figures to files and to inline SVG, in the style of :mod:`xaibench.core.figure_style`.
+"""Conversion of figures to inline SVG, in the style of :mod:`xaibench.core.figure_style`.
 
 All theme colors are distinct, so that each can be replaced by a CSS variable in the SVG (:data:`THEME`); the same
 drawing then follows the reader's light or dark setting.
@@ -7,47 +7,25 @@ drawing then follows the reader's light or dark setting.
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections.abc import Callable
 from html import escape
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from xaibench.core.figure_style import THEME, house_style
+from xaibench.core.figure_style import THEME
 
 #: A figure, or None if there is nothing to draw.
 Drawn: TypeAlias = Figure | None
-
-#: The longest label of a figure in characters.
-_LONGEST = 26
-
-
-def save(figure: Figure, kind: str) -> bytes:
-    """Return the figure as ``"png"``, ``"jpg"`` (150 dpi) or ``"svg"``; deterministic."""
-    buffer = io.BytesIO()
-    options: dict[str, Any] = {"metadata": {"Date": None}}
-    if kind == "png":  # compressed in half of the time, to a file a sixth larger
-        options = {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": 3}}
-    elif kind == "jpg":
-        options = {"pil_kwargs": {"quality": 88}}
-    with house_style():
-        figure.savefig(buffer, format=kind, dpi=150, **options)
-    return buffer.getvalue()
-
-
-def shorten_label(label: str) -> str:
-    """Shorten a label so that it fits a figure."""
-    return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
 
 
 def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
     """Return a matplotlib SVG as an element of a page, with theme colors as CSS variables and the page's font.
 
     Args:
-        svg: Output of :func:`xaibench.report.figures.style.save`.
+        svg: Output of :func:`xaibench.plots.files.encode`.
         prefix: Prefix of every id, which keeps the ids of several drawings on a page distinct.
         title: Text alternative.
     """

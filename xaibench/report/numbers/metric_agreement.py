@@ -24,7 +24,7 @@ MIN_METRICS = 3
 
 @dataclass(frozen=True)
 class MetricCorrelations:
-    """Correlations between metrics, each oriented so that higher is better; drawn by ``agreement_figure``.
+    """Correlations between metrics, each oriented so that higher is better; drawn by :func:`xaibench.plots.agreement`.
 
     Attributes:
         coefficients: One row and column per metric; NaN if undefined.

@@ -14,14 +14,16 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from xaibench import plots
 from xaibench.core.files import atomic_file
+from xaibench.plots.files import encode
 from xaibench.report.claims.paper_claims import claims, exclusions
 from xaibench.report.figures import comparisons as comparison
 from xaibench.report.figures.budgets import BudgetScores, budget_figure, budget_scores
 from xaibench.report.figures.curves import band_figure, curve_sets
 from xaibench.report.figures.samples import map_figures, overlay_figure, sheets
 from xaibench.report.figures.scores import score_figures_of
-from xaibench.report.figures.style import Drawn, inline_svg, save
+from xaibench.report.figures.style import Drawn, inline_svg
 from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
@@ -154,11 +156,11 @@ def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str,
     for (name, figure), file in zip(figures.items(), file_names(figures), strict=True):
         path = target / "figures" / file
         if name.startswith("sheet-"):  # photographs
-            _write(path.with_name(f"{file}.jpg"), save(figure, "jpg"))
+            _write(path.with_name(f"{file}.jpg"), encode(figure, "jpg"))
             continue
-        svg = save(figure, "svg")
+        svg = encode(figure, "svg")
         _write(path.with_name(f"{file}.svg"), svg)
-        _write(path.with_name(f"{file}.png"), save(figure, "png"))
+        _write(path.with_name(f"{file}.png"), encode(figure, "png"))
         drawn[name] = inline_svg(svg, file, alternative(run, name))
     return drawn
 
@@ -186,7 +188,7 @@ def _draw_figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
     figures |= {f"ranks-{metric}": comparison.ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
     labels = {name: part.label for name, part in run.metrics.items()}
     for explainer, matrix in mean_agreements(found.agreements).items():
-        figures[f"agreement-{explainer}"] = comparison.agreement_figure(matrix, labels)
+        figures[f"agreement-{explainer}"] = plots.agreement(matrix, labels)
     figures |= {f"budgets-{metric}": budget_figure(run, scores) for metric, scores in found.budgets.items()}
     figures |= {"-".join(("curves", *key)): band_figure(run, part, key[2]) for key, part in found.curves.items()}
     figures |= {f"sheet-{cell[0]}-{cell[2]}": overlay_figure(run, samples) for cell, samples in sheets(run).items()}

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from xaibench.core.checks import check_count
 from xaibench.core.figure_style import THEME, house_style
-from xaibench.report.figures.sample_sheets import in_colors
-from xaibench.report.figures.style import save, shorten_label
+from xaibench.plots.files import encode, shorten_label
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -30,7 +29,7 @@ class NotebookFigure(Figure):
     """A figure that notebooks display, whether or not pyplot is imported."""
 
     def _repr_png_(self) -> bytes:
-        return save(self, "png")
+        return encode(self, "png")
 
 
 def show(
@@ -120,6 +119,13 @@ def _check_shape(name: str, given: Array, shape: tuple[int, ...]) -> NDArray[Any
             f"{name}: received NaN or infinite values, expected finite ones; check the method that computed the maps."
         )
     return found
+
+
+def in_colors(image: NDArray[Any]) -> NDArray[np.float64]:
+    """Return ``[H, W, 3]`` in [0, 1] for an image ``[1 or 3, H, W]``; values outside [0, 1] are rescaled."""
+    plain = np.repeat(np.moveaxis(image, 0, -1).astype(np.float64), 3 // len(image), axis=2)
+    low, high = plain.min(), plain.max()
+    return plain if low >= 0 and high <= 1 else (plain - low) / ((high - low) or 1.0)
 
 
 def _color_map(found: NDArray[Any], signed: bool) -> NDArray[np.float64]:
