@@ -47,16 +47,16 @@ def test_the_page_of_annotated_sets_is_sound_and_loads_nothing(annotated_run, an
 def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page):
     words = Reader(annotated_page).words
     for text in (
-        "Beside the published numbers",
+        "Claims of the paper",
         "Accuracy in percent (Table 2)",
         "Cat and Dog · ResNet-18",
         "stretched to [0, 1], smallest to largest value, and cut above 0.5",
-        "Do the metrics agree?",
+        "Agreement between metrics",
         "Insertion & Pointing game",
-        "Insertion and deletion",
+        "Insertion and deletion curves",
         "pet_0.jpg: dog",
         "Significant differences",
-        "a cell is one data set and model",
+        "a cell is one data set and one model",
         "or of one group of samples such as a patient,",
     ):
         assert text in words, text
@@ -110,11 +110,11 @@ def test_the_page_says_when_all_samples_count_and_nothing_was_trained(fresh_anno
     (fresh_annotated_run / "trainings.csv").write_text(
         "subset,variant,model,data_seed,seed,test_accuracy\npet,-,resnet18,0,0,95.0\n"
     )
-    assert "1 classifier was trained, and 8 explanation" in Reader(write_report(fresh_annotated_run).read_text()).words
+    assert "1 classifier was trained. 8 explanation" in Reader(write_report(fresh_annotated_run).read_text()).words
     settings = '[training]\nmethod = "none"\n[explaining]\nscored = "all"\n'
     (fresh_annotated_run / "suite.toml").write_text(settings)
     words = Reader(write_report(fresh_annotated_run).read_text()).words
     assert "8 explanation methods and 5 controls were scored in 2 cells" in words
-    assert "trained, and" not in words
-    assert "All explained samples count, rightly classified or not" in words
+    assert "trained." not in words
+    assert "All explained samples are scored, whether classified correctly or not" in words
     assert "Every score of an explained sample is defined." in words

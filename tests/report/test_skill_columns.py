@@ -76,9 +76,9 @@ def test_the_page_shows_the_score_beside_the_skill_and_explains_both(skilled):
         assert f'[data-m="{names.index(skill)}"] {{ display' not in page
     data = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.S)[1])
     assert [metric.get("raw") for metric in data["metrics"]] == [None, None, 0, 1]
-    guide = re.search(r'<details class="reading">.*?</details>', page, re.S).group()
+    guide = re.search(r'<section aria-labelledby="methods">.*?</section>', page, re.S).group()
     assert "<strong>Skills.</strong>" in guide
-    assert "0 is no better than noise, 1 is perfect, below 0 is worse than noise" in guide
+    assert "0 is chance, 1 is perfect, and negative values are worse than noise" in guide
     assert agreements(run) == {}  # two scores, and the same again
 
 

@@ -60,7 +60,7 @@ FORM = 'section[aria-labelledby="leaderboard"] form[data-filters]'
 
 def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, repository):
     tab = visit()
-    assert (loaded(tab), said(tab)) == ([], "7 methods in 4 of 4 cells")
+    assert (loaded(tab), said(tab)) == ([], "7 methods, 4 of 4 cells")
     tab.select_option(f"{FORM} [name=subset]", "lin")
     tab.wait_for_function("() => document.querySelector('output').textContent.includes('3 of 4')")
     run = newest(repository).run
@@ -72,7 +72,7 @@ def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, reposito
     assert not tab.is_visible("#board-data th.whole")  # what is known of all cells alone
     assert state(tab) == ("#leaderboard", {"subset": "lin"})
     tab.click(f"{FORM} [type=reset]")
-    assert said(tab) == "7 methods in 4 of 4 cells"
+    assert said(tab) == "7 methods, 4 of 4 cells"
     tab.select_option(f"{FORM} [name=subset]", "lin")
     assert loaded(tab) == ["cells-0...js"]
 
@@ -90,7 +90,7 @@ def test_controls_can_be_left_out_and_the_count_is_told(visit):
     tab = visit()
     tab.uncheck(f"{FORM} [name=controls]")
     assert set(board(tab)) == set(METHODS) - {"uniform", "sobel"}
-    assert said(tab) == "5 methods in 4 of 4 cells"
+    assert said(tab) == "5 methods, 4 of 4 cells"
     assert tab.get_attribute(f"{FORM} output", "aria-live") == "polite"
     assert not tab.is_checked(f"{FORM} [name=controls]")
     tab.click(f"{FORM} [type=reset]")

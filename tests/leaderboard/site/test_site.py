@@ -119,13 +119,51 @@ def test_the_terminal_the_page_of_a_run_and_the_site_agree(site, board, truth, m
     assert rows["guided_gradcam"][0] == "–"
 
 
-def test_verified_results_have_a_badge_and_others_say_that_they_have_none(site):
+def test_the_usual_verdict_is_stated_once_and_other_rows_have_a_badge(site):
     rows = rows_of(site / "index.html", "data")
     assert rows["lime"][1].startswith("LIME bit-equal")
-    assert rows["saliency"][1].startswith("Saliency not verified")
+    assert "verified" not in " ".join(row[1] for row in rows.values())
     card = text(site / "methods" / "lime.html")
     assert "bit-equal, 2026-02-02, 96 scores computed again" in card
-    assert re.search(r"<dt>Verified</dt><dd>1 of 7</dd>", text(site / "index.html"))
+    assert "1 of 7 results verified; without a mark: not verified" in text(site / "index.html")
+
+
+def test_where_all_results_are_verified_alike_the_head_says_so(one, tmp_path):
+    key = make_key(tmp_path / "keys")
+    trust(one, key)
+    for name in ("lime", "saliency", "sobel"):
+        give_verdict(one / name / f"tiny@{VERSION}", key)
+    built = xb.leaderboard.write_site(one, tmp_path / "site")
+    assert text(built.page).count("bit-equal") == 1
+    assert "2 methods · 1 control · 4 cells · all results verified: bit-equal · newest result" in text(built.page)
+
+
+def test_a_method_without_a_label_is_shown_with_the_name_of_its_explainer(tmp_path):
+    about = {"lime": {"label": "lime", "entry": "lime", "parameters": {"n_samples": 50}}}
+    write_repository(tmp_path / "results", methods=METHODS[:2], about=about, pictures=False)
+    built = xb.leaderboard.write_site(tmp_path / "results", tmp_path / "site")
+    assert rows_of(built.page, "data")["lime"][1].startswith("LIME (n_samples = 50) ")
+
+
+def test_a_method_without_an_interval_says_so(one, tmp_path):
+    def one_sample(scores):
+        first = scores["sample"][scores["correct"] & (scores["subset"] == "rigid")].min()
+        return scores[(scores["subset"] != "rigid") | (scores["sample"] == first)]
+
+    for name in ("saliency", "lime", "sobel"):
+        change_scores(one / name / f"tiny@{VERSION}", one_sample)
+    built = xb.leaderboard.write_site(one, tmp_path / "site")
+    assert rows_of(built.page, "data")["saliency"][2].endswith(" no interval*")
+    assert "*No interval: in a cell, the method has scores of a single data set, training or sample group." in text(
+        built.page
+    )
+
+
+def test_counts_of_cells_are_those_of_the_suite(site, board):
+    page = text(site / "index.html")
+    count = len(board.run.scored_cells)
+    assert f"5 methods · 2 controls · {count} cells" in page
+    assert len(json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.S)[1])["cells"]) == count
 
 
 def test_the_page_of_a_method_says_where_its_code_is_and_what_it_needs(site):
@@ -354,11 +392,14 @@ def test_a_single_result_makes_a_site_without_pairs(one, tmp_path):
     assert pd.read_csv(tmp_path / "site" / "downloads" / f"tiny.{VERSION}" / "pairs.csv.gz").empty
 
 
-def test_the_first_page_is_of_most_methods_or_of_the_suite_that_is_named(tmp_path):
+def test_the_first_page_is_of_most_information_or_of_the_suite_that_is_named(tmp_path):
     for suite, methods in (("tiny", METHODS[:1]), ("many", METHODS[:2])):
         write_repository(tmp_path / "results", methods=methods, suite=suite, pictures=False)
     results, _ = read_results(tmp_path / "results")
     pages = [{one.key.name: one.page for one in _suite_entries(results, first)} for first in ("", "tiny")]
+    facts = next(one.facts.folder for one in results if one.key.name == "tiny")
+    (facts / "accuracy.csv").write_text("subset,variant,model,mean\n" + "".join(f"s{i},-,m,90\n" for i in range(3)))
+    assert next(one.page for one in _suite_entries(results) if one.key.name == "tiny") == "index.html"
     assert [page["many"] for page in pages] == ["index.html", f"suites/many.{VERSION}.html"]
     assert [page["tiny"] for page in pages] == [f"suites/tiny.{VERSION}.html", "index.html"]
     with pytest.raises(SiteError, match="no results of the suite 'tinny'; did you mean 'tiny'"):
@@ -432,8 +473,12 @@ def test_pairs_in_files_are_the_paired_tests(site, board):
     numbers = np.frombuffer(base64.b64decode(json.loads(content.partition(",")[2][:-3])), "<f4")
     table = numbers.reshape(len(names) - low - 1, len(pairs["combinations"]), 4)[high - low - 1]
     mine = board.pairs[(board.pairs["first"] == names[low]) & (board.pairs["second"] == names[high])]
-    assert np.isfinite(table).all(axis=1).sum() == len(mine)
     metrics = list(board.run.metrics)
+    assert np.isfinite(table).all(axis=1).sum() == len(mine) + len(metrics)
+    for metric, name in enumerate(metrics):  # the means over all cells
+        difference, least, most, _ = table[pairs["combinations"].index([-1, metric])]
+        assert difference == pytest.approx(mine["difference"][mine["metric"] == name].mean(), rel=1e-5)
+        assert least < difference < most
     for row in mine.to_dict("records"):
         cell = pairs["cells"].index({name: row[name] for name in ("subset", "variant", "model")})
         found = table[pairs["combinations"].index([cell, metrics.index(row["metric"])])]

@@ -82,6 +82,6 @@ def test_who_is_first_is_counted_over_the_repetitions(repeated_run, few_cells_ru
 
 def test_the_page_says_it(repeated_run):
     page = write_report(repeated_run).read_text(encoding="utf-8")
-    assert "Would it come out again?" in page
-    assert "Where the variance of a score comes from" in page
+    assert '<h2 id="reproducibility">' in page
+    assert "Share of a score’s variance by source" in page
     assert (repeated_run / "tables" / "reproducibility.csv").read_text().count("\n") == 1 + 8

@@ -67,19 +67,19 @@ def test_results_that_no_job_of_the_folder_computed_are_counted_as_reused(folder
     found = costs(read_run(folder))
     assert found.reused == {"data": 0, "train": 2, "explain": 0, "score": 8}
     page = write_report(folder).read_text()
-    assert "10 of 15 results were there already" in page
-    assert "what they once took is not in these numbers" in page
+    assert "10 of 15 results were reused" in page
+    assert "their time is not included" in page
 
 
 @pytest.mark.usefixtures("no_figures")
 def test_the_page_says_what_it_knows(folder):
     write(folder, *ROWS)
     page = write_report(folder).read_text()
-    assert "6 jobs took 10.0 s in all" in page
-    assert "How many results were there already was not written down." in page
-    assert "the 1 that failed included" in page
+    assert "6 jobs took 10.0 s in total" in page
+    assert "The number of reused results was not recorded." in page
+    assert "including the 1 that failed" in page
     (folder / "jobs.csv").unlink()
-    assert "Where the time went" not in write_report(folder).read_text()
+    assert "Computation time" not in write_report(folder).read_text()
 
 
 def test_lines_that_a_crash_cut_short_are_left_out(folder):

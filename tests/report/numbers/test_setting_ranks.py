@@ -84,7 +84,7 @@ def test_a_metric_without_one_order_ranks_nobody_and_the_page_says_so(small_run)
     assert sentences[0].startswith("By EMD_perf, no method ranks first: its ranking depends on its parameters")
     page = write_report(small_run).read_text()
     assert "no method ranks first" in page
-    assert "has no single order, and ranks nobody here" in page
+    assert "has no single ranking, and does not rank methods here" in page
     assert "nan" not in printable(run, board).to_string()
 
 

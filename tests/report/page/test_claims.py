@@ -13,4 +13,4 @@ def test_bounds_of_ours_and_cells_that_are_left_out_are_named(fresh_run, no_figu
     page = write_report(fresh_run).read_text(encoding="utf-8")
     assert "&lt; 0.5 (ours)" in page
     assert " at 0.5 (also at 0." in page
-    assert "<strong>Left out</strong> of all findings: LIN CORR CNN (its networks reach less than the 80 %" in page
+    assert "<strong>Excluded</strong> from all findings: LIN CORR CNN (its networks reach less than the 80 %" in page

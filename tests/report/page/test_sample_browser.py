@@ -158,11 +158,11 @@ def test_of_large_maps_a_few_pixels_share_the_brightest_level(side, brightest):
 
 def test_the_page_takes_as_many_samples_as_fit_and_says_how_many(small_run, monkeypatch):
     full = write_report(small_run).read_text()
-    assert "6 of the samples of each cell are here" in full
+    assert "6 samples per cell are shown" in full
     assert len(full.encode()) < page.MAX_PAGE_BYTES
     monkeypatch.setattr(page, "MAX_PAGE_BYTES", len(full.encode()) - 60_000)
     less = write_report(small_run).read_text()
     assert len(less.encode()) < len(full.encode()) - 15_000
-    assert "6 of the samples of each cell are here" not in less
+    assert "6 samples per cell are shown" not in less
     (small_run / SAMPLES_FILE).unlink()
-    assert 'id="samples"' not in write_report(small_run).read_text()
+    assert 'id="samples-view"' not in write_report(small_run).read_text()

@@ -82,6 +82,7 @@ class Site:
             "models": [],
             "explainers": [],
             "metrics": [],
+            "cells": [],
             "truths": {},
         }
         content = json_block({**known, "root": root, **data})

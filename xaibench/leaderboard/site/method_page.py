@@ -10,6 +10,7 @@ import pandas as pd
 
 from xaibench.leaderboard.citation import bibtex_entry
 from xaibench.leaderboard.site.files import Site, SuiteEntry
+from xaibench.leaderboard.site.method_summary import MethodSummary, summarize_methods
 from xaibench.leaderboard.site.read import Result
 from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
@@ -36,6 +37,7 @@ class MethodOnSuite:
         shown: Labels of the cells in the sprite.
         pictured: Rows of the sprite with maps of this method.
         files: Label to address of downloads, relative to the root.
+        summaries: What the results show, by kind of truth.
     """
 
     entry: SuiteEntry
@@ -49,6 +51,7 @@ class MethodOnSuite:
     shown: Sequence[str] = field(default_factory=list)
     pictured: Sequence[int] = field(default_factory=list)
     files: Mapping[str, str] = field(default_factory=dict)
+    summaries: Sequence[MethodSummary] = field(default_factory=list)
 
 
 def method_rows(
@@ -61,6 +64,7 @@ def method_rows(
     rows_by_method: dict[str, list[dict[str, Any]]] = {}
     for row in records(leaderboards.summary):
         rows_by_method.setdefault(row["explainer"], []).append(row)
+    summaries = summarize_methods(run, leaderboards.summary, leaderboards.boards)
     shown = pictures.layout
     words = [run.words_of(cell) for cell in shown.cells] if shown else []
     found = {}
@@ -84,6 +88,7 @@ def method_rows(
             shown=words,
             pictured=pictures.rows.get(name, ()),
             files=_write_downloads(site, entry, name, result, rows),
+            summaries=summaries.get(name, []),
         )
     return found
 
@@ -129,6 +134,8 @@ def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
         name: Name of the method.
         rows: The method on each suite, grouped by suite, newest last.
     """
+    # Of each suite, the newest version with its own seeds.
+    latest = {row.entry.key.name: row for row in rows if not row.entry.key.round}
     newest = max((row.result for row in rows), key=lambda one: (one.received, one.key.words))
     page = site.method_page(name)
     method = newest.manifest.method
@@ -139,6 +146,7 @@ def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
         method=method,
         newest=newest,
         rows=rows,
+        latest=[row for row in latest.values() if row.summaries],
         bibtex=bibtex_entry(newest.manifest).strip(),
         homepage=method.homepage if method.homepage.startswith(("https://", "http://")) else "",
         verified=sum(row.result.is_verified for row in rows),

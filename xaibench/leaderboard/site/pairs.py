@@ -16,15 +16,14 @@ from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import plain_text
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
+from xaibench.report.numbers.rankings import overall_comparisons
 from xaibench.report.page.content import board_rows, page_values
+from xaibench.report.page.pair_comparisons import ALL_CELLS, PAIR_COLUMNS, comparison_settings
 from xaibench.report.page.templating import json_block
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.multiple_tests import ALPHA
 
-#: Columns of a pair that the page shows, in the order of the data file.
-_PAIR_COLUMNS = ["difference", "low", "high", "p_holm"]
 #: Columns written in single precision, because there may be millions of pairs.
-_SINGLE_PRECISION = [*_PAIR_COLUMNS, "p"]
+_SINGLE_PRECISION = [*PAIR_COLUMNS, "p"]
 
 
 def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, pictures: SpriteFiles) -> str:
@@ -39,14 +38,13 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
     run, names, shown = leaderboards.run, list(leaderboards.run.explainers), pictures.layout
     combinations = _write_pair_files(site, entry, leaderboards)
     order = list(dict.fromkeys(row["explainer"] for own in leaderboards.boards.values() for row in board_rows(own)))
-    cells = list(dict.fromkeys(cell for cell, _ in combinations))
+    cells = list(dict.fromkeys(cell for cell, _ in combinations if cell is not None))
+    numbers = {cell: number for number, cell in enumerate(cells)} | {None: ALL_CELLS}
     pairs: dict[str, Any] = {
         "subject": order[0] if order else names[0],
         "whole": True,
-        "level": ALPHA,
-        "order": order,
-        "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells],
-        "combinations": [[cells.index(cell), list(run.metrics).index(metric)] for cell, metric in combinations],
+        **comparison_settings(cells, order),
+        "combinations": [[numbers[cell], list(run.metrics).index(metric)] for cell, metric in combinations],
         "pairs": {},
         "files": {},
     }
@@ -73,10 +71,11 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
 
 def _write_pair_files(
     site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards
-) -> list[tuple[tuple[str, str, str], str]]:
+) -> list[tuple[tuple[str, str, str] | None, str]]:
     """Write, for each method, its pairs with all later methods, as base64 of float32 ``[methods, combinations, 4]``.
 
-    A combination is a cell and a metric; entries without a test are infinite. Returns the combinations.
+    A combination is a cell, or None for the means over all cells, and a metric; entries without a test are infinite.
+    Returns the combinations.
     """
     pairs, run = leaderboards.pairs, leaderboards.run
     places = {name: number for number, name in enumerate(run.explainers)}
@@ -84,17 +83,25 @@ def _write_pair_files(
     named = [*CELL, "metric"]
     which = pairs.groupby(named, observed=True, sort=False).ngroup().to_numpy(np.int64)
     once = pairs.iloc[np.unique(which, return_index=True)[1]]
-    combinations = list(zip(*(once[name].astype(str) for name in named), strict=True))
-    first, second = (pairs[name].map(places).to_numpy(np.int64) for name in ("first", "second"))
-    numbers = pairs[_PAIR_COLUMNS].to_numpy(np.float32)
+    keys = list(zip(*(once[name].astype(str) for name in named), strict=True))
+    combinations: list[tuple[tuple[str, str, str] | None, str]] = [((key[0], key[1], key[2]), key[3]) for key in keys]
+    overall = overall_comparisons(leaderboards.boards)
+    over_cells = {metric: len(combinations) + i for i, metric in enumerate(dict.fromkeys(overall["metric"]))}
+    combinations += [(None, metric) for metric in over_cells]
+    tables = pairs, overall
+    which = np.concatenate([which, overall["metric"].map(over_cells).to_numpy(np.int64)])
+    first, second = (
+        np.concatenate([table[name].map(places).to_numpy(np.int64) for table in tables]) for name in ("first", "second")
+    )
+    numbers = np.concatenate([table.reindex(columns=PAIR_COLUMNS).to_numpy(np.float32) for table in tables])
     order = np.argsort(first, kind="stable")
     bounds = np.searchsorted(first[order], np.arange(len(places) + 1))
     for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
         mine = order[start:stop]
-        table = np.full((len(places) - number - 1, len(combinations), len(_PAIR_COLUMNS)), np.inf, dtype="<f4")
+        table = np.full((len(places) - number - 1, len(combinations), len(PAIR_COLUMNS)), np.inf, dtype="<f4")
         table[second[mine] - number - 1, which[mine]] = numbers[mine]
         site.write_data(f"{entry.slug}/pairs-{number}", base64.b64encode(table.tobytes()).decode("ascii"))
-    return [((key[0], key[1], key[2]), key[3]) for key in combinations]
+    return combinations
 
 
 def write_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> None:

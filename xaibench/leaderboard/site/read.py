@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from xaibench.leaderboard.manifest import Manifest, ResultError, find_results, manifest_checksum, read_manifest
+from xaibench.explainers import EXPLAINERS
+from xaibench.leaderboard.manifest import (
+    Manifest,
+    MethodInfo,
+    ResultError,
+    find_results,
+    manifest_checksum,
+    read_manifest,
+)
 from xaibench.leaderboard.suite_facts import SuiteFacts, facts_folder, read_facts
 from xaibench.leaderboard.verdicts import VERDICTS, Record, read_records, record_key
 from xaibench.runfolder.tables import SCORES, RunFolderError
@@ -133,7 +142,22 @@ def _read_result(
         known[facts] = read_facts(facts)
     record = records.get(manifest.folder)
     current = record is not None and record.result == manifest_checksum(folder)
-    return Result(folder, manifest, known[facts], record if current else None)
+    method = dataclasses.replace(manifest.method, label=display_name(manifest.method))
+    return Result(folder, dataclasses.replace(manifest, method=method), known[facts], record if current else None)
+
+
+def display_name(method: MethodInfo) -> str:
+    """Return the label of a method; of an entry of a suite that has none, its explainer's label and its parameters.
+
+    Example:
+        >>> display_name(MethodInfo("lime-50", "lime-50", "lime", parameters={"n_samples": 50}))
+        'LIME (n_samples = 50)'
+    """
+    if method.label != method.name or method.entry not in EXPLAINERS:
+        return method.label
+    label = EXPLAINERS.resolve(method.entry).info.label
+    parameters = ", ".join(f"{name} = {value}" for name, value in method.parameters.items())
+    return f"{label} ({parameters})" if parameters else str(label)
 
 
 def by_suite(results: Iterable[Result]) -> dict[SuiteKey, list[Result]]:

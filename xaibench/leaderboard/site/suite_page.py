@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.numbers.unscored_maps import unscored_notes
 from xaibench.report.page.content import board_rows, board_values, page_values
-from xaibench.runfolder.tables import CELL, SUMMARY
+from xaibench.runfolder.tables import SUMMARY
 
 #: Placeholders in a page for content that needs all suites. HTML escaping prevents them in users' text.
 CHOICE, OVERVIEW = "<!-- suite choice -->", "<!-- suites -->"
@@ -34,12 +35,14 @@ class LeaderboardExtras:
     Attributes:
         pages: Method to the address of its page, relative to the root.
         verdicts: Method to its verdict; empty if not verified.
+        usual_verdict: The most frequent verdict, which the head of the page states once for all results.
         fresh: Metric to method to its gap on fresh seeds.
         notes: Method to remarks that its readers must know: what it was tuned on, what it does not depend on.
     """
 
     pages: Mapping[str, str]
     verdicts: Mapping[str, str]
+    usual_verdict: str = ""
     fresh: Mapping[str, Mapping[str, PublicPrivateGap]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,7 +83,8 @@ def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards, fresh: Mappi
     pages = {name: site.method_page(name) for name in leaderboards.results}
     results = leaderboards.results
     verdicts = {name: one.verdict for name, one in results.items()}
-    return LeaderboardExtras(pages, verdicts, gaps, {name: _notes(one) for name, one in results.items()})
+    usual = Counter(verdicts[name] for name in leaderboards.run.explainers).most_common(1)[0][0]
+    return LeaderboardExtras(pages, verdicts, usual, gaps, {name: _notes(one) for name, one in results.items()})
 
 
 def _notes(result: Result) -> str:
@@ -126,7 +130,7 @@ def render_suite(
         key=leaderboards.key,
         slug=entry.slug,
         run=run,
-        facts=_suite_facts(leaderboards),
+        facts=_suite_facts(leaderboards, extras),
         promises=promises(run),
         unscored=unscored_notes(leaderboards.unscored, {name: part.label for name, part in run.explainers.items()}),
         boards={truth: rows for truth, found in leaderboards.boards.items() if (rows := board_rows(found))},
@@ -138,19 +142,32 @@ def render_suite(
     )
 
 
-def _suite_facts(leaderboards: SuiteLeaderboards) -> dict[str, str]:
+def _suite_facts(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> list[str]:
+    """Return the facts in the head of the page."""
     run = leaderboards.run
-    verified = sum(leaderboards.results[name].is_verified for name in run.explainers)  # without reference explainers
     controls = sum(part.control for part in run.explainers.values())
-    return {
-        "Suite": leaderboards.key.name,
-        "Version": leaderboards.key.version,
-        "Methods": str(len(run.explainers) - controls),
-        "Controls": str(controls),
-        "Cells": str(leaderboards.summary.groupby(list(CELL), observed=True).ngroups),
-        "Verified": f"{verified} of {len(run.explainers)}",
-        "Newest result": max(one.received for one in leaderboards.results.values()),
-    }
+    return [
+        _count(len(run.explainers) - controls, "method"),
+        _count(controls, "control"),
+        _count(len(run.scored_cells), "cell"),
+        _verification(leaderboards, extras),
+        f"newest result {max(one.received for one in leaderboards.results.values())}",
+        f"version {leaderboards.key.version[:8]}",
+    ]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _verification(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> str:
+    """Return how many results are verified, and what rows without a mark are."""
+    names = list(leaderboards.run.explainers)  # without reference explainers
+    verified = sum(leaderboards.results[name].is_verified for name in names)
+    alike = all(extras.verdicts[name] == extras.usual_verdict for name in names)
+    if alike:
+        return f"all results verified: {extras.usual_verdict}" if verified else "no result verified yet"
+    return f"{verified} of {len(names)} results verified; without a mark: {extras.usual_verdict or 'not verified'}"
 
 
 def suite_summary_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> dict[str, SuiteSummaryRow]:

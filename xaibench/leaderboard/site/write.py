@@ -31,6 +31,7 @@ from xaibench.leaderboard.site.suite_page import (
 )
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.write import file_names
+from xaibench.runfolder.tables import ACCURACY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ def write_site(
         out: A new folder, or an existing site, which is replaced.
         strict: Raise an error for a result that cannot be shown. Otherwise it is excluded and listed on the pages.
         title: Title of the site.
-        first: Suite of the first page. Default: the one with most methods.
+        first: Suite of the first page. Default: the one with most information, that is, methods times cells.
         progress: Called with a message for each suite.
 
     Returns:
@@ -116,12 +117,12 @@ def _raise_if_strict(left_out: Sequence[ExcludedResult], *, strict: bool) -> Non
 
 
 def _suite_entries(results: Sequence[Result], first: str = "") -> list[SuiteEntry]:
-    """Return the suites; the first page is that of ``first`` or of the suite with most methods."""
+    """Return the suites; the first page is that of ``first`` or of the suite with most methods times cells."""
     suites = by_suite(results)
     could = [key for key in suites if not key.round and first in ("", key.name)]
     if first and not could:
         raise SiteError(unknown("There are no results of the suite", first, {key.name for key in suites}))
-    opening = max(could, key=lambda key: len(suites[key]), default=next(iter(suites)))
+    opening = max(could, key=lambda key: len(suites[key]) * _count_cells(suites[key][0]), default=next(iter(suites)))
     slugs = file_names(key.words for key in suites)
     return [
         SuiteEntry(
@@ -132,6 +133,11 @@ def _suite_entries(results: Sequence[Result], first: str = "") -> list[SuiteEntr
         )
         for (key, mine), slug in zip(suites.items(), slugs, strict=True)
     ]
+
+
+def _count_cells(result: Result) -> int:
+    """Return the number of cells of a suite; 1 if its results do not state it."""
+    return len(ACCURACY.read(result.facts.folder)) or 1
 
 
 def _method_addresses(results: Sequence[Result]) -> dict[str, str]:

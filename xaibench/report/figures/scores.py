@@ -1,10 +1,10 @@
-"""Figures of the scores: one panel per subset and model, as box plots and as means."""
+"""Figures of the scores: one panel per subset and model, with box plots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,8 +24,6 @@ _WIDTH, _PANEL, _LEGEND, _TITLE = 12.0, 1.65, 0.6, 0.45
 #: Width of a character in inches, and the cosine and sine of the labels' rotation of 40 degrees.
 _CHARACTER, _ALONG, _UP = 0.063, 0.766, 0.643
 Panel: TypeAlias = tuple[str, str]
-Style: TypeAlias = Literal["box", "mean"]
-STYLES: tuple[Style, ...] = ("box", "mean")
 
 
 #: Largest number of panels per row.
@@ -58,19 +56,18 @@ def panel_grid(panels: Sequence[Panel], subsets: Sequence[str], models: Sequence
     return [row for row in rows if any(row)]
 
 
-def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Style = "box") -> Figure | None:
-    """Draw the scores of one metric: one panel per subset and model, explainers on x, variants by color.
+def score_figure(run: RunResults, summary: pd.DataFrame, metric: str) -> Figure | None:
+    """Draw box plots of the scores of one metric: one panel per subset and model, explainers on x, variants by color.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.score_summary.summarize`.
         metric: Name of the metric.
-        style: ``"box"`` (quartiles and median, Tukey's whiskers of 1.5 interquartile ranges, a diamond for the mean,
-            some of the outliers as dots) or ``"mean"`` (mean and standard deviation). A dashed line marks the median,
-            or mean, of the best control on that variant.
 
     Returns:
-        The figure, or None when the metric has no defined score.
+        The figure: quartiles and median, Tukey's whiskers of 1.5 interquartile ranges, a diamond for the mean, some of
+        the outliers as dots, and a dashed line for the median of the best control on each variant. None if the metric
+        has no defined score.
     """
     rows = summary[(summary["metric"] == metric) & (summary["n_valid"] > 0)]
     if rows.empty:
@@ -78,13 +75,13 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
     panels = list(dict.fromkeys(zip(rows["subset"], rows["model"], strict=True)))
     grid = panel_grid(panels, run.subsets, list(run.models))
     explainers = [name for name in run.explainers if name in set(rows["explainer"])]
-    low, high = _y_limits(rows, style)
+    low, high = _y_limits(rows)
     layout = _Layout(len(grid), len(grid[0]), [shorten_label(run.explainers[name].label) for name in explainers])
     lowest = {column: number for number, row in enumerate(grid) for column, panel in enumerate(row) if panel}
     with house_style():
         figure = Figure(figsize=(_WIDTH, layout.height))
         FigureCanvasAgg(figure)
-        _draw_legend(run, figure, layout, style)
+        _draw_legend(run, figure, layout)
         for number, row in enumerate(grid):
             for column, panel in enumerate(row):
                 if panel is None:
@@ -92,7 +89,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
                 axes = figure.add_axes(layout.rectangle(number, column))
                 axes.set_ylim(low, high)
                 inside = rows[(rows["subset"] == panel[0]) & (rows["model"] == panel[1])]
-                _draw_panel(run, axes, inside, explainers, style)
+                _draw_panel(run, axes, inside, explainers)
                 _label_explainers(run, axes, explainers if number == lowest[column] else ())
                 label = run.models[panel[1]].label
                 axes.set_title(f"{place(panel[0])} · {label}", loc="left", color=THEME["ink"], weight="bold")
@@ -103,14 +100,10 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
     return figure
 
 
-def _y_limits(rows: pd.DataFrame, style: Style) -> tuple[float, float]:
+def _y_limits(rows: pd.DataFrame) -> tuple[float, float]:
     """Return limits of y that hold everything drawn, for all panels."""
-    if style == "box":
-        outliers = [value for part in rows["outliers"] for value in part]
-        low, high = min([*outliers, rows["whisker_low"].min()]), max([*outliers, rows["whisker_high"].max()])
-    else:
-        spread = rows["std"].fillna(0.0)
-        low, high = float((rows["mean"] - spread).min()), float((rows["mean"] + spread).max())
+    outliers = [value for part in rows["outliers"] for value in part]
+    low, high = min([*outliers, rows["whisker_low"].min()]), max([*outliers, rows["whisker_high"].max()])
     margin = 0.03 * ((high - low) or 1.0)
     return low - margin, high + margin
 
@@ -148,18 +141,16 @@ class _Layout:
         return x / _WIDTH, bottom / self.height, width / _WIDTH, _PANEL / self.height
 
 
-def _draw_legend(run: RunResults, figure: Figure, layout: _Layout, style: Style) -> None:
+def _draw_legend(run: RunResults, figure: Figure, layout: _Layout) -> None:
     soft = THEME["soft"]
-    center = "mean" if style == "box" else "mean ± standard deviation"
-    line = "median of the best control" if style == "box" else "mean of the best control"
     handles: list[Any] = [
         Patch(facecolor=(_background_color(run, name), 0.35), edgecolor=_background_color(run, name), label=place(name))
         for name in run.variants
         if run.has_variants
     ]
     handles += [
-        Line2D([], [], color=soft, marker="D", ms=3.5, ls="", label=center),
-        Line2D([], [], color=soft, lw=1, ls=(0, (4, 2)), label=line),
+        Line2D([], [], color=soft, marker="D", ms=3.5, ls="", label="mean"),
+        Line2D([], [], color=soft, lw=1, ls=(0, (4, 2)), label="median of the best control"),
         Patch(facecolor=THEME["band"], edgecolor=THEME["line"], label="controls"),
     ]
     figure.legend(
@@ -179,7 +170,7 @@ def _background_color(run: RunResults, variant: str) -> str:
     return _SERIES[run.variants.index(variant) % len(_SERIES)]
 
 
-def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[str], style: Style) -> None:
+def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[str]) -> None:
     """Draw axes, ticks and the boxes of every variant, side by side around each explainer's tick."""
     controls = [i for i, name in enumerate(explainers) if run.explainers[name].control]
     axes.set_xlim(-0.6, len(explainers) - 0.4)
@@ -199,13 +190,10 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
             continue
         shift = (number - (len(run.variants) - 1) / 2) * slot
         x = part["explainer"].map(tick).to_numpy(float) + shift
-        if style == "box":
-            _draw_boxes(axes, x, part, _background_color(run, variant), half=0.4 * slot)
-        else:
-            _draw_means(axes, x, part, _background_color(run, variant))
+        _draw_boxes(axes, x, part, _background_color(run, variant), half=0.4 * slot)
         ranked = part[part["control"] & part["rank"].notna()]
         if len(ranked):
-            best = ranked.nsmallest(1, "rank")["median" if style == "box" else "mean"].iloc[0]
+            best = ranked.nsmallest(1, "rank")["median"].iloc[0]
             axes.axhline(best, color=_background_color(run, variant), lw=0.9, ls=(0, (4, 2)), zorder=1)
 
 
@@ -235,17 +223,3 @@ def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, color: str, half: floa
     dots = [(a, value) for a, values in zip(x, rows["outliers"], strict=True) for value in values]
     if dots:
         axes.plot(*zip(*dots, strict=True), ls="", marker="o", ms=1.3, mfc=color, mec="none", alpha=0.6, zorder=1)
-
-
-def _draw_means(axes: Any, x: Floats, rows: pd.DataFrame, color: str) -> None:
-    """Draw mean and standard deviation of one variant."""
-    mean, spread = rows["mean"].to_numpy(float), rows["std"].fillna(0.0).to_numpy(float)
-    bars = [((a, m - s), (a, m + s)) for a, m, s in zip(x, mean, spread, strict=True)]
-    axes.add_collection(LineCollection(bars, colors=color, linewidths=1.2, zorder=2))
-    axes.plot(x, mean, ls="", marker="D", ms=4, mfc=color, mec=color, zorder=3)
-
-
-def score_figures_of(run: RunResults, summary: pd.DataFrame) -> dict[str, Figure | None]:
-    """Draw the figures of the scores, by file name without suffix."""
-    kinds = [(style, metric) for metric in run.metrics for style in STYLES]
-    return {f"{style}-{metric}": score_figure(run, summary, metric, style) for style, metric in kinds}

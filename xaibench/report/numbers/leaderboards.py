@@ -359,6 +359,15 @@ class Boards:
     cells: Mapping[Choice, tuple[int, ...]]
     means: Floats
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The explainers with a ranked score, best mean over all cells first; empty if there is none."""
+        if (None, None, None) not in self.cells:
+            return ()
+        board = self.standings.columns(self.cells[None, None, None])
+        ordered = sorted(zip(board["order"], board["cells"], board["explainer"], strict=True))
+        return tuple(name for _, cells, name in ordered if cells)
+
     def columns(self, choice: Choice, metric: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the leaderboard of a selection with ``low:METRIC`` and ``high:METRIC``, ranked by a metric.
 

@@ -61,11 +61,7 @@ def _rank(standings: Standings, metric: str) -> Ranking:
     means = mean[cells].mean(axis=0)
     order = np.argsort(means if not standings.run.metrics[metric].higher_is_better else -means, kind="stable")
     names = [standings.explainers[m] for m in order if whole[m]]
-    every = standings.tests[metric].over([standings.cells[c] for c in cells])
-    placed: NDArray[np.bool_] = ~np.isnan(standings.columns(cells.tolist(), k)["place"])
-    ranked_names, among_ranked = standings.ranked_tests(metric, cells.tolist(), placed)
-    is_other = ~(every["first"].isin(ranked_names) & every["second"].isin(ranked_names))
-    tests = pd.concat([every[is_other], among_ranked])
+    tests = tests_over_cells(standings, metric)
     return Ranking(
         metric=metric,
         means={standings.explainers[m]: float(means[m]) for m in order if whole[m]},
@@ -73,6 +69,34 @@ def _rank(standings: Standings, metric: str) -> Ranking:
         groups=_groups(names, tests),
         left_out=tuple(name for m, name in enumerate(standings.explainers) if not whole[m] and ranked[:, m].any()),
     )
+
+
+def tests_over_cells(standings: Standings, metric: str) -> pd.DataFrame:
+    """Test every two methods over all cells that have scores of a metric.
+
+    Pairs of ranked methods are the family from which their places follow; all other pairs are corrected with all pairs.
+
+    Returns:
+        The rows of :meth:`.CellTests.over`.
+    """
+    k = standings.metrics.index(metric)
+    cells = np.flatnonzero(np.any(~np.isnan(standings.numbers["rank"][:, k]), axis=1)).tolist()
+    every = standings.tests[metric].over([standings.cells[c] for c in cells])
+    placed: NDArray[np.bool_] = ~np.isnan(standings.columns(cells, k)["place"])
+    ranked_names, among_ranked = standings.ranked_tests(metric, cells, placed)
+    is_other = ~(every["first"].isin(ranked_names) & every["second"].isin(ranked_names))
+    return pd.concat([every[is_other], among_ranked], ignore_index=True)
+
+
+def overall_comparisons(boards: Mapping[str, Boards]) -> pd.DataFrame:
+    """Return the tests of every two methods over all cells by each leading metric, with the column ``metric``."""
+    found = [
+        tests_over_cells(board.standings, metric).assign(metric=metric)
+        for board in boards.values()
+        for metric in board.standings.leading
+        if metric in board.standings.tests
+    ]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["metric", "first", "second"])
 
 
 def _groups(names: list[str], tests: pd.DataFrame) -> tuple[tuple[str, ...], ...]:

@@ -17,7 +17,7 @@ from xaibench.report.figures.samples import palette
 from xaibench.report.numbers.accuracy_differences import accuracy_margins
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.read.results import RunResults, place
-from xaibench.runfolder.tables import ACCURACY, CELL, KEYS
+from xaibench.runfolder.tables import ACCURACY, CELL
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -149,6 +149,8 @@ def accuracy_rows(run: RunResults) -> list[dict[str, Any]]:
 
 def alternative(run: RunResults, name: str) -> str:
     """Return the text alternative of a figure."""
+    if name == "forest":
+        return "Forest plot: mean of each method with its 95 % interval; the numbers are in the table below."
     kind, _, rest = name.partition("-")
     label = run.metrics[rest].label if rest in run.metrics else rest
     if kind == "maps":
@@ -156,13 +158,12 @@ def alternative(run: RunResults, name: str) -> str:
     if kind == "ranks":
         return f"Means by {label}, with bars that join methods that do not differ significantly."
     if kind == "agreement":
-        return f"Correlations between the metrics for {run.explainers[rest].label}; the numbers stand in it."
+        return f"Correlations between the metrics for {run.explainers[rest].label}; the numbers are in the figure."
     if kind == "budgets":
-        return f"{label} against passes, a panel for each method; the numbers stand in the table."
+        return f"{label} against the number of passes, one panel per method; the numbers are in the table."
     if kind == "curves":
-        return "A curve for each method with the area under it in its title."
-    what = "Box plots" if kind == "box" else "Means and standard deviations"
-    return f"{what} of {label} by subset, model, explainer and variant; numbers in the table."
+        return "One curve per method, with the area under it in its title."
+    return f"Box plots of {label} by subset, model, explainer and variant; the numbers are in summary.csv."
 
 
 def board_rows(boards: Boards, metric: str | None = None) -> list[dict[str, Any]]:
@@ -201,13 +202,6 @@ def _format_value(value: Any) -> str:
     return "none" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def summary_rows(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of the table of all numbers; ``codes`` are the indices of a row's names in the run's orders."""
-    codes = [summary[key].cat.codes.astype(str) for key in KEYS] if len(summary) else []
-    rows = records(summary.drop(columns=["outliers"]))
-    return [row | {"codes": " ".join(of)} for row, of in zip(rows, zip(*codes, strict=True), strict=True)]
-
-
 def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
     """Return the method in focus: the user's own, otherwise the first of a leaderboard; empty without either."""
     rows = [row for board in boards.values() for row in board_rows(board)]
@@ -230,6 +224,10 @@ def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]
             {"name": part.name, "label": part.label, "higher": part.higher_is_better}
             | ({"raw": list(run.metrics).index(run.raw[part.name])} if part.name in run.raw else {})
             for part in run.metrics.values()
+        ],
+        "cells": [
+            [order.index(name) for order, name in zip((run.subsets, run.variants, list(run.models)), cell, strict=True)]
+            for cell in run.scored_cells
         ],
         "truths": {truth: board_values(board) for truth, board in boards.items()},
         "leader": subject(run, boards),
@@ -260,7 +258,7 @@ def board_values(found: Boards) -> dict[str, Any]:
 #: Numbers of an explainer by a metric, for the page's script.
 _OF_METRIC = (
     *("order", "first", "last", "cells", "of", "mean", "low", "high", "n"),
-    *("mean_rank", "median", "best", "above", "beats", "against", "ahead"),
+    *("median", "beats", "against", "ahead"),
 )
 
 

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, heading
+from xaibench.report.page.templating import number
 from xaibench.report.read.results import RunResults
 from xaibench.statistics.multiple_tests import ALPHA
 
-#: Largest number of metrics per kind of truth with a sentence each.
-_MAX_SENTENCES = 3
-#: Largest number of methods that a sentence names.
-_MAX_NAMES = 4
+#: Largest number of sentences about metrics that the page shows: of one kind of truth, and of each of several.
+_MAX_SENTENCES, _MAX_OF_EACH = 2, 1
+#: Largest number of methods that share the first place with the best one and are named.
+_MAX_NAMES = 2
 #: Method that the user's own methods are compared with, if the run has it; otherwise the best one of the others.
 _REFERENCE = "integrated_gradients"
 
 
 def verdict(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
-    """State, by kind of truth and metric, which methods are best as far as that is significant."""
+    """State in one sentence per metric which method is best, as far as that is significant.
+
+    Metrics whose ranking depends on their own parameters are always named.
+    """
+    most = _MAX_SENTENCES if len(boards) == 1 else _MAX_OF_EACH
     found = []
     for truth, board in boards.items():
-        sentences = []
+        sentences: list[str] = []
         for metric in board.standings.leading:
             if metric in run.unsettled:
-                sentences.append(
+                found.append(
                     f"By {run.metrics[metric].label}, no method ranks first: {run.unsettled[metric].summary()}."
                 )
-            elif len(sentences) < _MAX_SENTENCES and (sentence := _metric_sentence(run, board, metric)):
+            elif len(sentences) < most and (sentence := _metric_sentence(run, board, metric)):
                 sentences.append(" ".join([sentence, *_own_sentences(run, board, metric)]))
         if sentences and len(boards) > 1:
             sentences[0] = f"{heading(truth)}: {sentences[0]}"
@@ -48,40 +53,42 @@ def unranked(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
 
 
 def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
-    """Return the best group by a metric, the next method, and the methods that are not better than the controls."""
+    """Return the best method by a metric, the methods that share its place, and how many do not beat the controls."""
     rows = [row for row in board_rows(board, metric) if not row["control"]]
     label, placed = run.metrics[metric].label, [row for row in rows if row[f"first:{metric}"] is not None]
-    unproven = [row for row in rows if row[f"ahead:{metric}"] == 0]
+    unproven = sum(row[f"ahead:{metric}"] == 0 for row in rows)
     if not placed:
         return f"By {label}, no method is significantly better than the controls." if unproven else ""
-    best = [row for row in placed if row[f"first:{metric}"] == 1]
-    named = ", ".join(
-        f"{run.explainers[row['explainer']].label} ({row[f'mean:{metric}']:.3f})" for row in best[:_MAX_NAMES]
-    )
-    if len(placed) == 1:
-        sentence = f"By {label}, {named} is the only ranked method"
-    elif len(best) == 1:
-        sentence = f"By {label}, {named} is significantly better than every other ranked method"
-    elif len(best) == len(placed):
-        sentence = f"By {label}, no method is significantly better than all others; the best means: {named}"
-    else:
-        more = f" and {len(best) - _MAX_NAMES} more" if len(best) > _MAX_NAMES else ""
-        sentence = f"By {label}, the first places are shared by {len(best)} methods: {named}{more}"
-    after = [row for row in placed if row[f"first:{metric}"] > 1]
-    if after:
-        names = best[0]["explainer"], after[0]["explainer"]
-        test = _difference(board, metric, *names, board.standings.cells)
-        # If the interval includes zero, another method than the first may be the one that is significantly better.
-        if test and test.low > 0:
-            first, second = (run.explainers[name].label for name in names)
-            sentence += (
-                f"; {first} is better than the next one, {second}, by {test.difference:.3f} "
-                f"({test.low:.3f} to {test.high:.3f})"
-            )
+    best, name = placed[0], run.explainers[placed[0]["explainer"]].label
+    # A method with a better mean may be without a place, because its scores vary too much or it lacks a cell.
+    lead = "has the best mean" if best is rows[0] else "is the best ranked method"
+    lead = "is the only ranked method" if len(placed) == 1 else lead
+    sentence = f"By {label}, {name} {lead}, {_with_interval(best, metric)}{_beyond(run, board, metric, placed)}"
     if unproven:
-        labels = ", ".join(run.explainers[row["explainer"]].label for row in unproven)
-        sentence += f". Not better than the controls: {labels}"
-    return sentence + "."
+        verb = "is" if unproven == 1 else "are"
+        sentence += f"; {unproven} of {len(rows)} methods {verb} not significantly better than the controls"
+    return f"{sentence}."
+
+
+def _with_interval(row: Mapping[str, Any], metric: str) -> str:
+    mean, low, high = (row[f"{name}:{metric}"] for name in ("mean", "low", "high"))
+    return number(mean) if low is None else f"{number(mean)} [{number(low)}, {number(high)}]"
+
+
+def _beyond(run: RunResults, board: Boards, metric: str, placed: Sequence[Mapping[str, Any]]) -> str:
+    """Return how the first of the placed methods compares with the others."""
+    sharing = [run.explainers[row["explainer"]].label for row in placed[1:] if row[f"first:{metric}"] == 1]
+    if len(placed) == 1:
+        return ""
+    if sharing:
+        who = " and ".join(sharing) if len(sharing) <= _MAX_NAMES else f"{len(sharing)} other methods"
+        return f", but is not significantly better than {who}"
+    first, second = (row["explainer"] for row in placed[:2])
+    test = _difference(board, metric, first, second, board.standings.cells)
+    if test is None or test.low <= 0:
+        return ", significantly better than every other ranked method"
+    ends = f"{number(test.difference)} [{number(test.low)}, {number(test.high)}]"
+    return f", significantly better than the next method, {run.explainers[second].label}, by {ends}"
 
 
 def _own_sentences(run: RunResults, board: Boards, metric: str) -> Iterator[str]:
@@ -93,9 +100,10 @@ def _own_sentences(run: RunResults, board: Boards, metric: str) -> Iterator[str]
     for name in (name for name in ranked if run.explainers[name].own):
         if other and (test := _difference(board, metric, name, other, tests.cells_of(name, other))):
             word = "significantly" if test.p < ALPHA else "not significantly"
+            ends = f"{number(test.difference)} [{number(test.low)}, {number(test.high)}]"
             yield (
                 f"{run.explainers[name].label} (yours) is {word} {'better' if test.difference > 0 else 'worse'} than "
-                f"{run.explainers[other].label}: difference {test.difference:.3f} ({test.low:.3f} to {test.high:.3f})."
+                f"{run.explainers[other].label}: difference {ends}."
             )
 
 

@@ -23,7 +23,7 @@ from xaibench.report.page.table_columns import (
     place_columns,
     place_labels,
 )
-from xaibench.report.page.templating import number, p_value, signed
+from xaibench.report.page.templating import number, signed
 from xaibench.report.read.results import RunResults
 from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell
 
@@ -78,12 +78,9 @@ def _metric_columns(run: RunResults, name: str, index: int, leading: int) -> lis
     detail, beats = " detail" if leading > 2 else "", {"kind": "board_share", "is_hidden": leading > 2}
     return [
         column("Mean", "mean", 3, "first interval", best_first, **interval, is_hidden=False),
-        column("Place", "first", 0, "n", {}, kind="board_rank", is_hidden=False),
-        column("Beats controls", "beats", 0, f"n bar{detail}", down, head_css=f"n{detail}", **beats),
-        column("Above controls", "above", 0, "n bar detail", down, head_css="n detail", kind="board_share"),
+        column("Beats controls", "beats", 0, f"n{detail}", down, **beats),
+        column("Place", "first", 0, "n detail", {}, kind="board_rank"),
         column(median, "median", 3, "n detail", best_first, head_css=f"n detail{raw}"),
-        column("Mean rank", "mean_rank", 2, "n detail", {}),
-        column("Best in", "best", 0, "n detail", down),
         column("Scores", "n", 0, "n detail", down),
     ]
 
@@ -99,12 +96,9 @@ def _board_row(run: RunResults, row: Mapping[str, Any], shown: Sequence[str]) ->
         against = row[f"against:{name}"]
         cells += [
             TableCell(row[f"mean:{name}"], interval=(row[f"low:{name}"], row[f"high:{name}"])),
-            _place_cell(row[f"first:{name}"], row[f"last:{name}"], row[f"ahead:{name}"]),
             _share_cell(row[f"beats:{name}"], against),
-            _share_cell(row[f"above:{name}"], against),
+            _place_cell(row[f"first:{name}"], row[f"last:{name}"], row[f"ahead:{name}"]),
             row[f"median:{run.raw.get(name, name)}"],
-            row[f"mean_rank:{name}"],
-            row[f"best:{name}"],
             row[f"n:{name}"],
         ]
     css = "is-control" if row["control"] else " ".join(["is-first"] * (row["place"] == 1) + ["is-own"] * method.own)
@@ -118,8 +112,7 @@ def _place_cell(first: int | None, last: int | None, ahead: int | None) -> Table
 
 
 def _share_cell(part: int | None, whole: int | None) -> TableCell:
-    share = round((part or 0) / whole, 3) if whole else 0
-    return TableCell(part if whole else None, suffix=f" / {whole}" if whole else "", style=f"--share:{share}")
+    return TableCell(part if whole else None, suffix=f" / {whole}" if whole else "")
 
 
 def grid_table(run: RunResults, grid: Grid, index: int) -> Table:
@@ -191,52 +184,6 @@ def _plus_minus(spread: float | None) -> str:
     return "" if spread is None else f" ± {number(spread, 1)}"
 
 
-def numbers_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the summary of every cell, method and metric."""
-    plain: dict[str, Any] = {"css": "", "head_css": ""}
-    columns = [*place_columns(run), Column("Model"), head_column("Method", kind="method"), Column("Metric")]
-    columns += [number_column("Rank", **plain, format="{:g}".format)]
-    columns += [number_column("Median", 3, css="strong", head_css="")]
-    detail = plain | {"is_detail": True}
-    columns += [number_column(label, 3, **detail) for label in ("25 %", "75 %")]
-    columns += [number_column(label, 3, **plain) for label in ("Mean", "Interval from", "to")]
-    columns += [number_column("Std", 3, **detail), *(number_column(label, **detail) for label in ("n", "Valid"))]
-    columns += [number_column("Rank over samples", 2, **detail)]
-    columns += [number_column(label, **detail) for label in ("Better than", "Worse than")]
-    columns += [Column("Above controls"), number_column("p", **plain, format=p_value, is_exact=True)]
-    names = ["rank", "median", "q25", "q75", "mean", "low", "high", "std", "n", "n_valid"]
-    names += ["sample_rank", "better_than", "worse_than"]
-    lines = []
-    for row in rows:
-        cells: list[Any] = [*place_labels(run, row["subset"], row["variant"]), run.models[row["model"]].label]
-        cells += [method_cell(run, row["explainer"]), run.metrics[row["metric"]].label]
-        cells += [*(row[name] for name in names), _above_controls(row), row["p_controls"]]
-        css = "is-control" if row["control"] else "loses" if row["above_controls"] == False else ""  # noqa: E712
-        lines.append(Row(cells, css=css, attributes={"data-is": row["codes"]}))
-    return Table(
-        name="numbers",
-        caption="Summary of every cell, method and metric",
-        columns=columns,
-        rows=lines,
-        notes=flag_notes(lines),
-        label="Table of all numbers",
-        id="summary",
-        css="summary",
-        region_css="tall screen-only",
-        attributes={"data-sortable": "sort.table", "data-filtered": ""},
-    )
-
-
-def _above_controls(row: Mapping[str, Any]) -> TableCell:
-    if row["control"]:
-        return TableCell("control")
-    if row["above_controls"] is None:
-        return TableCell()
-    if not row["above_controls"]:
-        return TableCell("no", flag=LOSES)
-    return TableCell("yes", flag=UNPROVEN if row["beats_controls"] == False else "")  # noqa: E712
-
-
 def shares_table(run: RunResults, bars: ShareBars) -> Table:
     """Return the shares of the maps' mass with their intervals."""
     columns = [*place_columns(run), Column("Model"), head_column("Method", kind="method")]
@@ -290,9 +237,7 @@ def budget_tables(run: RunResults, found: Mapping[str, BudgetScores]) -> Iterato
         rows = []
         for method, line in scores.methods.items():
             rows.append(Row([method, *(cell for b in scores.budgets for cell in _budget_cells(line.get(b)))]))
-        caption = (
-            f"{label} at each budget of passes for an image: the mean over {scores.cells} cells, its 95 % interval"
-        )
+        caption = f"{label} at each budget (passes per image): mean over {scores.cells} cells, 95 % interval"
         yield Table(
             name=f"budgets-{index}",
             caption=f"{caption} and the place",
@@ -306,7 +251,7 @@ def budget_tables(run: RunResults, found: Mapping[str, BudgetScores]) -> Iterato
 
 
 def _fixed_budget_table(scores: BudgetScores, label: str, index: int) -> Table:
-    columns = [head_column("Cost no choice", head_css="left"), number_column("Passes")]
+    columns = [head_column("Fixed number of passes", head_css="left"), number_column("Passes")]
     columns += _budget_columns(label, f"Place at {scores.budgets[-1]:,}")
     rows = [
         Row([method, "" if passes is None else passes, *_budget_cells(score)])
@@ -315,10 +260,10 @@ def _fixed_budget_table(scores: BudgetScores, label: str, index: int) -> Table:
     rows += [Row([name, 0, *_budget_cells(one)], css="is-control") for name, one in scores.controls.items()]
     return Table(
         name=f"fixed-{index}",
-        caption=f"{label} of the methods whose cost is no choice, and of the controls",
+        caption=f"{label} of the methods with a fixed number of passes, and of the controls",
         columns=columns,
         rows=rows,
-        label=f"{label} of methods whose cost is no choice",
+        label=f"{label} of methods with a fixed number of passes",
         attributes={"data-sortable": f"sort.fixed-{index}"},
     )
 

@@ -18,7 +18,7 @@ from xaibench.statistics import nested_means
 #: The parts of a map's mass, in display order.
 SHARE_PARTS = ("on_truth", "relied_on", "not_relied_on")
 #: Labels of the parts.
-SHARE_LABELS = ("on the truth", "beside it, relied on", "beside it, not relied on")
+SHARE_LABELS = ("on the ground truth", "outside it, relied on by the network", "outside it, not relied on")
 
 
 @dataclass(frozen=True)

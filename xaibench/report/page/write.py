@@ -21,15 +21,16 @@ from xaibench.report.claims.paper_claims import claims, exclusions
 from xaibench.report.figures import comparisons as comparison
 from xaibench.report.figures.budgets import BudgetScores, budget_figure, budget_scores
 from xaibench.report.figures.curves import band_figure, curve_sets
+from xaibench.report.figures.forests import forest_content, forest_figure
 from xaibench.report.figures.samples import map_figures, overlay_figure, sheets
-from xaibench.report.figures.scores import score_figures_of
+from xaibench.report.figures.scores import score_figure
 from xaibench.report.figures.style import Drawn, inline_svg
 from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
 from xaibench.report.numbers.metric_agreement import MetricCorrelations, agreements, mean_agreements, table_4
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.numbers.rankings import Ranking, rankings
+from xaibench.report.numbers.rankings import Ranking, overall_comparisons, rankings
 from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.score_summary import summarize, undefined
@@ -37,7 +38,6 @@ from xaibench.report.numbers.unscored_maps import count_unscored, unscored_notes
 from xaibench.report.page.comparison_tables import (
     agreement_table,
     claims_table,
-    pair_tables,
     published_accuracy_table,
     published_scores_table,
     reproducibility_table,
@@ -55,9 +55,9 @@ from xaibench.report.page.content import (
     scored_rule,
     scored_text,
     subject,
-    summary_rows,
 )
 from xaibench.report.page.headlines import unranked, verdict
+from xaibench.report.page.map_strip import map_strip
 from xaibench.report.page.map_tables import map_table, sheet_tables
 from xaibench.report.page.pair_comparisons import method_pairs
 from xaibench.report.page.record_tables import (
@@ -68,14 +68,12 @@ from xaibench.report.page.record_tables import (
     undefined_table,
 )
 from xaibench.report.page.sample_browser import browser
-from xaibench.report.page.sample_previews import PREVIEW_BYTES, first_samples
 from xaibench.report.page.score_grids import grids
 from xaibench.report.page.score_tables import (
     accuracy_table,
     budget_tables,
     grid_table,
     leaderboard_table,
-    numbers_table,
     reference_table,
     shares_table,
 )
@@ -183,7 +181,8 @@ def _compute_findings(run: RunResults) -> _Findings:
 
 
 def _draw_figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
-    figures = score_figures_of(run, found.summary)
+    figures: dict[str, Drawn] = {"forest": forest_figure(run, found.boards)}
+    figures |= {f"box-{metric}": score_figure(run, found.summary, metric) for metric in run.metrics}
     figures |= map_figures(run)
     figures |= {f"ranks-{metric}": comparison.ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
     labels = {name: part.label for name, part in run.metrics.items()}
@@ -261,8 +260,9 @@ def _write(path: Path, content: bytes) -> None:
 _MAX_NAME_LENGTH = 120
 #: Largest size of the page in bytes, with its sample browser.
 MAX_PAGE_BYTES = 4_900_000
-#: Placeholder of the sample browser, which gets the remaining bytes. Text of users is escaped and cannot equal it.
-_SAMPLES = "<!-- samples -->"
+#: Placeholders of the sample browser and its data, which get the remaining bytes. Text of users is escaped and cannot
+#: equal them. The data are at the end, so that the results are there before the whole page is loaded.
+_SAMPLES, _SAMPLE_DATA = "<!-- samples -->", "<!-- sample data -->"
 
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
@@ -279,17 +279,21 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], t
         data=json_block(page_values(run, found.boards)),
         script=script(),
         samples=Markup(_SAMPLES),
+        sample_data=Markup(_SAMPLE_DATA),
     )
-    return page.replace(_SAMPLES, _render_samples(templates, run, first, MAX_PAGE_BYTES - len(page.encode())), 1)
+    view, data = _render_samples(templates, run, MAX_PAGE_BYTES - len(page.encode()))
+    return page.replace(_SAMPLES, view, 1).replace(_SAMPLE_DATA, data, 1)
 
 
 def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, Any]:
     rows = {truth: board_rows(board) for truth, board in found.boards.items()}
     order = list(dict.fromkeys(row["explainer"] for board in rows.values() for row in board))
-    pairs = method_pairs(run, found.pairs, first, order)
+    pairs = method_pairs(run, found.pairs, overall_comparisons(found.boards), first, order)
     return {
         "facts": facts(run),
         "verdict": verdict(run, found.boards),
+        "forest": forest_content(run, found.boards),
+        "strip": map_strip(run, order),
         "counts": counts(run, found.summary),
         "boards": {truth: board for truth, board in rows.items() if board},
         "pairs": pairs,
@@ -325,7 +329,6 @@ def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, An
         "accuracy": accuracy_rows(run),
         "trainings": records(run.trainings),
         "maps": {"example": map_table(run, "example"), "global": map_table(run, "global")},
-        "summary": summary_rows(run, found.summary),
         "undefined": records(undefined(run)),
         "unscored": _unscored(run),
         "costs": costs(run),
@@ -344,8 +347,6 @@ def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]
         yield shares_table(run, content["shares"])
         if content["shares"].scored:
             yield reference_table(run, content["shares"])
-    if content["pairs"]:
-        yield from pair_tables(run, content["pairs"])
     if content["firsts"] and content["reproducibility"]:
         yield reproducibility_table(run, content["reproducibility"])
     if content["claims"]:
@@ -361,8 +362,6 @@ def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]
     yield from budget_tables(run, content["budgets"])
     if agreement["table"]:
         yield agreement_table(run, agreement["explainers"], agreement["table"])
-    if content["summary"]:
-        yield numbers_table(run, content["summary"])
     if content["parameters"]:
         yield parameters_table(run, content["parameters"])
     if content["undefined"]:
@@ -379,16 +378,16 @@ def _write_tables(folder: Path, tables: Iterable[Table]) -> None:
         _write(folder / "tables" / f"{table.name}.tex", to_latex(table).encode())
 
 
-def _render_samples(templates: jinja2.Environment, run: RunResults, first: str, room: int) -> str:
-    """Return the sample browser with as many samples as fit into ``room`` bytes; empty without samples."""
-    shown = browser(run, max(room - PREVIEW_BYTES, room // 2))
+def _render_samples(templates: jinja2.Environment, run: RunResults, room: int) -> tuple[str, str]:
+    """Return the sample browser and its data, which fit into ``room`` bytes; empty without samples."""
+    shown = browser(run, room)
     if not shown.cells:
-        return ""
-    return templates.get_template("samples.html.j2").render(
-        run=run,
-        browser=shown,
-        first=first_samples(run, shown, first),
-        uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1,
+        return "", ""
+    view = templates.get_template("samples.html.j2").render(
+        run=run, browser=shown, uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1
+    )
+    data = templates.get_template("sample_data.html.j2").render(
         index=json_block([{key: cell[key] for key in ("name", *CELL)} for cell in shown.cells]),
         data=[json_block(cell) for cell in shown.cells],
     )
+    return view, data

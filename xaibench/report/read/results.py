@@ -29,7 +29,7 @@ from xaibench.runfolder.descriptions import (
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.robust_rankings import RobustRanking, read_robust
 from xaibench.runfolder.sample_file import SampleCell, read_samples
-from xaibench.runfolder.tables import KEYS, RunFolderError
+from xaibench.runfolder.tables import CELL, KEYS, RunFolderError
 
 
 def place(name: str) -> str:
@@ -166,6 +166,12 @@ class RunResults:
     def is_answer(self, cell: Sequence[str], explainer: str) -> bool:
         """Return whether a control is the answer by construction in a cell, given by subset, variant and model."""
         return explainer in self.answers.get((cell[0], cell[1]), ())
+
+    @cached_property
+    def scored_cells(self) -> tuple[tuple[str, str, str], ...]:
+        """Subset, variant and model of each cell with a score, in display order."""
+        there = set(self.scores[list(CELL)].drop_duplicates().astype(str).itertuples(index=False, name=None))
+        return tuple(cell for cell in itertools.product(self.subsets, self.variants, self.models) if cell in there)
 
     @property
     def answers_text(self) -> str:

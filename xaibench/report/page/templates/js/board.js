@@ -1,4 +1,4 @@
-// The leaderboards of the reader's choice: all numbers are worked out before, this only puts them in their places.
+// The leaderboards of the reader's choice: all numbers are computed before, this only puts them in their places.
 function makeBoards(tables, boardsOf) {
   const output = tables[0].closest("section").querySelector("form[data-filters] output");
   const boards = tables.map(makeBoard);
@@ -11,9 +11,12 @@ function makeBoards(tables, boardsOf) {
       if (output.textContent !== waits) output.textContent = waits;
       return;
     }
-    const text = boards.map((show) => show(key, metric)).find(Boolean); // the first that has something to show
-    document.getElementById("board-empty").hidden = Boolean(text);
-    if (output.textContent !== (text || "No cell fits the filters")) output.textContent = text || "No cell fits the filters";
+    const shown = new Set(boards.flatMap((show) => show(key, metric)));
+    const fits = (cell) => cell.every((one, kind) => wanted[kind] === null || wanted[kind] === one);
+    const count = page.cells.filter(fits).length;
+    const text = shown.size ? shown.size + " methods, " + count + " of " + page.cells.length + " cells" : "No cell matches the filters";
+    document.getElementById("board-empty").hidden = shown.size > 0;
+    if (output.textContent !== text) output.textContent = text;
   });
 
   function kindsOf(kind) {
@@ -21,7 +24,8 @@ function makeBoards(tables, boardsOf) {
   }
 }
 
-// A leaderboard of one kind of truth; gives what shows some cells (by key) and one metric (or null, all) of it.
+// Returns a function that shows a selection of cells (by key) and one metric (null: all) of a leaderboard, and returns
+// the names of the methods in it.
 function makeBoard(table) {
   const rows = new Map(Array.from(table.tBodies[0].rows, (row) => [row.dataset.e, row]));
   const block = table.closest("[data-truth]");
@@ -41,7 +45,6 @@ function makeBoard(table) {
     const cell = put(row, key, metric, whole ? part : "\u2013", whole ? part : null);
     if (!cell) return;
     cell.querySelector(".faint").textContent = whole ? " / " + whole : "";
-    cell.style.setProperty("--share", whole ? part / whole : 0);
   }
 
   // Puts the ranks that a method may have, such as 1–4, and the mark of methods that are not ahead of the controls.
@@ -53,17 +56,15 @@ function makeBoard(table) {
   }
 
   function putMetric(row, metric, numbers, scale, median) {
-    const [, first, last, , , mean, low, high, n, meanRank, , best, above, beats, against, ahead] = numbers;
+    const [, first, last, , , mean, low, high, n, , beats, against, ahead] = numbers;
     putPlace(row, "first", metric, first, last, ahead);
-    put(row, "mean_rank", metric, formatted(meanRank, 2), meanRank);
     put(row, "median", metric, formatted(median, 3), median);
-    put(row, "best", metric, formatted(best, 0), best);
     put(row, "n", metric, formatted(n, 0), n);
-    putShare(row, "above", metric, above, against);
     putShare(row, "beats", metric, beats, against);
     const cell = put(row, "mean", metric, formatted(mean, 3), mean);
     if (!cell) return;
-    cell.querySelector("small").textContent = low === null ? "" : formatted(low, 3) + " \u2013 " + formatted(high, 3);
+    const without = mean === null ? "" : "no interval*";
+    cell.querySelector("small").textContent = low === null ? without : formatted(low, 3) + " \u2013 " + formatted(high, 3);
     const whisker = cell.querySelector(".whisker");
     whisker.hidden = mean === null;
     [["--low", low ?? mean], ["--mean", mean], ["--high", high ?? mean]].forEach(([name, value]) => {
@@ -71,13 +72,27 @@ function makeBoard(table) {
     });
   }
 
-  // From the lowest to the highest end of an interval of the column to 0 ... 1.
+  // The scale of a column: from the lowest to the highest end of its intervals, rounded outwards to a tenth of their range.
   function scaleOf(lines) {
     const ends = lines.filter(Boolean).flatMap((line) => [line[6] ?? line[5], line[7] ?? line[5]]);
     const known = ends.filter((value) => value !== null);
-    const least = Math.min(...known);
-    const span = Math.max(...known) - least || 1;
-    return (value) => Math.round(1000 * ((value - least) / span)) / 1000;
+    const step = 10 ** Math.floor(Math.log10(Math.max(...known) - Math.min(...known) || 1));
+    const least = Math.floor(Math.min(...known) / step) * step;
+    const most = Math.ceil(Math.max(...known) / step) * step;
+    const at = (value) => Math.round(1000 * ((value - least) / (most - least || 1))) / 1000;
+    return { at, least, most, digits: Math.max(0, -Math.floor(Math.log10(step))) };
+  }
+
+  // The numbers below the heading of a column: both ends of its scale, and zero if it is between them.
+  function putAxis(metric, { at, least, most, digits }) {
+    const axis = table.querySelector('th[data-m="' + metric + '"] .axis');
+    if (!axis || !Number.isFinite(least)) return;
+    const marks = [least, least < 0 && most > 0 && at(0) > 0.2 && at(0) < 0.8 ? 0 : null, most];
+    axis.hidden = false;
+    Array.from(axis.children).forEach((mark, i) => {
+      mark.textContent = marks[i] === null ? "" : formatted(marks[i], marks[i] === 0 ? 0 : digits);
+      mark.style.left = 100 * (marks[i] === null ? 0 : at(marks[i])) + "%";
+    });
   }
 
   function showColumns(metric) {
@@ -98,18 +113,19 @@ function makeBoard(table) {
   return (key, metric) => {
     const board = metric === null || own.includes(metric) ? boards[key] : undefined;
     block.hidden = !board;
-    if (!board) return "";
+    if (!board) return [];
     table.classList.toggle("some-cells", key !== "..");
     showColumns(metric);
-    return fill(board, metric) + " methods in " + board.cells + " of " + boards[".."].cells + " cells";
+    return fill(board, metric);
   };
 
-  // Returns how many explainers are shown.
+  // Returns the names of the methods that are shown.
   function fill(board, metric) {
     // Without a choice, the first metric, unless these cells have no score of it.
     const scored = (number) => board.metrics[number].some(Boolean);
     const by = metric !== null ? own.indexOf(metric) : [ranking, ...own.keys()].find(scored) ?? ranking;
     const scales = board.metrics.map(scaleOf);
+    scales.forEach((scale, j) => putAxis(own[j], scale));
     const ranked = names.map((name, i) => [name, board.metrics[by][i], i]);
     ranked.sort(([, a], [, b]) => (a ? a[0] : Infinity) - (b ? b[0] : Infinity));
     const without = choice("controls") === "off";
@@ -119,16 +135,16 @@ function makeBoard(table) {
       row.dataset.order = place;
       if (!line) return;
       const [, first, last, cells, of] = line;
-      putPlace(row, "place", null, first, last, line[15]);
+      putPlace(row, "place", null, first, last, line[12]);
       row.classList.toggle("is-first", first === 1);
       const note = row.querySelector('[data-k="cells"]');
       note.hidden = cells >= of;
       note.textContent = " " + cells + " of " + of + " cells";
-      const nothing = [null, null, null, 0, 0, null, null, null, null, null, null, null, 0, 0, 0, null];
+      const nothing = [null, null, null, 0, 0, null, null, null, null, null, 0, 0, null];
       // The median of a skill is that of the score itself.
-      const median = (k) => (board.metrics[own.indexOf(page.metrics[k].raw ?? k)][i] || nothing)[10];
-      board.metrics.forEach((lines, j) => putMetric(row, own[j], lines[i] || nothing, scales[j], median(own[j])));
+      const median = (k) => (board.metrics[own.indexOf(page.metrics[k].raw ?? k)][i] || nothing)[9];
+      board.metrics.forEach((lines, j) => putMetric(row, own[j], lines[i] || nothing, scales[j].at, median(own[j])));
     });
-    return ranked.filter(([name]) => !rows.get(name).hidden).length;
+    return ranked.map(([name]) => name).filter((name) => !rows.get(name).hidden);
   }
 }

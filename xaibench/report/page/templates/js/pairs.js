@@ -1,5 +1,5 @@
-// Two methods of the reader's choice, in every cell that fits the filters.
-// A site has the pairs in files: loadPairs says what to say while those of two methods are not there.
+// Two methods of the reader's choice: a sentence per metric, and every cell that matches the filters.
+// A site has the pairs in files: loadPairs returns a message until those of two methods are loaded.
 function makePairs(view, loadPairs) {
   const data = JSON.parse(document.getElementById("pairs-data").textContent);
   const form = document.getElementById("pairs-form");
@@ -10,7 +10,7 @@ function makePairs(view, loadPairs) {
   const places = page.explainers.map((one) => one.name);
   const has = (a, b) => data.pairs[a + " " + b] || data.pairs[b + " " + a];
 
-  // The user's own method, or the first of the leaderboard, beside the next that it was compared with.
+  // The user's own method or the first of the leaderboard, and the next one that it was compared with.
   function asked() {
     const preferred = [choice("first"), data.subject].map((name) => places.indexOf(name));
     const first = preferred.find((place) => place >= 0);
@@ -39,8 +39,32 @@ function makePairs(view, loadPairs) {
 
   function said({ metric, difference, p }) {
     if (difference === null) return "no sample in common";
-    if (p === null || p >= data.level) return "not told apart";
+    if (p === null || p >= data.level) return "not significant";
     return difference > 0 === page.metrics[metric].higher ? "better" : "worse";
+  }
+
+  // Two methods by one metric in a sentence: the difference over all cells, and in how many cells it is significant.
+  function sentence(one, other, metric, rows, overall) {
+    const known = rows.filter((row) => row.metric === metric && row.difference !== null);
+    const count = (words) => known.filter((row) => said(row) === words).length;
+    const [better, worse, label] = [count("better"), count("worse"), page.metrics[metric].label];
+    const cells = " of " + known.length + (known.length === 1 ? " cell" : " cells");
+    if (!overall) {
+      return "In " + label + ", " + one + " is significantly better than " + other + " in " + better + " and worse in " + worse + cells + ".";
+    }
+    const sign = Math.sign(overall.difference) || 1;
+    const ends = sign > 0 ? [overall.low, overall.high] : [-overall.high, -overall.low];
+    const range = overall.low === null ? "" : " [" + formatted(ends[0], 3) + ", " + formatted(ends[1], 3) + "]";
+    const by = formatted(Math.abs(overall.difference), 3) + range;
+    const words = said(overall);
+    if (words === "not significant") {
+      return one + " and " + other + " do not differ significantly in " + label + " (difference " + signed(overall.difference) +
+        (overall.low === null ? "" : " [" + formatted(overall.low, 3) + ", " + formatted(overall.high, 3) + "]") + "); " +
+        one + " is significantly better in " + better + " and worse in " + worse + cells + ".";
+    }
+    const [same, opposite] = words === "better" ? [better, worse] : [worse, better];
+    return one + " is " + words + " than " + other + " by " + by + " in " + label + "; significant in " + same + cells +
+      (opposite ? ", and the opposite in " + opposite : "") + ".";
   }
 
   function signed(value) {
@@ -80,24 +104,26 @@ function makePairs(view, loadPairs) {
       output.textContent = waits;
       return;
     }
-    const all = compared(first, second);
+    const every = compared(first, second);
+    const all = every.filter((row) => row.cell);
     const rows = all.filter(fits);
-    const known = rows.filter((row) => row.difference !== null);
     const ends = rows.flatMap((row) => [row.low, row.high, row.difference, 0]).filter((value) => value !== null);
     const [least, most] = [Math.min(...ends), Math.max(...ends)];
     body.replaceChildren(...rows.map((row) => line(row, least, most)));
-    const count = (words) => rows.filter((row) => said(row) === words).length;
     const [one, other] = [first, second].map((place) => page.explainers[place].label);
-    verdict.textContent = known.length
-      ? one + " against " + other + ": better in " + count("better") + " of " + known.length + " comparisons, worse in " +
-        count("worse") + ", not told apart in " + count("not told apart") + "."
-      : one + " and " + other + " were not compared" + (data.whole ? " in a cell that fits." : " here; comparisons.csv has every pair.");
+    // The difference over all cells is stated only where all cells are selected.
+    const whole = !["subset", "variant", "model"].some(choice);
+    const overall = (metric) => (whole ? every.find((row) => !row.cell && row.metric === metric) : undefined);
+    const metrics = [...new Set(rows.map((row) => row.metric))];
+    const behind = page.metrics.map((metric) => metric.raw); // scores that a skill stands for
+    const leading = metrics.filter((metric) => !behind.includes(metric));
+    const sentences = (leading.length ? leading : metrics).map((metric) => sentence(one, other, metric, rows, overall(metric)));
+    const none = one + " and " + other + " were not compared" + (data.whole ? " in a cell that matches." : " on this page; comparisons.csv has every pair.");
+    verdict.replaceChildren(...(sentences.length ? sentences : [none]).map((textContent) => make("p", { textContent })));
     output.textContent = rows.length + " of " + all.length + " comparisons";
   }
 
   view.hidden = false;
-  const beside = document.getElementById("pairs-beside");
-  if (beside) beside.open = false;
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", ({ target }) => choose({ [target.name]: target.value }, { at }));
   document.getElementById("pairs-swap").addEventListener("click", () => {

@@ -4,7 +4,7 @@ function makeSamples(view) {
   const list = document.getElementById("samples-list");
   const tiles = document.getElementById("samples-tiles");
   const all = document.getElementById("samples-all");
-  const at = "samples";
+  const at = "examples";
   const gallery = JSON.parse(document.getElementById("gallery-data").textContent);
   const parsed = [];
   const shown = { cell: "", sample: "", all: "" };
@@ -22,7 +22,7 @@ function makeSamples(view) {
     if (index < 0) index = Math.max(gallery.findIndex(fits), 0);
     const cell = cellOf(index);
     const known = (name) => cell.explainers.includes(name);
-    const method = [choice("of"), choice("method"), page.leader, cell.explainers[0]].find(known);
+    const method = [choice("of"), page.leader, cell.explainers[0]].find(known);
     const named = [choice("by"), choice("metric")].map((name) => page.metrics.findIndex((one) => one.name === name));
     const metric = Math.max(named.find((place) => place >= 0) ?? 0, 0);
     return { index, cell, method, metric, outlined: choice("outline") !== "no" };
@@ -192,7 +192,6 @@ function makeSamples(view) {
   }
 
   view.hidden = false;
-  document.getElementById("samples-first").hidden = true;
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", ({ target }) => {
     if (target.name === "outline") choose({ outline: target.checked ? "" : "no" }, { at, small: true });

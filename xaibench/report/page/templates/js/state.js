@@ -56,7 +56,10 @@ function arrive() {
   choices = params;
   show();
   const target = moved && document.getElementById(name);
-  if (target) target.scrollIntoView();
+  if (!target) return;
+  const closed = target.closest("details");
+  if (closed) closed.open = true;
+  target.scrollIntoView();
 }
 
 function start() {

@@ -53,13 +53,22 @@ function makeSortable(table) {
   });
 }
 
-const FILTERS = ["subset", "variant", "model", "method", "metric"];
-const KINDS = { subset: "subsets", variant: "variants", model: "models", method: "explainers", metric: "metrics" };
+const FILTERS = ["subset", "variant", "model", "metric"];
+const KINDS = { subset: "subsets", variant: "variants", model: "models", metric: "metrics" };
 
 // The place of the reader's choice among what the run has: null for all, -1 for a name that it does not have.
 function chosen(name) {
   const value = choice(name);
   return value ? page[KINDS[name]].findIndex((one) => one.name === value) : null;
+}
+
+// A button that opens the filters on a phone, where they are closed at first.
+function makeDrawer(form) {
+  const button = make("button", { type: "button", className: "drawer", textContent: "Filters", ariaExpanded: "false" });
+  button.addEventListener("click", () => {
+    button.ariaExpanded = String(form.classList.toggle("open"));
+  });
+  return button;
 }
 
 function makeFilters(form) {
@@ -69,6 +78,7 @@ function makeFilters(form) {
   const clear = () => choose(Object.fromEntries(all.map((name) => [name, ""])), { at });
   const valueOfInput = (input) => (input.type === "checkbox" ? (input.checked ? "" : "off") : input.value);
   form.hidden = false;
+  form.before(makeDrawer(form));
   form.addEventListener("input", ({ target }) => choose({ [target.name]: valueOfInput(target) }, { at }));
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", (event) => {
@@ -80,22 +90,5 @@ function makeFilters(form) {
     selects.forEach((select) => (select.value = choice(select.name)));
     if (form.elements.controls) form.elements.controls.checked = choice("controls") !== "off";
     form.querySelector("button").disabled = !all.some(choice);
-  });
-}
-
-function makeFiltered(table) {
-  const rows = Array.from(table.tBodies[0].rows, (row) => [row, row.dataset.is.split(" ").map(Number)]);
-  const output = table.closest("section").querySelector("form[data-filters] output");
-  const none = table.closest("section").querySelector("[data-none]");
-  listeners.push(() => {
-    const wanted = FILTERS.map(chosen);
-    let count = 0;
-    rows.forEach(([row, is]) => {
-      row.hidden = wanted.some((one, kind) => one !== null && one !== is[kind]);
-      count += row.hidden ? 0 : 1;
-    });
-    none.hidden = count > 0;
-    const text = count + " of " + rows.length + " rows";
-    if (output.textContent !== text) output.textContent = text;
   });
 }
