@@ -22,7 +22,6 @@ class GridCell:
         mean: Mean score.
         low: Lower end of the 95 % interval of the mean.
         high: Upper end.
-        sample_rank: Mean rank over the samples.
         strength: Intensity of the color in [0, 1], by the mean; reversed if lower is better.
         best: Whether it is the best of its cell.
         mark: ``"loses"`` (its mean is not better than the best control's), ``"unproven"`` (it is, but not
@@ -35,7 +34,6 @@ class GridCell:
     mean: float | None
     low: float | None
     high: float | None
-    sample_rank: float | None
     strength: float
     best: bool
     mark: str
@@ -150,7 +148,7 @@ def _grid_cell(row: dict[str, Any], scale: list[float | None], best: float | Non
     strength = 0.0 if row["mean"] is None or not span else float((row["mean"] - min(known)) / span)
     loses, unproven = row["above_controls"] is False, row["beats_controls"] is False
     return GridCell(
-        **{name: row[name] for name in ("median", "mean", "low", "high", "sample_rank")},
+        **{name: row[name] for name in ("median", "mean", "low", "high")},
         strength=round(strength if row["higher_is_better"] else 1 - strength, 2),
         best=row["rank"] is not None and row["rank"] == best,
         mark="loses" if loses else "unproven" if unproven else "",
