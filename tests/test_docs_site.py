@@ -184,7 +184,7 @@ def test_agreement_of_outputs_can_fail():
 def test_the_sections_that_the_tutorial_names_are_on_the_page():
     page = (DOCS / "tutorials" / "read-the-report.md").read_text(encoding="utf-8")
     named = re.findall(r"\*\*([^*]+)\*\*", page.partition("## ")[0])
-    templates = (ROOT / "xaibench" / "report" / "page" / "templates").glob("*.j2")
+    templates = (ROOT / "xaibench" / "report" / "page" / "templates").rglob("*.j2")
     headings = re.sub(r"{[{%].*?[%}]}", "", "\n".join(path.read_text(encoding="utf-8") for path in templates))
     assert named
     assert not [name for name in named if not re.search(rf"<h2[^>]*>{re.escape(name)}", headings)]
