@@ -8,6 +8,7 @@ from report.conftest import FEW_CELLS
 import xaibench as xb
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
+from xaibench.report.numbers.rankings import overall_comparisons
 
 #: As long as the label of a method may be.
 SHORT = "</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp;"
@@ -132,6 +133,13 @@ def test_two_methods_are_put_beside_each_other_with_their_maps(visit, repository
     texts = tab.eval_on_selector_all("#pairs-table tbody .n .strong", "all => all.map(one => one.innerText)")
     assert [float(text.replace("\u2212", "-")) for text in texts] == pytest.approx(differences.tolist(), abs=6e-4)
     assert len(loaded(tab)) == 1
+    overall = overall_comparisons(newest(repository).boards)
+    wanted = overall[overall["metric"].eq("emd_perf") & overall["first"].eq("integrated_gradients")]
+    (difference,) = -wanted[wanted["second"] == "saliency"]["difference"]
+    words = "better" if difference > 0 else "worse"
+    sentence = tab.inner_text("#pairs-verdict")
+    assert sentence.startswith(f"Saliency is {words} than Integrated Gradients by {abs(difference):.3f} [")
+    assert "] in EMD_perf; significant in " in sentence
     tiles = tab.eval_on_selector_all(
         "#pairs-maps [data-of]", "all => all.map(one => [one.ariaLabel, one.style.backgroundImage])"
     )
@@ -161,6 +169,39 @@ def test_pages_are_accessible_and_fit_in_both_colors(visit, tab, page, width):
     finally:
         tab.set_viewport_size({"width": 1440, "height": 1000})
         tab.emulate_media(color_scheme="light")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_rows_are_on_the_first_screen_and_filters_in_a_line_or_a_drawer(visit, tab, width, height):
+    try:
+        tab.set_viewport_size({"width": width, "height": height})
+        visit()
+        top = tab.eval_on_selector("#board-data tbody tr", "row => row.getBoundingClientRect().top")
+        assert 0 < top < height - 200  # and more than one
+        assert tab.is_visible(FORM) == (width > 640)
+        if width > 640:
+            tops = tab.eval_on_selector_all(f"{FORM} select", "all => all.map(one => one.getBoundingClientRect().top)")
+            assert len(set(tops)) == 1
+        else:
+            tab.click('section[aria-labelledby="leaderboard"] button.drawer')
+            assert axe(tab, preload=False) == []
+            tab.select_option(f"{FORM} [name=subset]", "lin")
+            assert tab.is_visible(FORM)
+    finally:
+        tab.set_viewport_size({"width": 1440, "height": 1000})
+
+
+def test_intervals_are_on_a_scale_that_is_written_above_them(visit):
+    tab = visit()
+    tab.wait_for_selector("#board-data .axis span")
+    texts = tab.locator("#board-data th .axis >> nth=0").inner_text().split()
+    low, high = (float(text.replace("\u2212", "-")) for text in texts)
+    ends = "one => [one.getBoundingClientRect().left, one.getBoundingClientRect().right]"
+    left, right = tab.eval_on_selector("#board-data th .axis", ends)
+    mean = float(tab.inner_text('#board-data tr[data-e="lrp"] [data-k="mean"] .v'))
+    place = "one => one.getBoundingClientRect().left + parseFloat(getComputedStyle(one, '::after').left)"
+    drawn = tab.eval_on_selector('#board-data tr[data-e="lrp"] .whisker', place)
+    assert drawn == pytest.approx(left + (mean - low) / (high - low) * (right - left), abs=4)
 
 
 def test_words_of_a_result_are_words(visit):

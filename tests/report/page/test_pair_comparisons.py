@@ -44,6 +44,15 @@ def test_a_pair_has_every_cell_and_the_difference_over_all_cells(found):
         assert 0 <= p <= 1
 
 
+def test_a_method_that_lacks_a_cell_is_compared_over_the_cells_that_both_have(found):
+    run, pairs, overall = found
+    both = overall[(overall["first"] == "guided_gradcam") & (overall["second"] == "lrp")].set_index("metric")
+    cells = pairs[(pairs["first"] == "guided_gradcam") & (pairs["second"] == "lrp")]
+    assert 0 < len(cells) < 2 * len(run.scored_cells)
+    for metric, rows in cells.groupby("metric", observed=True):
+        assert both.loc[metric, "difference"] == pytest.approx(rows["difference"].mean())
+
+
 def test_each_pair_is_compared_once_over_all_cells(found):
     run, _, overall = found
     assert set(overall["metric"]) == set(run.leading)

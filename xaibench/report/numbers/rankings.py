@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.report.numbers.leaderboards import Boards, Standings
+from xaibench.report.numbers.suite_tests import CellTests
 from xaibench.statistics.multiple_tests import ALPHA
 
 
@@ -89,14 +90,32 @@ def tests_over_cells(standings: Standings, metric: str) -> pd.DataFrame:
 
 
 def overall_comparisons(boards: Mapping[str, Boards]) -> pd.DataFrame:
-    """Return the tests of every two methods over all cells by each leading metric, with the column ``metric``."""
-    found = [
-        tests_over_cells(board.standings, metric).assign(metric=metric)
-        for board in boards.values()
-        for metric in board.standings.leading
-        if metric in board.standings.tests
-    ]
+    """Return the tests of every two methods over all cells that both have, by each leading metric.
+
+    Returns:
+        The rows of :meth:`.CellTests.over` with the column ``metric``. Pairs that lack a cell are corrected with the
+        other pairs of the same cells.
+    """
+    found = []
+    for board in boards.values():
+        for metric in board.standings.leading:
+            if metric in board.standings.tests:
+                whole = tests_over_cells(board.standings, metric)
+                partial = _tests_over_common_cells(board.standings.tests[metric], whole)
+                found += [rows.assign(metric=metric) for rows in (whole, *partial)]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["metric", "first", "second"])
+
+
+def _tests_over_common_cells(tests: CellTests, whole: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the tests of pairs that are not in ``whole``, because one of the methods has no score in some cell."""
+    done = set(zip(whole["first"], whole["second"], strict=True))
+    tested = ~np.isnan(tests.deviation)
+    by_cells: dict[tuple[bool, ...], list[tuple[str, str]]] = {}
+    for pair, known in zip(tests.pairs, tested.T.tolist(), strict=True):
+        if pair not in done and any(known):
+            by_cells.setdefault(tuple(known), []).append(pair)
+    for known, pairs in by_cells.items():
+        yield tests.over([cell for cell, there in zip(tests.cells, known, strict=True) if there], pairs)
 
 
 def _groups(names: list[str], tests: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
