@@ -190,7 +190,7 @@ def test_the_browser_of_samples_shows_the_failures_of_a_method_first(visit, host
         chosen[2]
         == ("worst" if place == 1 else f"{place}{ {2: 'nd', 3: 'rd'}.get(place, 'th') } worst") + f" of {len(mine)}"
     )
-    assert f"6 of {len(mine)} samples that count in LIN · CORR · CNN, by" in tab.inner_text("#samples-note")
+    assert f"6 of {len(mine)} scored samples of LIN · CORR · CNN, sorted by" in tab.inner_text("#samples-note")
     tab.select_option("#samples-view [name=of]", "saliency")
     other = cell[(cell["explainer"] == "saliency") & (cell["metric"] == "emd_perf")].set_index("sample")["value"]
     assert [sample for sample, _ in thumbs(tab)] == other[here].sort_values().index.tolist()

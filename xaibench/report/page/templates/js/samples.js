@@ -70,9 +70,9 @@ function makeSamples(view) {
     });
     list.replaceChildren(...options);
     const worst = cell.worst[metric][explainer];
-    const rest = worst > 1 ? "; the " + worst + " worst are all here" : worst ? "; the worst is here" : "; the worst is not here";
+    const rest = worst > 1 ? ", including the " + worst + " worst" : worst ? ", including the worst" : ", without the worst";
     document.getElementById("samples-note").textContent =
-      cell.samples.length + " of " + cell.of + " samples that count in " + cell.label + ", by " + page.metrics[metric].label +
+      cell.samples.length + " of " + cell.of + " scored samples of " + cell.label + ", sorted by " + page.metrics[metric].label +
       " of " + labelOf("explainers", method) + (cell.samples.length < cell.of ? rest : "") + ".";
   }
 
