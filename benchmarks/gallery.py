@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py
 
-writes docs/images/explainers-{light,dark}.png. It trains three small networks on one XAI-TRIS set of 8×8 pixels: the
+writes docs/images/explainers-{light,dark}.png and, for the page of each explainer, docs/images/explainers/NAME.png. It
+trains three small networks on one XAI-TRIS set of 8×8 pixels: the
 paper's CNN for most explainers; a network with global average pooling for the CAM family (CAM requires it, and the
 CNN's last feature map is a single pixel); and a vision transformer for explainers of transformers.
 
@@ -142,8 +143,6 @@ def draw_on(
     axes.flat[0].imshow(image.permute(1, 2, 0), **gray)
     axes.flat[0].set_title("the image", fontsize=9, color=theme.ink)
     for axis, (name, found) in zip(axes.flat[1:], maps.items(), strict=False):
-        if name == "rise":
-            found = found - found.mean()  # a weighted mean of masks: its level says nothing
         # A few pixels of a photograph's map are so large that the others would be almost invisible.
         most = float(found.abs().max() if mask is not None else found.abs().quantile(0.995)) or 1.0
         # Colors rather than values are averaged when the picture is downscaled, since values would cancel.
@@ -160,6 +159,33 @@ def draw_on(
     plt.close(figure)
 
 
+def draw_pair(found: Tensor, image: Tensor, mask: Tensor, path: Path, scale: int = 14) -> None:
+    """Draw the image and one map side by side; a line surrounds the ground truth."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    signed = LinearSegmentedColormap.from_list("signed", THEMES["light"].colors)
+    values = 0.5 + 0.5 * found / (found.abs().max() or 1.0)
+    gray = ((image[0] + 1) / 2).clamp(0, 1).unsqueeze(-1).expand(-1, -1, 3).numpy()
+    tiles = []
+    for colors in (gray, signed(values.numpy())[..., :3]):
+        pixels = np.kron(colors, np.ones((scale, scale, 1)))
+        pixels[_edges(mask.repeat_interleave(scale, 0).repeat_interleave(scale, 1).numpy())] = (0.0, 0.62, 0.33)
+        tiles.append(np.pad(pixels, ((1, 1), (1, 1), (0, 0)), constant_values=0.5))
+    both = np.concatenate([tiles[0], np.full((len(tiles[0]), scale, 3), np.nan), tiles[1]], 1)
+    alpha = np.where(np.isnan(both[..., :1]), 0.0, 1.0)
+    colored = (255 * np.concatenate([np.nan_to_num(both), alpha], -1)).round().astype(np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(colored).quantize(64).save(path, optimize=True)
+
+
+def _edges(mask: np.ndarray) -> np.ndarray:
+    """Pixels of the mask within two pixels of its border."""
+    framed = np.pad(mask, 2)
+    rows, columns = mask.shape
+    shifts = [framed[2 + y : 2 + y + rows, 2 + x : 2 + x + columns] for y in range(-2, 3) for x in range(-2, 3)]
+    return np.asarray(mask & ~np.logical_and.reduce(shifts))
+
+
 def xai_tris() -> None:
     data = xb.load(DATASET, seed=0, n_samples=4000, alpha=ALPHA)
     models = networks(data)
@@ -168,7 +194,11 @@ def xai_tris() -> None:
         sure = torch.stack([model.eval()(images).softmax(1)[range(10), targets] for model in models.values()])
     shown = int(sure.amin(0).argmax())  # the sample of which all three networks are surest
     maps = {name: maps_of(name, models, data, images, targets)[shown] for name in EXPLAINERS}
+    maps["rise"] -= maps["rise"].mean()  # a weighted mean of masks: its level says nothing
     draw(maps, images[shown], data.test.masks[shown], "explainers.png", 6)
+    for name, found in maps.items():
+        file = DOCS / "images" / "explainers" / f"{name.replace('+', '-plus')}.png"
+        draw_pair(found.float(), images[shown], data.test.masks[shown], file)
 
 
 def photo() -> None:
@@ -186,6 +216,7 @@ def photo() -> None:
             given = ON_PHOTO.get(name, {})
             maps[name] = xb.explain(name, model, image[None], torch.tensor([0]), device="cpu", **given)[0].float()
             print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
+    maps["rise"] -= maps["rise"].mean()
     draw(maps, image, None, "explainers-photo.jpg", 8)
 
 

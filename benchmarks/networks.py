@@ -9,6 +9,7 @@ explainers print a part of the page instead: ``--networks swin_t --explainers gr
 from __future__ import annotations
 
 import argparse
+import csv
 import ctypes
 import gc
 import importlib
@@ -35,31 +36,26 @@ HEAD = """---
 hide: [toc]
 ---
 
-# Which explainer explains which network
+# Supported networks
 
-Every explainer on {networks} networks with random weights and 1000 classes, one image of 224×224 pixels (two for PFI,
-which swaps values between images; its time is for one): how long it takes, and in how much memory, or – and the number
-of the message that `UnsupportedModelError` gives, where a method is by its definition none for such a network. The last
-rows are controls, which look at no network: theirs is what `explain` takes to check it. What each explainer does is
-[here](explainers.md).
+Find out whether an explainer supports your network, and its cost. Every explainer on {networks} networks with
+random weights and 1000 classes, one image of 224×224 pixels (two for PFI, which swaps values between images; its
+time is for one). A dash with a number is the [message](#why-not) of `UnsupportedModelError`. The last rows are
+controls, which do not use the network; their time is spent on the checks in `explain`. [Explainers](explainers.md)
+describes the methods.
 
-{ran} of {cells} run, {refused} refuse{stopped}. Made by `python benchmarks/networks.py`.
+{ran} of {cells} run, {refused} refuse{stopped}. Memory is in a [CSV file](tables/explainers-memory.csv): MiB at the
+peak beyond the memory before the call, without the weights of the network.
 
 ## Milliseconds
 
-Of processor time, on one core of one machine that did other work beside it: compare them with the first two rows. Each
-is the median of up to {repeats} calls, ± half of what lies between the quickest and the slowest; one without ± was
-called once. What takes many passes was given few:
+Processor time on one core of a machine that also did other work: compare them with the first two rows. Median of up to
+{repeats} calls, ± half of the range; one call without ±. Expensive methods have few passes:
 
 {few}
 
 """
-MEMORY = """
-## Memory
-
-MiB at the peak beyond what was taken before the call; the network's weights are not counted.
-
-"""
+MEMORY = Path(__file__).parents[1] / "docs" / "tables" / "explainers-memory.csv"
 REFUSED = "\n## Why not\n\n"
 TORCHVISION = ("convnext_tiny", "swin_t")
 TIMM = {"timm vit_tiny": "vit_tiny_patch16_224", "timm deit_tiny": "deit_tiny_patch16_224"}
@@ -198,8 +194,8 @@ def few() -> list[str]:
     return [f"- {', '.join(having)}: {given}" for given, having in names.items()]
 
 
-def page(columns: dict[str, dict[str, Cell]]) -> str:
-    """The head, milliseconds and MiB in a column a network and a row an explainer, and the messages."""
+def page(columns: dict[str, dict[str, Cell]]) -> tuple[str, list[list[str]]]:
+    """Return the page with the milliseconds and the messages, and the rows of the table of memory."""
     every = [one for each in columns.values() for name, one in each.items() if name.startswith("`")]
     numbers = {text: at for at, text in enumerate(dict.fromkeys(one.refusal for one in every if one.refusal), 1)}
     stopped = sum(one.stopped for one in every)
@@ -214,20 +210,21 @@ def page(columns: dict[str, dict[str, Cell]]) -> str:
         few="\n".join(few()),
     )
 
-    def table(shown: Callable[[Cell], str], instead: str) -> str:
+    def table(shown: Callable[[Cell], str], instead: str) -> list[list[str]]:
         def text(one: Cell) -> str:
             if one.refusal:
                 return f"– {numbers[one.refusal]}"
             return instead if one.stopped else shown(one)
 
-        rows = [["", *columns], ["---", *["--:"] * len(columns)]]
-        rows += [[row, *(text(each[row]) for each in columns.values())] for row in next(iter(columns.values()))]
-        body = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-        return f'<div class="wide" markdown>\n\n{body}\n</div>\n'
+        rows = next(iter(columns.values()))
+        return [["", *columns], *([row, *(text(each[row]) for each in columns.values())] for row in rows)]
 
     messages = "".join(f"{number}. {message}\n" for message, number in numbers.items())
-    times, memory = table(Cell.time, f"> {1000 * LIMIT:,.0f}"), table(Cell.memory, "stopped")
-    return head + times + MEMORY + memory + (REFUSED + messages if messages else "")
+    heads, *rows = table(Cell.time, f"> {1000 * LIMIT:,.0f}")
+    lines = [heads, ["---", *["--:"] * len(columns)], *rows]
+    times = "".join(f"| {' | '.join(row)} |\n" for row in lines)
+    text = f'{head}<div class="wide" markdown>\n\n{times}\n</div>\n' + (REFUSED + messages if messages else "")
+    return text, table(Cell.memory, "stopped")
 
 
 def stop(signal_number: int, frame: object) -> None:
@@ -244,9 +241,11 @@ def main() -> None:
     signal.signal(signal.SIGVTALRM, stop)
     for library in LIBRARIES:
         importlib.import_module(library)
-    found = page({each: column(each, arguments.explainers) for each in arguments.networks})
+    found, memory = page({each: column(each, arguments.explainers) for each in arguments.networks})
     if (arguments.networks, arguments.explainers) == (NETWORKS, list(EXPLAINERS)):
         PAGE.write_text(found, encoding="utf-8")
+        with MEMORY.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([[cell.strip("`*") for cell in row] for row in memory])
     else:
         print(found)
 

@@ -32,6 +32,7 @@ def site(tmp_path_factory):
         (folder / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "api", types.SimpleNamespace(pages=dict, linked=lambda *_: None))
+        patch.setitem(sys.modules, "part_pages", types.SimpleNamespace(pages=dict, navigation=dict))
         patch.setitem(sys.modules, "example_leaderboard", types.SimpleNamespace(write_example=lambda out: None))
         patch.setenv("GITHUB_REPOSITORY", "someone/xaibench")
         patch.setenv("NO_MKDOCS_2_WARNING", "1")

@@ -1,14 +1,15 @@
-"""The docs site: its pages do what they say, and the API pages hold every public name (test_docstrings.py: whole).
+"""The docs site: examples run and print what is shown, and the API pages have every public name.
 
-Of a page's fences, ``python`` is executed (all of a page in one namespace), ``text`` behind it is what it prints, a
-fence with a ``title="file"`` is written to that file, and ``console`` holds ``$ xaibench ...``, which is run by the
-installed command in a process of its own (a test has the folder on its path, a reader's shell has not), and what that
-prints; the ``xaibench`` commands of ``sh`` must be understood. A fence with another library's name as title is run
-where that is installed, and what it assigns last is the same as what the ``xaibench`` fence beside it assigns to that
-name. In shown output ``...`` stands for anything, and numbers may differ by 0.02.
+``python`` fences of a page are executed in one namespace; a ``text`` fence behind one is its output. A fence with a
+``title="file"`` is written to that file. ``console`` fences have ``$ xaibench ...`` and its output, run by the
+installed command in its own process (a test has the folder on its path, a reader's shell has not). ``xaibench``
+commands of ``sh`` fences must parse. A fence with another library as title is run if that is installed; its last
+assignment must equal the assignment to that name in the ``xaibench`` fence next to it. In shown output ``...`` matches
+anything, and numbers may differ by 0.02.
 """
 
 import contextlib
+import csv
 import functools
 import importlib
 import importlib.metadata
@@ -36,8 +37,9 @@ DOCS = ROOT / "docs"
 #: Pages that are executed; those of one line one after the other, in the same folder.
 PAGES = [
     ["index"],
+    ["first-benchmark"],
     ["tutorials/score-your-own-maps"],
-    ["tutorials/benchmark-a-new-explainer", "tutorials/read-the-report", "tutorials/run-on-a-cluster"],
+    ["tutorials/benchmark-a-new-explainer", "tutorials/read-the-report"],
     ["tutorials/add-a-data-set"],
     ["own-network"],
     ["audit"],
@@ -227,8 +229,17 @@ def public_paths():
             yield f"{package}.{name}"
 
 
-def test_every_public_name_is_on_an_api_page(api):
-    shown = set(re.findall(r"^::: (\S+)", "\n".join(api.pages().values()), re.M))
+@pytest.fixture(scope="module")
+def parts(api):
+    """The pages of metrics and explainers."""
+    return importlib.import_module("part_pages")
+
+
+def test_every_public_name_is_on_an_api_page(api, parts):
+    pages = [*api.pages().values(), *parts.pages().values()]
+    shown = [name for page in pages for name in re.findall(r"^::: (\S+)", page, re.M)]
+    assert len(shown) == len(set(shown))  # a name on two pages would have two addresses
+    shown = set(shown)
     defined = {api._defined(path) for path in shown if path.count(".") > 1} | shown
     classes = re.findall(r"^\| `(\w+)` \|", api.pages()["torchmetrics"], re.M)
     defined |= {f"xaibench.metrics.torchmetrics.{name}" for name in classes}
@@ -250,8 +261,9 @@ def test_every_command_is_on_its_page(api):
         assert all(f"`{one.opts[-1]}`" in page or f"`{one.name.upper()}`" in page for one in command.params)
 
 
-def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api):
+def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api, parts):
     menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    menu += list(parts.navigation().values())  # added by docs/generate/site.py
 
     def leaves(entry):
         if isinstance(entry, str):
@@ -259,6 +271,7 @@ def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api):
         return [leaf for part in (entry if isinstance(entry, list) else entry.values()) for leaf in leaves(part)]
 
     written = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | {f"api/{name}.md" for name in api.pages()}
+    written |= {f"{name}.md" for name in parts.pages()}
     assert sorted(leaves(menu)) == sorted(written)
 
 
@@ -272,6 +285,19 @@ def test_each_command_has_examples_that_the_program_understands(api):
         understood(Fence("sh", "", text, 0))
 
 
+def test_the_menu_groups_metrics_by_call_and_explainers_by_family(parts):
+    def below(overview):
+        groups = [next(iter(group.items())) for group in parts.navigation()[overview]]
+        return {heading: [next(iter(page.values())) for page in pages] for heading, pages in groups}
+
+    explainers, metrics = below("explainers.md"), below("metrics.md")
+    cams = ["cam", "gradcam", "gradcam-plus-plus", "layercam", "scorecam", "eigencam"]
+    cams += ["hirescam", "xgradcam", "ablationcam", "finercam"]
+    assert explainers["Feature maps"] == [f"explainers/{name}.md" for name in cams]
+    assert {"metrics/emd.md", "metrics/iou.md", "metrics/hit.md"} <= {*metrics["Metrics with a ground truth"]}
+    assert {"metrics/deletion.md", "metrics/road.md"} <= {*metrics["Metrics that call the model"]}
+
+
 def test_api_pages_are_grouped_by_kind(api):
     def below(page, level):
         parts = re.split(rf"^{'#' * level} (.+)$", api.pages()[page], flags=re.M)[1:]
@@ -280,23 +306,57 @@ def test_api_pages_are_grouped_by_kind(api):
         }
 
     explainers = below("explainers", 2)
-    cams = ["CAM", "GradCAM", "GradCAMPlusPlus", "LayerCAM", "ScoreCAM", "EigenCAM"]
-    assert explainers["Feature maps"] == [*cams, "HiResCAM", "XGradCAM", "AblationCAM", "FinerCAM"]
     assert {"explain", "build"} <= {*explainers["Functions"]}
     assert all(name.endswith("Error") for name in explainers["Errors"])
-    metrics = below("metrics", 2)
-    assert {"emd", "iou", "hit"} <= {*metrics["With a ground-truth mask"]}
-    assert {"deletion", "road"} <= {*metrics["With the model"]}
+    assert {"agreement", "chance_level", "shapley_error"} <= {*below("metrics", 2)["Functions"]}
     assert "OwnFolder" in below("data", 3)["Classes"]  # of the last module of the page
 
 
-def test_the_table_of_the_start_page_is_of_the_suite_as_it_is_now():
+@pytest.fixture(scope="module")
+def start():
+    """The module that makes the home page."""
     spec = importlib.util.spec_from_file_location("start", DOCS / "generate" / "start.py")
-    start = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(start)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_of_the_start_page_is_of_the_suite_as_it_is_now(start):
     page = (DOCS / "index.md").read_text(encoding="utf-8")
     made = re.search(r"<!-- made of: (.*) -->", page)
     again = "run xaibench run xai-tris-8x8 && python docs/generate/start.py runs/xai-tris-8x8"
     assert made, again
     assert made[1] == start.made_of("xai-tris-8x8"), again
     assert re.search(r"^Run on \d+ \w+ \d{4} with xaibench \S+", page, re.M)
+
+
+def test_every_mean_of_the_start_page_has_an_interval():
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| *[\d–]* \| .* \| (-?\d\.\d{3}) \((\S+) to (\S+)\) \| -?\d\.\d{3} \(", page, re.M)
+    assert len(rows) > 15
+    assert all(float(low) - 0.005 <= float(mean) <= float(high) + 0.005 for mean, low, high in rows)
+
+
+def test_the_message_of_the_start_page_follows_from_the_published_means():
+    """The published means have two decimals, so the share is between that without and that with ties."""
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    share = int(re.search(r"scores higher than (\d+) % of the explanations", page)[1])
+    with (DOCS / "tables" / "findings-xai-tris-8x8-emd_perf.csv").open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    means = {row[0]: row for row in rows}
+    cells = [at for at, name in enumerate(head) if " CORR " in name]
+    methods = [row for name, row in means.items() if "(control)" not in name]
+    pairs = [(row[at], means["Laplace (control)"][at]) for row in methods for at in cells if row[at] != "–"]
+    assert f"{len(pairs)} comparisons of {len(methods)} explainers" in page
+    below = sum(float(score) < float(laplace) for score, laplace in pairs)
+    ties = sum(score == laplace for score, laplace in pairs)
+    assert 100 * below / len(pairs) - 0.5 <= share <= 100 * (below + ties) / len(pairs) + 0.5
+
+
+def test_the_message_counts_explainers_below_the_edge_filter(start):
+    means = {
+        ("lin", "corr", "mlp"): {"a": np.array([0.5]), "b": np.array([0.9]), "laplace": np.array([0.8])},
+        ("lin", "white", "mlp"): {"a": np.array([0.1]), "b": np.array([0.1]), "laplace": np.array([0.8])},
+    }
+    cells = importlib.import_module("xaibench.benchmarks.claims").Cells(means, ("a", "b"), ("laplace",), {})
+    assert [float(one[0]) for one in start._filter_above(cells)] == [1.0, 0.0]  # white backgrounds do not count

@@ -48,9 +48,13 @@ def test_every_metric_and_set_belongs_somewhere_once(generator):
     rows = {row.split("|")[1].strip(" *"): row for row in table.splitlines()[2:]}
     for name in METRICS:
         kind = METRICS.resolve(name).info.own_truth
-        where = below.partition("Of no truth")[2 if kind == NO_TRUTH else 0] if kind in (None, NO_TRUTH) else rows[kind]
-        assert f"(metrics.md#{name})" in where
-        assert text.count(f"(metrics.md#{name})") == 1
+        where = (
+            below.partition("Without a kind of truth")[2 if kind == NO_TRUTH else 0]
+            if kind in (None, NO_TRUTH)
+            else rows[kind]
+        )
+        assert f"(metrics/{name}.md)" in where
+        assert text.count(f"(metrics/{name}.md)") == 1
     for name in DATASETS:
         family = f"{name.partition('/')[0]}/..." if "/" in name else name
         assert f"`{family}`" in rows[DATASETS.resolve(name).info.truth]

@@ -33,7 +33,7 @@ def derived() -> dict[Path, str]:
     svgs = pictures.pictures()
     drawings = {pictures.FOLDER / f"{name}.svg": svg for name, svg in svgs.items()}
     pages = {
-        metrics.PAGE: metrics.page(svgs),
+        metrics.PAGE: metrics.page(),
         explainers.PAGE: explainers.page(),
         data_sets.PAGE: data_sets.page(),
         truths.PAGE: truths.with_tables(truths.PAGE.read_text(encoding="utf-8")),

@@ -1,4 +1,4 @@
-"""The pages of the API reference: every public name, by way of mkdocstrings. Made when the site is built."""
+"""Generate the API reference, with every public name, for mkdocstrings when the site is built."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ import xaibench
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page.
+    """One section of a page.
 
     Attributes:
-        module: Whose docstring opens it.
-        names: What of it is shown; None = all that is public.
+        module: The module whose docstring opens the section.
+        names: Names of the module that are shown; None = all public names.
         paths: Public names of other modules.
     """
 
@@ -35,7 +35,7 @@ class Section:
     paths: tuple[str, ...] = ()
 
     def objects(self) -> list[str]:
-        """The paths to show, in their order."""
+        """Return the paths to show, in order."""
         names = public_names(self.module) if self.names is None else self.names
         return [*(f"{self.module}.{name}" for name in names), *self.paths]
 
@@ -54,7 +54,7 @@ def _written_by_hand() -> tuple[str, ...]:
 
 @functools.cache
 def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
-    """File name to the title and the sections of the page."""
+    """Return title and sections of each page, by file name."""
     folders = (
         "xaibench.data.photographs.image_folder.OwnFolder",
         "xaibench.data.photographs.saliency_bench_release.SaliencyBenchRelease",
@@ -67,6 +67,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "xaibench.benchmarks.mosaics.photo_mosaics.PhotoMosaics",
     )
     annotated = Section("xaibench.data.annotated", paths=folders)
+    published = "xaibench.runner.published_networks.published_network"
     return {
         "data": ("Data", (Section("xaibench.data"), annotated)),
         "models": ("Models", (Section("xaibench.models", paths=pretrained),)),
@@ -83,7 +84,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
                 Section("xaibench.compat.xaibenchmark", ("load_dataset", "evaluate_method")),
             ),
         ),
-        "runner": ("Runner", (Section("xaibench.runner"),)),
+        "runner": ("Runner", (Section("xaibench.runner", paths=(published,)),)),
         "report": ("Report", (Section("xaibench.report"),)),
         "plots": ("Plots", (Section("xaibench.plots"),)),
         "auditing": ("Audits", (Section("xaibench.auditing"),)),
@@ -102,7 +103,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
 
 
 def public_names(module: str) -> list[str]:
-    """``__all__``; of a module without one, the functions and classes that it defines, in their order."""
+    """Return ``__all__``, or the functions and classes that the module defines if it has none."""
     found = importlib.import_module(module)
     if hasattr(found, "__all__"):
         return list(found.__all__)
@@ -117,14 +118,22 @@ def _line(named: tuple[str, Any]) -> int:
 
 @functools.cache
 def documented() -> dict[str, str]:
-    """Path of every documented name to the file of its page."""
+    """Return the file of the page of every documented name, by path."""
     pages = layout().items()
     return {path: file for file, (_, sections) in pages for section in sections for path in section.objects()}
 
 
 @functools.cache
+def with_own_page() -> frozenset[str]:
+    """Return where the metrics and explainers are defined that have a page of their own."""
+    from xaibench.metrics import METRICS
+
+    return frozenset(map(_defined, [*_explainers(), *(f"xaibench.metrics.{name}" for name in METRICS)]))
+
+
+@functools.cache
 def _homes() -> dict[str, str]:
-    """Where a class or function is defined, to the path under which it is documented."""
+    """Return the documented path of each class or function, by the path of its definition."""
     return {_defined(path): path for path in documented()}
 
 
@@ -136,23 +145,23 @@ def _defined(path: str) -> str:
 
 
 def linked(target: str, module: str = "") -> str | None:
-    """The documented path that a docstring of ``module`` means by ``target``; None when the site has none."""
+    """Return the documented path for a reference in a docstring of ``module``; None if it is not documented."""
     for path in (target, f"{module}.{target}"):
         if path in documented():
-            return _reference(path)
+            return reference(path)
         if path in _homes():
-            return _reference(_homes()[path])
+            return reference(_homes()[path])
     owner, _, name = target.rpartition(".")
     if owner == "xaibench" and name in xaibench._HOME:
-        return _reference(f"xaibench.{xaibench._HOME[name]}.{name}")
+        return reference(f"xaibench.{xaibench._HOME[name]}.{name}")
     same = [path for path in documented() if path.endswith(f".{target}")]
-    return _reference(same[0]) if len(same) == 1 and not owner else None
+    return reference(same[0]) if len(same) == 1 and not owner else None
 
 
-def _reference(path: str) -> str:
-    """``path``, or where its object is defined if who only reads the source does not find it there.
+def reference(path: str) -> str:
+    """Return ``path``, or the path of the definition if static analysis of the source does not find ``path``.
 
-    A module of the same name may hide it, or the package may look it up in a table when it is asked for.
+    That is so if a module has the same name, or if the package imports the name lazily from a table.
     """
     owner, _, name = path.rpartition(".")
     package = importlib.import_module(owner)
@@ -161,7 +170,7 @@ def _reference(path: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """File name (without ``.md``) to Markdown."""
+    """Return the Markdown of each page, by file name without ``.md``."""
     made = {name: _page(*content) for name, content in layout().items()}
     made["torchmetrics"] += _metric_classes()
     return {"index": _index(), "cli": commands.page()} | made
@@ -172,41 +181,32 @@ def _page(title: str, sections: tuple[Section, ...]) -> str:
     for section in sections:
         if len(sections) > 1:
             lines, level = [*lines, f"## `{section.module}`", ""], 3
-        lines += _block(section.module, "members: false", "show_root_heading: false", "show_root_toc_entry: false")
-        for heading, paths in grouped(section.objects()).items():
+        lines += reference_block(
+            section.module, "members: false", "show_root_heading: false", "show_root_toc_entry: false"
+        )
+        shown = [path for path in section.objects() if _defined(path) not in with_own_page()]
+        for heading, paths in grouped(shown).items():
             lines += [f"{'#' * level} {heading}", ""]
             for path in paths:
-                lines += _block(_reference(path), f"heading_level: {level + 1}")
+                lines += reference_block(reference(path), f"heading_level: {level + 1}")
     return "\n".join(lines)
 
 
-#: Headings of everything except explainers and metrics, in the order of a page.
-_GENERAL = ("Functions", "Classes", "Names and types", "Errors")
-#: Kind of a metric (its call signature) -> heading.
-_METRICS = {
-    "ground-truth": "With a ground-truth mask",
-    "map": "With the map alone",
-    "model": "With the model",
-    "explainer": "With the explainer",
-}
+#: Headings of a page, in this order.
+_HEADINGS = ("Functions", "Classes", "Names and types", "Errors")
 
 
 def grouped(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Heading to the paths below it: explainers by family, metrics by kind, the rest by type."""
-    groups: dict[str, list[str]] = {heading: [] for heading in _GENERAL}
+    """Return the paths below each heading, by type."""
+    groups: dict[str, list[str]] = {heading: [] for heading in _HEADINGS}
     for path in paths:
-        groups.setdefault(_kind(path), []).append(path)
+        groups[_kind(path)].append(path)
     return {heading: found for heading, found in groups.items() if found}
 
 
 def _kind(path: str) -> str:
     module, _, name = path.rpartition(".")
     part = getattr(importlib.import_module(module), name)
-    info = getattr(part, "info", None)
-    if family := getattr(info, "family", ""):
-        return str(family)
-    if (kind := getattr(info, "kind", None)) in _METRICS:
-        return _METRICS[kind]
     if inspect.isclass(part):
         return "Errors" if issubclass(part, BaseException) else "Classes"
     return "Functions" if inspect.isroutine(part) else "Names and types"
@@ -215,7 +215,7 @@ def _kind(path: str) -> str:
 _CLASSES = """
 ## A class for each metric
 
-Made of the functions, whose parameters they take.
+Each class is generated from a metric function and takes its parameters.
 
 | class | of | parameters |
 |---|---|---|
@@ -223,7 +223,7 @@ Made of the functions, whose parameters they take.
 
 
 def _metric_classes() -> str:
-    """The classes that are in no source: those of the registered metrics."""
+    """Return the table of the classes that are generated from the registered metrics."""
     from xaibench.metrics import METRICS, torchmetrics
     from xaibench.metrics.torchmetrics.class_factory import class_name
 
@@ -236,18 +236,19 @@ def _metric_classes() -> str:
     return _CLASSES + "\n".join(rows) + "\n"
 
 
-def _block(path: str, *options: str) -> list[str]:
+def reference_block(path: str, *options: str) -> list[str]:
     return [f"::: {path}", "    options:", *(f"      {option}" for option in options), ""]
 
 
 _INDEX = """# API
 
-What `import xaibench as xb` gives. Shapes are the same everywhere: images `[N, C, H, W]` float32, masks `[N, H, W]`
-bool (`True` = important), targets `[N]` int64, maps `[N, H, W]` signed, scores `[N]`, `nan` where undefined
-([types](types.md)). See also: [evaluation and significance](evaluation.md), [TorchMetrics](torchmetrics.md), and
-the [command line](cli.md).
+Look up a function, class or command. `import xaibench as xb` provides the names below; every
+[metric](../metrics.md) and [explainer](../explainers.md) has a page of its own. Shapes are the same everywhere:
+images `[N, C, H, W]` float32, masks `[N, H, W]` bool (`True` = important), targets `[N]` int64, maps `[N, H, W]`
+signed, scores `[N]`, `nan` where undefined ([types](types.md)). See also: [evaluation and
+significance](evaluation.md), [TorchMetrics](torchmetrics.md), and the [command line](cli.md).
 
-| name | what it is |
+| name | description |
 |---|---|
 """
 

@@ -1,12 +1,12 @@
-"""What methods score at equal cost: writes docs/budget.md and its pictures, from a run of each suite or several.
+"""Write docs/budget.md and its pictures: scores of methods at equal cost.
 
 xaibench run budget
 xaibench run budget-certified
 xaibench run budget-photographs --root DIR --model efficientnet_lite0
 python docs/generate/budget.py runs/budget runs/budget-certified runs/budget-photographs
 
-A run of photographs has a section by its largest budget: many samples at few passes, few at many. The sections of runs
-that are not given stay as they are.
+A run of photographs has a section per largest budget: many samples with few passes, few samples with many. Sections of
+other runs are kept.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from csv_tables import csv_link
 from findings import WIDE
 from page_sections import renewed
 from papers import table
@@ -24,9 +25,8 @@ from scipy.stats import kendalltau
 from scipy.stats import t as student
 
 from xaibench.core.figure_style import THEME
-from xaibench.plots.files import encode
 from xaibench.report.figures.budgets import BudgetScore, BudgetScores, budget_figure, budget_lines, budget_scores
-from xaibench.report.figures.style import inline_svg
+from xaibench.report.figures.style import inline_svg, save
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, read_run
@@ -35,36 +35,32 @@ from xaibench.runner import load_suite
 
 DOCS = Path(__file__).parents[1]
 PAGE, IMAGES = DOCS / "budget.md", DOCS / "images"
-#: The colors of the page of a run, for readers of dark pages; the sheet itself is left out.
+#: Colors for dark pages.
 DARK = {"ink": "#e6eaf0", "soft": "#9ba7b6", "line": "#2e3846", "series-1": "#5cb6ec"}
 
 HEAD = """# Methods at equal cost
 
-Kernel SHAP with 25 samples measures the 25, not Kernel SHAP. A *budget* is the most passes that a method may take for
-an image: rows that go through the network, forward or back ([what counts](explainers.md)).
+Compare methods with the same number of passes through the network. Kernel SHAP with 25 samples measures the 25
+samples, not Kernel SHAP. A *budget* is the largest number of [passes](explainers.md#passes-and-budgets) per image:
+rows that go through the network, forward or backward.
 
     xb.explain("kernel_shap", model, images, targets, budget=1000)
     xb.explainers.build("kernel_shap").within(1000, images)     # KernelSHAP(n_samples=1000, ...)
 
-In a suite of your own: `kernel_shap-1000 = { use = "kernel_shap", budget = 1000 }`. Each method gets the largest count
-that the budget affords for images of that size: samples, steps, masks, permutations; nothing else about it changes, and
-what comes out is to the bit that of the count given by hand. Sobol' indices take a power of two, Shapley sampling whole
-permutations, Occlusion the smallest stride that fits, so that they may stay below. A budget below the fewest passes
-that a method can do with is an error that says how many these are, in a suite before anything runs. A function of your
-own, or a method of Captum's, is stopped as soon as it has spent the budget.
+In a suite: `kernel_shap-1000 = { use = "kernel_shap", budget = 1000 }`. Each method gets the largest count
+(samples, steps, masks, permutations) that the budget allows; nothing else changes. Sobol' indices use a power of
+two, Shapley sampling whole permutations, Occlusion the smallest stride that fits. A budget below the minimum of a
+method is an error that states the minimum. Your own function, or a method of Captum, is stopped when it has spent
+the budget.
 
-The suites `budget`, `budget-certified` and `budget-photographs` compare all methods that sample or step at 100, 1,000
-and 10,000 passes, and Kernel SHAP and LIME at the 25 and 50 samples of the released XAI-TRIS runs as well. Their pages
-show every metric; here is one of each. Lines are means over the cells, bands their 95 % intervals, dots methods whose
-cost is no choice, dashed the best control, gray the other methods. In the tables: the mean, its interval, and the place
-among the methods at that budget and those whose cost is no choice. Differences are paired by sample, with a 95 %
-interval. Made by `python docs/generate/budget.py` from runs of these suites on two cores, with few samples, and where
-`--explainers` is stated with some of the methods, or without their largest budgets: a thousand passes of a network for
-photographs are half a minute of a core for each method and photograph, ten thousand some minutes. So of the photographs
-there are two runs, one of a hundred at 100 passes, one of ten at up to 1,000; those that the network gets right count.
-
-Gradient Pattern is [PatternLocal](explainers.md#pattern_local) with the mean gradient as its surrogate, not the LIME
-surrogate of its paper.
+The suites `budget`, `budget-certified` and `budget-photographs` compare all methods that sample or step at 100,
+1,000 and 10,000 passes, and Kernel SHAP and LIME also at the 25 and 50 samples of the released XAI-TRIS runs. In
+the figures, lines are means over the cells with 95 % intervals, dots are methods with a fixed cost, dashed is the
+best control, and gray are the other methods. In the tables, places are among the methods at that budget and those
+with a fixed cost. Differences are paired by sample, with a 95 % interval. The runs have few samples, and some have
+fewer methods (`--explainers`): a thousand passes per method and photograph take half a minute of a core. Only
+samples that the network classifies correctly count. Gradient Pattern is [PatternLocal](explainers/pattern_local.md)
+with the mean gradient as surrogate, not the LIME surrogate of its paper.
 """
 
 SECTION = """
@@ -81,7 +77,13 @@ SECTION = """
 
 """
 
-#: Of each suite its heading, how it was run, and what the page shows of it.
+#: Methods that the page shows; the CSV file has all.
+SHOWN = (
+    *("Kernel SHAP", "LIME", "Shapley Value Sampling", "RISE", "Integrated Gradients", "SmoothGrad"),
+    *("Random-baseline IG", "Occlusion", "Saliency, 2 passes", "Grad-CAM, 2 passes", "Uniform (control)"),
+    *("Laplace (control)", "Sobel (control)", "Center prior (control)"),
+)
+#: Heading, command and metric of the section of each suite.
 SECTIONS = {
     "budget": ("XAI-TRIS at 8×8 pixels", "xaibench run budget --samples {samples}", "emd_perf"),
     "budget-certified": ("Certified networks", "xaibench run budget-certified --samples {samples}", "use_ap"),
@@ -94,7 +96,7 @@ SECTIONS = {
 
 
 def cell(score: BudgetScore | None) -> str:
-    """A mean, its interval, and its place."""
+    """Return a mean, its interval, and its place as text."""
     if score is None:
         return ""
     place = f"<br>place {score.place}" if score.place else ""
@@ -102,26 +104,26 @@ def cell(score: BudgetScore | None) -> str:
 
 
 def by(mean: float, half: float) -> str:
-    """A difference and half its interval, which is rounded up."""
+    """Return a difference and half the width of its interval, rounded up, as text."""
     return f"{mean:+.3f} ± {np.ceil(1000 * half) / 1000:.3f}".replace("-", "−")
 
 
-def numbers(scores: BudgetScores) -> str:
-    """A row a method, a column a budget; then those whose cost is no choice."""
+def numbers(scores: BudgetScores) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of the scores, with one column per budget; methods with a fixed cost come last."""
     rows = [[name, *(cell(line.get(budget)) for budget in scores.budgets)] for name, line in scores.methods.items()]
     last = len(scores.budgets) - 1
     for name, (passes, score) in scores.fixed.items():
         said = f"{name}, {passes} passes" if passes else name
         rows.append([said, *[""] * last, cell(score)])
     rows += [[f"{name} (control)", *[""] * last, cell(score)] for name, score in scores.controls.items()]
-    return table(["", *(f"{budget:,}" for budget in scores.budgets)], rows)
+    return ["method", *(f"{budget:,}" for budget in scores.budgets)], rows
 
 
 def change(run: RunResults, metric: str, before: str, after: str) -> tuple[float, float]:
-    """By how much the mean of an entry is above that of another, and half the width of its 95 % interval.
+    """Return the difference of two means, and half the width of its 95 % interval.
 
-    Paired by sample. What is drawn independently are the data sets of a cell, or its samples where it has one; their
-    spread is taken to be that of all cells together.
+    Differences are paired by sample. Independent draws are the data sets of a cell, or its samples if it has one data
+    set; their standard deviation is pooled over the cells.
     """
     rows = run.scores[(run.scores["metric"] == metric) & run.scores["correct"]]
     keys = [*CELL, "data_seed", "seed", "sample"]
@@ -137,7 +139,7 @@ def change(run: RunResults, metric: str, before: str, after: str) -> tuple[float
 
 
 def orders(scores: BudgetScores) -> Iterator[str]:
-    """How alike the methods' orders are at each budget and at the largest."""
+    """Yield Kendall's tau between the orders of the methods at each budget and at the largest one."""
     last = scores.budgets[-1]
     for budget in scores.budgets[:-1]:
         both = [(line[budget].mean, line[last].mean) for line in scores.methods.values() if {budget, last} <= set(line)]
@@ -147,7 +149,7 @@ def orders(scores: BudgetScores) -> Iterator[str]:
 
 
 def found(run: RunResults, scores: BudgetScores) -> str:
-    """What the run says: whose score moves with its budget, and whose place."""
+    """Return the conclusions from a run: how scores and places change with the budget."""
     metric, said = run.metrics[scores.metric], []
     lines = budget_lines(run)
     for name in ("Kernel SHAP", "LIME"):
@@ -171,7 +173,7 @@ def found(run: RunResults, scores: BudgetScores) -> str:
         (moved if abs(mean) > half else still).append((better, text))
     if moved:
         texts = ", ".join(text for _, text in sorted(moved, reverse=True))
-        said.append(f"- From its fewest passes, 100 or more, to its most these change by more than chance: {texts}.")
+        said.append(f"- From its fewest passes, 100 or more, to its most these change significantly: {texts}.")
     if still:
         said.append(f"- These do not: {', '.join(text for _, text in sorted(still, reverse=True))}.")
     if taus := list(orders(scores)):
@@ -180,8 +182,8 @@ def found(run: RunResults, scores: BudgetScores) -> str:
 
 
 def draw(run: RunResults, scores: BudgetScores, name: str) -> None:
-    """Both pictures."""
-    figure = encode(budget_figure(run, scores), "svg")
+    """Write the pictures for light and dark pages."""
+    figure = save(budget_figure(run, scores), "svg")
     drawn = str(inline_svg(figure, name, f"{run.suite}: score against passes"))
     for theme, colors in (("light", THEME), ("dark", THEME | DARK)):
         text = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
@@ -193,7 +195,7 @@ def draw(run: RunResults, scores: BudgetScores, name: str) -> None:
 
 
 def section(run: RunResults) -> str:
-    """What is said of one run, with its pictures."""
+    """Return the section of one run, and write its pictures and its table."""
     title, command, metric = SECTIONS[run.suite]
     every = budget_scores(run, infer(run, summarize(run))[0])
     scores, part = every[metric], run.metrics[metric]
@@ -216,7 +218,9 @@ def section(run: RunResults) -> str:
         name=name,
         found=found(run, scores),
     )
-    return text + WIDE.format(numbers(scores)) + "\n"
+    head, rows = numbers(scores)
+    link = csv_link(name, "All methods (CSV)", head, [[cell.replace("<br>", ", ") for cell in row] for row in rows])
+    return text + WIDE.format(table(head, [row for row in rows if row[0] in SHOWN])) + f"\n\n{link}\n"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""The tables of docs/certified.md: what every explainer makes of networks of which it is certain what they use.
+"""Write the tables of docs/certified.md: every explainer on networks with known behavior.
 
-python docs/generate/certified.py                          # some minutes; writes the tables into docs/certified.md
+python docs/generate/certified.py                          # some minutes; both tables
 python docs/generate/certified.py "parts of LIN-WHITE"     # one of them
+
+The tables of all explainers are CSV files; the page shows some of their rows.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from csv_tables import csv_link
+from papers import table
+
 import xaibench as xb
 from xaibench.benchmarks import blind
 from xaibench.benchmarks.certified.hand_set_networks import HAND_SET
@@ -29,21 +36,24 @@ from xaibench.models import build, fit
 PAGE = Path(__file__).parents[1] / "certified.md"
 START, END = "<!-- {} -->\n", "<!-- until here -->\n"
 SAMPLES = 50
-#: Of the paper's runs, beside the library's own number of perturbations.
+#: The numbers of perturbations of the paper's runs.
 ALSO = {"kernel_shap, 25 samples": ("kernel_shap", {"n_samples": 25}), "lime, 50 samples": ("lime", {"n_samples": 50})}
 
-HEAD = (
-    "| explainer | networks | mass outside, without cancellation | mass outside, cancellation | use AUC | use AP "
-    "| Shapley error | signs |\n"
-    "|---|--:|--:|--:|--:|--:|--:|--:|\n"
+HEAD = [
+    *("explainer", "networks", "mass outside, without cancellation", "mass outside, cancellation"),
+    *("use AUC", "use AP", "Shapley error", "signs"),
+]
+#: Explainers that the page shows.
+SHOWN = (
+    *("integrated_gradients", "saliency", "guided_backprop", "deeplift", "shapley_sampling", "kernel_shap", "lime"),
+    *("lrp_epsilon", "deep_taylor", "pattern_net", "pattern_attribution", "smoothgrad", "xrai", "gradcam", "rise"),
+    *("occlusion", "uniform", "kernel_shap, 25 samples", "lime, 50 samples"),
 )
 
-
-#: Of the networks that see a part of the image: how they are trained, and which: with all of the pattern, half, none.
+#: Training of the networks that see a part of the image, and the part: all of the pattern, half of it, or none.
 PROBE = {"epochs": 60, "batch_size": 128, "lr": 0.004, "seed": 0, "progress": False, "device": "cpu"}
 SEEN = {"all": (slice(1, 7), slice(0, 8)), "half": (slice(0, 8), slice(0, 4)), "none": (slice(0, 4), slice(4, 8))}
-PROBE_HEAD = "| explainer |" + "".join(f" {what}, {seen} |" for what in ("mass outside", "EMD") for seen in SEEN) + "\n"
-PROBE_HEAD += "|---|" + "--:|" * 2 * len(SEEN) + "\n"
+PROBE_HEAD = ["explainer", *(f"{what}, {seen}" for what in ("mass outside", "EMD performance") for seen in SEEN)]
 
 
 def maps_of(part: Any, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
@@ -52,7 +62,7 @@ def maps_of(part: Any, model: nn.Module, images: Tensor, targets: Tensor) -> Ten
 
 
 def scores(part: Any) -> Iterator[dict[str, float]]:
-    """Of each network that it can explain, the means over its samples."""
+    """Yield the mean scores for each network that the explainer supports."""
     for name in HAND_SET:
         function = name.rpartition("-")[0]
         data = xb.load(f"certified:{function}", seed=0, n_samples=2 * SAMPLES)
@@ -75,28 +85,28 @@ def scores(part: Any) -> Iterator[dict[str, float]]:
         }
 
 
-def row(name: str, part: Any) -> str:
+def row(name: str, part: Any) -> list[str]:
     found = list(scores(part))
     if not found:
-        return ""
+        return []
     means = {key: np.nanmean([one[key] for one in found]) for key in found[0]}
     shown = ("–" if math.isnan(value) else f"{value:.2f}" for value in means.values())
-    return f"| `{name}` | {len(found)} | " + " | ".join(shown) + " |\n"
+    return [name, str(len(found)), *shown]
 
 
 def parts() -> dict[str, Any]:
-    """Every explainer, and two with the papers' numbers of perturbations."""
+    """Return every explainer, and two with the paper's numbers of perturbations."""
     named = {name: (name, {}) for name in EXPLAINERS} | ALSO
     return {name: build_explainer(use, **parameters) for name, (use, parameters) in named.items()}
 
 
-def table() -> str:
-    """Of the networks that are set by hand."""
-    return HEAD + "".join(row(name, part) for name, part in parts().items())
+def hand_set() -> list[list[str]]:
+    """Return the table of the hand-set networks."""
+    return [HEAD, *filter(None, (row(name, part) for name, part in parts().items()))]
 
 
-def probe() -> str:
-    """Of CNNs that were trained on LIN-WHITE and see a part of it: two truths of one map."""
+def probe() -> list[list[str]]:
+    """Return the table of the CNNs that were trained on LIN-WHITE and see a part of it."""
     data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=4000)
     leaks: dict[str, list[float]] = {}
     distances: dict[str, list[float]] = {}
@@ -114,12 +124,11 @@ def probe() -> str:
                 leaks.setdefault(name, []).append(xb.mass_outside(maps, visible.expand_as(masks)))
                 distances.setdefault(name, []).append(xb.emd_perf(maps, masks))
     order = sorted(leaks, key=lambda name: leaks[name][1])  # by the leak of the one that sees half
-    rows = [[f"`{name}`", *(f"{value:.2f}" for value in (*leaks[name], *distances[name]))] for name in order]
-    return PROBE_HEAD + "".join(f"| {' | '.join(one)} |\n" for one in rows)
+    return [PROBE_HEAD, *([name, *(f"{value:.2f}" for value in (*leaks[name], *distances[name]))] for name in order)]
 
 
 def explained(model: nn.Module, test: Any, *, every: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """A hundred images that the model classifies correctly; the first hundred where it can only guess."""
+    """Return a hundred images that the model classifies correctly, or the first hundred."""
     images, masks, targets = test[:]
     with torch.inference_mode():
         right = (model(images).argmax(1) == targets) | every
@@ -127,12 +136,19 @@ def explained(model: nn.Module, test: Any, *, every: bool) -> tuple[Tensor, Tens
     return images[chosen], masks[chosen], targets[chosen]
 
 
+def block(title: str, head: list[str], *rows: list[str]) -> str:
+    """Write the whole table as CSV, and return a link to it and the rows that the page shows."""
+    link = csv_link(f"certified-{title.replace(' ', '-').lower()}", "All explainers (CSV)", head, rows)
+    shown = [[f"`{name}`", *cells] for name, *cells in rows if name in SHOWN]
+    return f"{table(head, shown)}\n\n{link}\n"
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     text = PAGE.read_text(encoding="utf-8")
-    tables = {"parts of LIN-WHITE": probe, "every explainer": table}
+    tables = {"parts of LIN-WHITE": probe, "every explainer": hand_set}
     for title in sys.argv[1:] or tables:
-        start, made = START.format(title), tables[title]()
+        start, made = START.format(title), block(title, *tables[title]())
         before, _, rest = text.partition(start)
         text = f"{before}{start}\n{made}\n{END}{rest.partition(END)[2]}"
     PAGE.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The page of the command line: every command with examples, its arguments and its options, as the program has them."""
+"""Generate the page of the command line: every command with examples, arguments and options."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 HEAD = """# Command line
 
-Exit codes: 0 all went well; 1 jobs failed, or data are missing; 2 bad arguments.
+Look up a command, its arguments and options. Exit codes: 0 success; 1 failed jobs or missing data; 2 bad arguments.
 """
 
-#: Command to what one does with it, in the order of a beginner; each line is checked against the program by the tests.
+#: Examples of each command; tests check each line against the program.
 EXAMPLES = {
     "audit": """
 xaibench audit torchvision:resnet18 --images scans --classes normal,nodule   # verdicts, and an evidence sheet
@@ -17,8 +17,8 @@ xaibench audit mine.py:network --images scans --masks lesions --train        # w
 xaibench audit net.onnx --images table.parquet --output sigmoid --samples 60   # independent labels, more images
 """,
     "compare": """
-xaibench compare runs/before runs/after                 # what moved, and whether it is more than chance
-xaibench compare runs/a runs/b runs/c --out moved.csv    # each beside the first; all rows in a file
+xaibench compare runs/before runs/after                 # significant changes
+xaibench compare runs/a runs/b runs/c --out moved.csv    # each compared with the first; all rows in a file
 """,
     "leaderboard": """
 xaibench leaderboard results --out site    # write the static site of a results repository
@@ -27,26 +27,26 @@ xaibench leaderboard results --strict      # stop at a result that cannot be sho
 """,
     "list": """
 xaibench list explainers                   # names for suites, calls and options
-xaibench list datasets --root ~/data       # which annotated sets are there
+xaibench list datasets --root ~/data       # which annotated sets are ready
 """,
     "prepare": """
 xaibench prepare pet --root ~/data --download   # fetch, build and count
-xaibench prepare tumor --root ~/data            # how to get it by hand, or what is there
+xaibench prepare tumor --root ~/data            # how to get it by hand, or its content
 """,
     "push": """
-xaibench push xai-tris/lin-white-8x8 ann/tetrominoes --seed 3 --dry-run   # what would go where
+xaibench push xai-tris/lin-white-8x8 ann/tetrominoes --seed 3 --dry-run   # list what would be uploaded
 xaibench push runs/xai-tris-8x8 ann/xai-tris-scores
 """,
     "report": """
-xaibench report runs/xai-tris-8x8   # tables, figures and page anew; nothing is computed again
+xaibench report runs/xai-tris-8x8   # write tables, figures and page again; nothing is computed
 """,
     "networks": """
-xaibench networks list                                  # what comes with the library
-xaibench networks check xai-tris-8x8                    # train them anew: what changes?
+xaibench networks list                                  # published networks
+xaibench networks check xai-tris-8x8                    # train them again and compare
 """,
     "results": """
-xaibench results check results                       # whole, unchanged, and possible?
-xaibench results verify results/mine/xai-tris-8x8@VERSION   # run again in a sandbox, and compared
+xaibench results check results                       # complete, unchanged, and within ranges
+xaibench results verify results/mine/xai-tris-8x8@VERSION   # run again in a sandbox and compare
 xaibench results verify results --install --work again   # all of them, with what they import; networks are trained once
 xaibench results add runs/xai-tris-8x8 --out results   # a result for each method of a run
 xaibench results receive results                     # record the day of receipt; deadlines count by it
@@ -58,32 +58,32 @@ xaibench results fresh results winter                # every method on the data 
 xaibench results schema                              # of result.json, as JSON Schema
 """,
     "run": """
-xaibench run xai-tris-8x8 --quick                              # a taste, in a minute
-xaibench run xai-tris-8x8 --plan                               # what it takes, before it starts
+xaibench run xai-tris-8x8 --quick                              # a small form, in a minute
+xaibench run xai-tris-8x8 --plan                               # estimate the cost before it starts
 xaibench run saliency-bench --root ~/data --datasets pet,pascal --model resnet50
-xaibench run my-suite.toml --out runs/mine --workers 8         # a suite of your own, with your own methods in it
+xaibench run my-suite.toml --out runs/mine --workers 8         # your suite, with your methods
 xaibench run xai-tris-8x8 --train                              # train every network, also the published ones
 xaibench run xai-tris-64x64 --engine ray --address auto --out /shared/run
 """,
     "score": """
 xaibench score maps.npz --dataset pet --root ~/data --template   # a file with the samples' ids, to fill in
-xaibench score maps.npz --dataset pet --root ~/data              # its scores beside those of the controls
+xaibench score maps.npz --dataset pet --root ~/data              # scores next to the controls
 xaibench score maps.npz --dataset xai-tris/lin-corr-8x8 --metrics emd_perf,topk_precision --out scores.csv
 """,
     "submit": """
-xaibench submit method.py --suite xai-tris-8x8 --quick          # how it goes, in a minute
+xaibench submit method.py --suite xai-tris-8x8 --quick          # a test, in a minute
 xaibench submit mypackage.module:method --suite xai-tris-8x8 --author "Ann Other" --license mit
-xaibench submit method.py --publish OWNER/NAME                  # what would be sent; --no-dry-run sends it
+xaibench submit method.py --publish OWNER/NAME                  # list what would be uploaded; --no-dry-run uploads it
 """,
     "show": """
-xaibench show pet --root ~/data --out pets.png            # images, what is important, and the class
-xaibench show folder:shapes --out shapes.png --count 12   # a folder of your own
+xaibench show pet --root ~/data --out pets.png            # images, masks and classes
+xaibench show folder:shapes --out shapes.png --count 12   # your folder
 """,
 }
 
 
 def page() -> str:
-    """The page in Markdown."""
+    """Return the page in Markdown."""
     from typer.main import get_command
 
     from xaibench.cli import app

@@ -16,13 +16,11 @@ PAGE = Path(__file__).parents[1] / "datasets.md"
 
 HEAD = """# Data sets
 
-Two kinds: the [XAI-TRIS](#xai-tris) sets are generated, and their important pixels known by construction; eight
-[sets of photographs and scans](#the-eight-annotated-sets), whose important pixels people have marked, are read from
-their official downloads. None of these comes with this library; the table says where each is, its section what to do.
-A [folder of your own](#folderdir) does as well. What a set holds a map to, its *truth*, is one of
-[four kinds](truths.md): *data* of the generated ones, *human* of those that people marked, a folder of your own among
-them, *use* of images for [networks that are known](certified.md). A set of your own says it in its `DatasetInfo`
-(`truth=`); one that says nothing is taken for *human*.
+Choose a data set and get it. There are two kinds: [XAI-TRIS](#xai-tris) sets are generated, and their important
+pixels are known by construction; eight [annotated sets](#the-eight-annotated-sets) of photographs and scans are
+read from their official downloads. A [folder](#folderdir) of your own is a data set, too. The *truth* of a set is
+one of [four kinds](truths.md): *data* for generated sets, *human* for annotated sets and your folders (the default
+of `DatasetInfo`), *use* for images of [certified networks](certified.md).
 
 ## XAI-TRIS
 
@@ -35,83 +33,80 @@ image, mask, target = data.test[0]  # [1,64,64] float32, [64,64] bool, int64
 data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/val")
 ```
 
-{tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64. Nothing is
-downloaded: WHITE and CORR are drawn from `seed`, {small} in memory at 8×8 (10,000 samples) and {large} at 64×64
-(40,000). License: that of this library.
+{tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64. WHITE and CORR are
+generated from `seed` without download, {small} in memory at 8×8 (10,000 samples) and {large} at 64×64 (40,000),
+under the license of this library. [XAI-TRIS](xai-tris.md) explains the scenarios.
 
 `layout` sets the positions and orientations of T and L in LIN, MULT and XOR. 0 (the default) is the layout of the
-paper, 1 to 976 are others in a fixed pseudorandom order, and larger numbers repeat them. In every layout, both shapes
-keep the paper's margin to the border and do not overlap; the other layouts share at most 2 of their 8 cells with the
-paper's. A layout is the same on every machine and does not change the split. RIGID draws a placement per sample and
-ignores `layout`. The published checksums and networks are of layout 0.
+paper, 1 to 976 are others in a fixed pseudorandom order, and larger numbers repeat them. In every layout, both
+shapes keep the paper's margin to the border and do not overlap; other layouts share at most 2 of their 8 cells with
+the paper's. A layout is the same on every machine and does not change the split. RIGID draws a position per sample
+and ignores `layout`. Published checksums and networks are of layout 0.
 
-IMAGENET lays the patterns on the photographs of any folder (`xaibench run --images DIR`), of at least 64 pixels, which
-are scaled once, into `$XAIBENCH_CACHE`. Where there are fewer than samples they are repeated, each within one split, so
-that no background of a test sample was seen in training; the set and the page of a run say how often. The paper takes
-the 50,000 validation images of ImageNet-1k
-([6.7 GB](https://huggingface.co/datasets/presencesw/ILSVRC2012/tree/main)), which are got by hand, with an account,
-from [image-net.org](https://image-net.org/download.php) or
-[Hugging Face](https://huggingface.co/datasets/imagenet-1k); their terms allow research only.
-[PASS](https://github.com/yukimasano/PASS) has CC BY images without people.
+IMAGENET uses the photographs of any folder (`xaibench run --images DIR`) with at least 64 pixels, which are scaled
+once into `$XAIBENCH_CACHE`. If there are fewer photographs than samples, they are repeated within one split, so
+that no background of a test sample is seen in training; the set and the page of a run state how often. The paper
+uses the 50,000 validation images of ImageNet-1k ([6.7
+GB](https://huggingface.co/datasets/presencesw/ILSVRC2012/tree/main)), available with an account from
+[image-net.org](https://image-net.org/download.php) or [Hugging Face](https://huggingface.co/datasets/imagenet-1k)
+for research only. [PASS](https://github.com/yukimasano/PASS) has CC BY images without people.
 
-What the authors' own [code](https://github.com/braindatalab/xai-tris) (GPL) has written, pickles of 1.5 GB at 64×64, is
-read by `xb.benchmarks.read_released`; nothing in them is executed.
+`xb.benchmarks.read_released` reads the pickles of the authors' [code](https://github.com/braindatalab/xai-tris)
+(GPL; 1.5 GB at 64×64) without executing anything in them.
 
 ## The eight annotated sets
 
 | name | where | download | by hand |
 |---|---|---|---|
 {where}
-Once a set is there, `xaibench prepare NAME --root DIR` looks through it, builds what is slow to build, and counts it.
-The human masks of `gender` and `scene` come from the [Saliency-Bench](https://xaidataset.github.io) site. Its processed
-release, one zip a set on Google Drive, is read as well: [`published:DIR`](#publisheddir).
+`xaibench prepare NAME --root DIR` reads a downloaded set, builds what is slow to build, and counts it. The human
+masks of `gender` and `scene` come from the [Saliency-Bench](https://xaidataset.github.io) site;
+[`published:DIR`](#publisheddir) reads its processed release (one zip per set on Google Drive).
 
 ```python
 train, val, test = xb.loading("pascal", "aeroplane,bicycle,boat,bus", root="~/data")
 images, attentions, class_ids = next(iter(train))  # [32,3,224,224], [32,224,224], [32]
 
 data = xb.load("pet", root="~/data", classes="cat,dog", size=128)
-data.test.meta[0]  # {{"id": ..., "file": ..., what the set adds}}
+data.test.meta[0]  # {{"id": ..., "file": ..., further fields of the set}}
 ```
 
     xaibench list datasets --root ~/data            # which are ready
     xaibench prepare pet --root ~/data --download   # fetch, build, count
     xaibench show pet --root ~/data --out pets.png  # images, masks and labels
 
-`root` can be left out where the environment variable `XAIBENCH_DATA` names it. What is slow to build (the slices and
-consensus masks of CT scans, the index of a million X-rays) is built once, below `$XAIBENCH_CACHE` or
-`~/.cache/xaibench`; stop it at any time, the same command goes on. Where that cannot be written, a warning says so, and
-each process builds its own.
+The environment variable `XAIBENCH_DATA` replaces `root`. CT slices, consensus masks and the index of a million
+X-rays are built once in `$XAIBENCH_CACHE` or `~/.cache/xaibench`; the command can be stopped and resumed.
 
-All of them take `classes` (a string with commas, or a list; targets follow its order), `size`, `splits` (three
-fractions, or `"official"` where the publishers made splits), `seed`, `normalize` (`"imagenet"`, or means and
-deviations), `transform` (moves image and mask together: any of `torchvision.transforms.v2`), `include_unannotated`,
-`missing` and `download`; `loading` also `batch_size`, `num_workers` and `verbose`. Images are scaled bilinearly with
-antialiasing, masks by the nearest pixel (an object smaller than that keeps the one pixel that holds most of it).
-Samples whose annotation or image is missing are left out and counted in the log; true negatives have an empty mask.
-Patients, and images that show two classes, are never divided between splits.
+All sets have the parameters `classes` (a string with commas, or a list; targets follow its order), `size`, `splits`
+(three fractions, or `"official"`), `seed`, `normalize` (`"imagenet"`, or means and deviations), `transform` (any of
+`torchvision.transforms.v2`, applied to image and mask together), `include_unannotated`, `missing` and `download`;
+`loading` also `batch_size`, `num_workers` and `verbose`. Images are scaled bilinearly with antialiasing, masks by
+the nearest pixel (a smaller object keeps the pixel that contains most of it). Samples without annotation or image
+are left out and counted in the log; true negatives have an empty mask. Patients, and images that show two classes,
+are never divided between splits.
 
 | name | classes | truth | size in its publication | images in Saliency-Bench, April 2025 | own parameters |
 |---|---|---|---|---|---|
 """
 
-#: What the sizes in today's table of Saliency-Bench are, where that is known.
+#: What the sizes in the current table of Saliency-Bench count.
 AFTER_SIZES = """
-Of the sizes in Saliency-Bench's table, that of `lidc` is 2,625 slices with a nodule and as many without (here
-`negatives=1`), of `tumor` 281 and 80, of `sixray` as many negatives as positives (here `balance=True`), of `pet` all
-images, 41 of which its `list.txt` does not name; `gender`, `scene` and `glasses` have grown since the paper. What it
-took itself is read by [`published:DIR`](#publisheddir).
+Saliency-Bench counts 2,625 slices with a nodule and as many without for `lidc` (here `negatives=1`), 281 and 80 for
+`tumor`, as many negatives as positives for `sixray` (here `balance=True`), and all images for `pet`, 41 of which
+are not in `list.txt`; `gender`, `scene` and `glasses` have grown since the paper. [`published:DIR`](#publisheddir)
+reads exactly its images.
 """
 
 
 def own_parameters(part: AnnotatedSet) -> str:
-    """What only this set takes, with its defaults."""
+    """Return the parameters that only this set has, with their defaults."""
     known = inspect.signature(part.open).parameters.values()
     return ", ".join(f"`{one.name}={one.default!r}`" for one in known if one.default is not one.empty) or "none"
 
 
 def row(name: str, part: AnnotatedSet) -> str:
-    """Its row of the table."""
+    """Return the row of a set in the table."""
     classes = part.info.classes
     shown = ", ".join(classes) if len(classes) < 6 else f"{len(classes)}: {', '.join(classes[:4])}, ..."
     counts = ", ".join(f"{count:,} {what}" for what, count in part.info.published)
@@ -120,19 +115,19 @@ def row(name: str, part: AnnotatedSet) -> str:
 
 
 def prose(part: type[AnnotatedSet]) -> str:
-    """The docstring without its arguments, its references to code as Markdown."""
+    """Return the docstring without its sections, with references to code as Markdown."""
     text = re.split(r"\n\n(?:Args|Attributes|Raises|Example):", inspect.getdoc(part) or "")[0]
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text)
     return text.replace("``", "`")
 
 
 def section(title: str, part: type[AnnotatedSet], facts: str = "", level: int = 2) -> str:
-    """What its docstring says, under a heading."""
+    """Return the docstring of a set under a heading."""
     return f"\n{'#' * level} {title}\n\n{prose(part)}\n{facts}"
 
 
 def facts(part: AnnotatedSet) -> str:
-    """Source, license, other names, how to get it."""
+    """Return source, license, other names, and how to get the set."""
     wrapped = (textwrap.wrap(line, 100, break_on_hyphens=False) for line in part.info.how_to_get.splitlines())
     steps = "\n".join(line for lines in wrapped for line in lines)
     aliases = sorted(alias for alias, name in DATASETS._aliases.items() if name == part.info.name)
@@ -142,12 +137,12 @@ def facts(part: AnnotatedSet) -> str:
 
 
 def megabytes(side: int, samples: int) -> str:
-    """What a generated set takes: images in float32, masks in one byte."""
+    """Return the size of a generated set: images in float32, masks in one byte."""
     return f"{samples * side * side * (4 + 1) / 1e6:.0f} MB"
 
 
 def head(names: list[str]) -> str:
-    """What comes before the sections."""
+    """Return the part of the page before the sections of the sets."""
     tetromino = [name.partition("/")[2].split("-") for name in DATASETS if name.startswith("xai-tris/")]
     scenarios, backgrounds = (", ".join(dict.fromkeys(parts[place] for parts in tetromino)) for place in (0, 1))
     infos = {name: DATASETS.resolve(name).info for name in names}
@@ -166,7 +161,7 @@ def head(names: list[str]) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     sets = {name: part for name in DATASETS if isinstance(part := DATASETS.resolve(name), AnnotatedSet)}
     text = head(list(sets)) + "".join(row(name, part) for name, part in sets.items())
     text += AFTER_SIZES

@@ -1,4 +1,4 @@
-"""Read the docstrings of the package, which use Sphinx's roles and tables, as the Markdown that the site is made of."""
+"""Convert docstrings with Sphinx roles and tables to Markdown for mkdocstrings."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RULE = re.compile(r"^ *=+(?: +=+)+ *$")
 
 
 class Markdown(griffe.Extension):
-    """Rewrites every docstring, and gives attributes the ``#:`` comment above them as one."""
+    """Griffe extension that converts every docstring, and uses ``#:`` comments as docstrings of attributes."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Called for everything that Griffe finds."""
+        """Convert the docstring of an object that Griffe found."""
         if isinstance(obj, griffe.Attribute) and obj.docstring is None:
             text = _comment(obj)
             if text:
@@ -51,7 +51,7 @@ def _list_fields(function: griffe.Function) -> None:
 
 
 def markdown(text: str, module: str = "") -> str:
-    """Roles as links, formulas and tables as Markdown has them, ``Example:`` under the name that Griffe knows."""
+    """Return a docstring with roles as links, and formulas, tables and examples as Markdown and Griffe expect them."""
     text = re.sub(r":math:`([^`]+)`", r"$\1$", text)
     text = re.sub(r"^( *)\.\. math:: (.*(?:\n\1 +\S.*)*)", _formula, text, flags=re.M)
     text = _ROLE.sub(lambda found: _link(found[2], bool(found[1]), module), text)
@@ -73,7 +73,7 @@ def _link(target: str, last_only: bool, module: str) -> str:
 
 
 def _tables(text: str) -> str:
-    """RST's simple tables: paragraphs between rules of ``=``, whose first row is a head where there are three rules."""
+    """Convert simple RST tables: rows between rules of ``=``; with three rules, the first row is the head."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(_table(part) if _RULE.match(part.split("\n")[0]) else part for part in paragraphs)
 
@@ -97,7 +97,7 @@ def _table(paragraph: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Bars in formulas must not end the cell."""
+    """Escape bars in formulas, which would end the cell."""
     return re.sub(r"\$[^$]+\$", lambda found: found[0].replace("|", "&#124;"), text)
 
 

@@ -1,4 +1,4 @@
-"""Small pictures as SVG, written by hand: a few kilobytes each, sharp at every size, the same bytes every time."""
+"""Draw small pictures as SVG: a few kilobytes each, deterministic."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RED, BLUE, GREEN, ORANGE = (178, 24, 43), (33, 102, 172), "#2f8f5b", "#e08a1e"
 
 
 def signed(value: float) -> str:
-    """Red for 1, white for 0, blue for -1."""
+    """Return the color of a signed value: red for 1, white for 0, blue for -1."""
     end, share = (RED, value) if value >= 0 else (BLUE, -value)
     return "#" + "".join(f"{round(255 + (channel - 255) * min(share, 1.0)):02x}" for channel in end)
 
 
 def gray(value: float) -> str:
-    """Black for -1, white for 1."""
+    """Return the gray level of a value: black for -1, white for 1."""
     level = round(255 * (min(max(value, -1.0), 1.0) + 1) / 2)
     return f"#{level:02x}{level:02x}{level:02x}"
 
@@ -54,7 +54,7 @@ class Drawing:
         mask: NDArray[np.bool_] | None = None,
         cell: float = CELL,
     ) -> Callable[[float, float], Point]:
-        """An image of square cells, the mask's outline on it; returns where the center of a row and column is."""
+        """Draw an image of square cells with the outline of the mask; return the center of a row and column."""
         rows, columns = values.shape
         left, side = self.x, columns * cell
         for row, column in np.ndindex(rows, columns):
@@ -72,21 +72,21 @@ class Drawing:
     def axes(
         self, title: str, note: str, width: float = 150, height: float = 8 * CELL
     ) -> Callable[[float, float], Point]:
-        """An empty plot; returns where a point of [0, 1] × [0, 1] lies."""
+        """Draw an empty plot; return a function from [0, 1] × [0, 1] to positions."""
         left = self.x
         self.parts.append(f'<path d="M{left:g} {TOP}V{TOP + height:g}H{left + width:g}" fill="none" stroke="{FAINT}"/>')
         self._labels(left, width, height, title, note)
         return lambda x, y: (left + x * width, TOP + (1 - y) * height)
 
     def curve(self, points: Iterable[Point], color: str = INK, fill: str = "", dash: str = "") -> None:
-        """A line through points of the picture."""
+        """Draw a line through points."""
         text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         kind = f'fill="{fill}" stroke="none"' if fill else f'fill="none" stroke="{color}" stroke-width="2"'
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(f'<polyline points="{text}" {kind}{dashed}/>')
 
     def line(self, start: Point, end: Point, width: float, color: str = INK) -> None:
-        """A straight line with a dot where it ends."""
+        """Draw a straight line with a dot at its end."""
         self.parts.append(
             f'<path d="M{start[0]:.1f} {start[1]:.1f}L{end[0]:.1f} {end[1]:.1f}" stroke="{color}" '
             f'stroke-width="{width:.1f}" stroke-opacity="0.75"/>'
@@ -94,23 +94,23 @@ class Drawing:
         self.dot(end, 1.2 + width / 2, color)
 
     def dot(self, at: Point, radius: float, color: str = INK, *, hollow: bool = False) -> None:
-        """A disc, or a ring."""
+        """Draw a disc or a ring."""
         kind = f'fill="none" stroke="{color}" stroke-width="2"' if hollow else f'fill="{color}"'
         self.parts.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{radius:.1f}" {kind}/>')
 
     def write(self, at: Point, text: str, color: str = FAINT, anchor: str = "start", size: int = 11) -> None:
-        """A line of text at a place of the picture."""
+        """Draw a line of text."""
         self.parts.append(
             f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{color}">'
             f"{escape(text)}</text>"
         )
 
     def sign(self, text: str) -> None:
-        """A sign between two panels, such as × or −."""
+        """Draw a sign between two panels, such as × or −."""
         self.write((self.x - GAP / 2, TOP + 4 * CELL + 5), text, INK, "middle", 16)
 
     def result(self, lines: Sequence[str], score: str, width: float = 120) -> None:
-        """The last panel: how the score comes about, and the score."""
+        """Draw the last panel: formula and score."""
         top = TOP + (self.height - TOP - BELOW) / 2 - 9 * len(lines)
         for number, line in enumerate(lines):
             self.write((self.x, top + 18 * number), line, INK, size=12)
@@ -118,7 +118,7 @@ class Drawing:
         self.x += width
 
     def svg(self) -> str:
-        """The whole picture."""
+        """Return the picture."""
         size = f'width="{self.x:g}" height="{self.height:g}"'
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.x:g} {self.height:g}" {size} role="img" '
@@ -138,7 +138,7 @@ class Drawing:
 
 
 def _outline(mask: NDArray[np.bool_], left: float, cell: float) -> str:
-    """The edges between the mask and what is not the mask, as a path."""
+    """Return the outline of the mask as a path."""
     inside = np.pad(mask, 1)
     steps = []
     for row, column in np.argwhere(mask):

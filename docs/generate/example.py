@@ -1,8 +1,7 @@
-"""What all pictures of metrics are of: one sample, its map, and a network that knows where to look.
+"""The example in all pictures of metrics: one sample, its map, and a network with hand-set weights.
 
-The image is an XAI-TRIS one of class T. The network is written down by hand: it compares how bright the places of the T
-and of the L are. The map is written down by hand too: it marks most of the T, little of the L, and some of what lies
-beside.
+The image is an XAI-TRIS image of class T. The network compares the brightness at the positions of T and L. The map is
+also set by hand: it marks most of the T, little of the L, and some other pixels.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MAP = np.array([
 
 
 class Example(NamedTuple):
-    """What all pictures are of: one sample, its map, and a network that knows where to look."""
+    """One sample, its map, and a network with hand-set weights, shown in all pictures."""
 
     image: Tensor
     mask: NDArray[np.bool_]
@@ -46,11 +45,11 @@ class Example(NamedTuple):
 
     @property
     def asked(self) -> tuple[Any, ...]:
-        """The arguments of a metric that asks the model."""
+        """Return the arguments of a metric that calls the model."""
         return self.model, self.image, torch.from_numpy(self.map)[None], self.target
 
     def probability(self, image: Tensor) -> float:
-        """Of the T."""
+        """Return the probability of the T."""
         with torch.no_grad():
             return float(self.model(image.reshape(1, 1, 8, 8).float()).softmax(1)[0, 0])
 
@@ -81,11 +80,11 @@ def pixels(image: Tensor) -> Grid:
 
 
 def contrast(value: float) -> str:
-    """The gray of a pixel: the images of the example stay within ±0.5."""
+    """Return the gray level of a pixel; the images of the example are within ±0.5."""
     return gray(2 * value)
 
 
 def replaced(e: Example, count: int, other: Tensor, *, reveal: bool) -> Tensor:
-    """The image with the ``count`` largest pixels of the map changed (or, with ``reveal``, the only ones that stay)."""
+    """Return the image with the ``count`` largest pixels of the map changed, or with ``reveal`` all others."""
     inside = ranks(torch.from_numpy(e.map)[None])[:, None] < count
     return torch.where(inside, e.image, other) if reveal else torch.where(inside, other, e.image)

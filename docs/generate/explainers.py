@@ -1,11 +1,15 @@
-"""Write the page that lists every registered explainer, from the registry and the docstrings.
+"""Generate the overview of all explainers and one page per explainer, from the registry and the docstrings.
 
-python docs/generate/explainers.py      # writes docs/explainers.md; its pictures come from benchmarks/gallery.py
+python docs/generate/explainers.py      # writes docs/explainers.md; the other pages are made when the site is built
+
+The pictures come from ``benchmarks/gallery.py``.
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import functools
 import inspect
 import re
 import sys
@@ -15,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from prose import plain, section
+from prose import from_subfolder, plain, section
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers.base import Attribution
@@ -27,41 +31,43 @@ PAGE = Path(__file__).parents[1] / "explainers.md"
 
 #: Families in the order of the page, with a description of each.
 FAMILIES = {
-    "Gradients": "The change of the output with each pixel, at the image or along a path.",
+    "Gradients": "They measure how the output changes with each pixel, at the image or along a path.",
     "Gradients with rules for ReLUs": (
-        "They treat every ReLU and ReLU6, also if it is called as a function. Another activation raises an error."
+        "They change the gradient of every ReLU and ReLU6, including calls as functions. Another activation raises an "
+        "error."
     ),
     "Differences from a baseline": (
-        "Image and baseline are evaluated together; each nonlinear operation propagates a quotient of differences."
+        "They evaluate image and baseline together; each nonlinear operation propagates a quotient of differences."
     ),
     "Relevance": (
-        "The logit of the target is distributed over the inputs of the last layer, and so on down to the pixels. "
-        "Except for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is "
-        "patented: see [`attnlrp`](#attnlrp)."
+        "They distribute the logit of the target over the inputs of the last layer, and so on down to the pixels. "
+        "Except for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is patented: "
+        "see [`attnlrp`](explainers/attnlrp.md)."
     ),
     "Patterns": (
-        "A pattern describes the signal of a neuron in its input, which differs from its weights. They are fitted "
-        "first: `fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, "
-        "targets)`."
+        "They describe the signal of a neuron in its input, which differs from its weights. They are fitted first: "
+        "`fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`."
     ),
     "Feature maps": (
-        "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
-        "explained output with respect to A_k. The maps are not scaled to [0, 1]."
+        "They compute a weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient "
+        "of the explained output with respect to A_k. The maps are not scaled to [0, 1]."
     ),
     "Attention": (
-        "For transformers with any implementation of attention: torchvision, timm, `nn.MultiheadAttention`. All "
-        "except `attention_rollout` depend on the class. Three combine the attention and its gradient to one value "
+        "They explain transformers with any implementation of attention: torchvision, timm, `nn.MultiheadAttention`. "
+        "All except `attention_rollout` depend on the class. Three combine the attention and its gradient to one value "
         "per patch. The other three are Input × Gradient on pixels, with modified backward rules for some operations."
     ),
     "Perturbations": (
-        "They only evaluate the network, so they explain any network. `n_samples=None` means 2 F + 2048 for F "
-        "features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 (Kernel "
-        "SHAP)."
+        "They only evaluate the network on changed images, so they explain any network. `n_samples=None` means 2 F + "
+        "2048 for F features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 "
+        "(Kernel SHAP)."
     ),
-    "Controls": "Maps that do not use the network. A useful explainer scores above all of them. `prior` is "
-    "fitted to the masks of the training split, so it is not among the default controls of `xb.evaluate`; give it in "
-    "`controls=`. Where the ground truth is at the same place in every image, it is perfect: scores on such a data "
-    "set cannot distinguish an explainer from a fixed map.",
+    "Controls": (
+        "They do not use the network. A useful explainer scores above [all of them](controls.md). `prior` is fitted to "
+        "the masks of the training split, so it is not among the default controls of `xb.evaluate`; give it in "
+        "`controls=`. Where the ground truth is at the same place in every image, it is perfect: scores on such a data "
+        "set cannot distinguish an explainer from a fixed map."
+    ),
 }
 
 #: Classes whose parameters are described once, with the heading of the page (empty: parameters of most explainers).
@@ -89,83 +95,93 @@ PASSES = {
 
 HEAD = """# Explainers
 
+Choose an explainer and look up its definition. Each name links to a page with picture, example, limits, source and
+parameters.
+
     maps = xb.explain(name, model, images, targets, **parameters)
 
-The images are `[N, C, H, W]`, the maps `[N, H, W]` and signed; a larger magnitude means more important. The state of
-the model is restored afterwards. Instead of a name, `explain` accepts an instance or class from this page, a callable
-`(model, images, targets) -> maps`, `"package.module:name"`, and any Captum `Attribution` class or object.
+Images are `[N, C, H, W]`; maps are `[N, H, W]` and signed, and a larger magnitude means more important. The state
+of the model is restored afterwards. Instead of a name, `explain` accepts an instance or class, a callable `(model,
+images, targets) -> maps`, `"package.module:name"`, and any Captum `Attribution` class or object.
+
+{tables}
+
+*Explains* is the explained output by default, which `output=` changes. "Only" means that the explainer begins at the
+logit, also under `output="sigmoid"`, and at the value of a [function](own-network.md). [A separate
+page](explainers-networks.md) lists which explainer supports which network, with time and memory.
+
+## Pictures
 
 ![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-light.png#only-light)
 ![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-dark.png#only-dark)
 
-One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, with default parameters. Red
-is positive, blue negative, and zero has the color of the page. Each map is scaled by its own largest magnitude; the
-outline is the true pattern. The networks are the CNN of the paper, one with global average pooling for the CAM family
-(marked \\*), and a vision transformer for methods for transformers (\\*\\*). The mean is subtracted from the RISE map.
+One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, with default parameters.
+Red is positive, blue is negative; each map is scaled by its own largest magnitude; the outline is the true pattern.
+The networks are the CNN of the paper, one with global average pooling for the CAM family (\\*), and a vision
+transformer (\\*\\*). The mean is subtracted from the RISE map.
 
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-light.jpg#only-light)
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-dark.jpg#only-dark)
 
 The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, with its
-ImageNet classes merged to cat and dog. Full color is the 99.5th percentile of the magnitude. Features are superpixels
-for Shapley sampling, Kernel SHAP and LIME. Methods that need other images (PFI, the patterns, Expected Gradients) or
-another network (LRP of Captum, methods for transformers) are not shown. Both pictures are made by
-`python benchmarks/gallery.py`.
+ImageNet classes merged to cat and dog. Full color is the 99.5th percentile of the magnitude. Features are
+superpixels for Shapley sampling, Kernel SHAP and LIME. Methods that need other images (PFI, the patterns, Expected
+Gradients) or another network (LRP of Captum, methods for transformers) are not shown.
 
-| name | | explains | passes |
-|---|---|---|---|
-{table}
-
-*Explains* is the explained output by default, which `output=` changes; "only" means that the
-explainer begins at the logit, also under `output="sigmoid"`, and at the value of a function (`docs/own-network.md`).
-[A separate page](explainers-networks.md) lists which explainer supports which network, the time it takes, and the error
-for unsupported networks.
+## Passes and budgets
 
 *Passes* are the cost of explaining one image: rows that go through the network, forward or backward. A gradient with
 respect to the image takes two passes, one in each direction, since a backward row uses the same weights and as many
 multiplications (Griewank, Walther: Evaluating Derivatives, SIAM 2008, bound the total by four). A row through a part of
-the network counts in full. Rows that a small network [updates incrementally](#incremental-passes) count like full rows.
-Work that is done once, regardless of the number of images, is not counted. Tests count the rows of every explainer.
+the network counts in full, and so does a row that is [updated incrementally](speed.md#incremental-passes). Work that is
+done once, regardless of the number of images, is not counted. Tests count the rows of every explainer.
+
 `budget=1000` sets the largest count that takes at most 1,000 passes per image: in `xb.explain("rise", ...,
-budget=1000)`, as a parameter of an explainer in a suite, or to look up the count,
-`xb.explainers.build("rise").within(1000, images)`. An explainer without such a parameter runs unchanged if the budget
-suffices; otherwise an error states the required budget.
+budget=1000)`, as a parameter of an explainer in a suite, or as `xb.explainers.build("rise").within(1000, images)`.
+An explainer without such a parameter runs unchanged if the budget suffices; otherwise an error states the required
+budget. [Methods at equal cost](budget.md) shows what a budget changes.
 
 ## Shared parameters
 
 {shared}
-- `output`, `device`, `dtype`, `precision`: parameters of `explain`. Float32 has full precision, also on a GPU;
-  `precision="tf32"` rounds the factors of convolutions to ten bits there, `precision="bfloat16"` runs the network in
-  bfloat16. The effect on ResNet-18 (random weights, 224×224, a CPU with bfloat16 instructions; `python
-  benchmarks/explainers.py --bfloat16`, with `--device cuda` on a GPU): maps of regions hardly change (correlation with
-  float32: CAM family, RISE, Kernel SHAP 0.9999; RISE in 0.34 of the time), sums over paths a little (Integrated
-  Gradients 0.988, Input × Gradient and LRP epsilon 0.977), single gradients more (Saliency 0.916).
+- `output`, `device`, `dtype`, `precision`: parameters of `explain` ([precision](gpu.md#precision)).
+"""
 
-## Incremental passes
+#: The page of one explainer; its reference comes from the docstring.
+ENTRY = """# {label}: `{name}`
 
-Shapley sampling, PFI and Occlusion evaluate the network on images that differ in a few values. On a CPU, small
-sequential networks of convolution, ReLU, max- and average-pooling and linear layers, such as those of XAI-TRIS, need no
-full pass for that. The outputs of each layer are updated: the change times the weights is added, and ReLU and
-max-pooling are evaluated only where something changed, in compiled loops and double precision. For each permutation or
-image, the last row is compared with a full pass and must agree to 10⁻⁹ of the largest output. Otherwise, and for other
-networks, all passes are full passes. The maps agree up to rounding, 10⁻¹⁴.
+{purpose}
 
-Milliseconds per step (one thread, float64; `python benchmarks/explainers.py --steps`), compared with the fastest full
-pass of a row and with a step of full passes:
+{picture}
+| property | value |
+|---|---|
+| family | [{family}](../explainers.md#{anchor}) |
+| explains | {explains} |
+| passes per image | {passes} |
+| needs a gradient | {gradient} |
 
-| network | explainer | full pass | step with full passes | incremental step | share of the full pass |
-|---|---|---|---|---|---|
-| CNN 64×64 | Shapley sampling | 0.330 | 0.378 | 0.0098 | 3.0 % |
-| CNN 64×64 | PFI | 0.330 | 0.454 | 0.0078 | 2.4 % |
-| CNN 64×64 | Occlusion, 5×5 pixels | 0.330 | 0.496 | 0.0262 | 7.9 % |
-| MLP 64×64 | Shapley sampling | 0.062 | 0.025 | 0.0058 | 9.4 % |
-| MLP 64×64 | PFI | 0.062 | 0.080 | 0.0068 | 11 % |
-| MLP 64×64 | Occlusion, 5×5 pixels | 0.062 | 0.126 | 0.0309 | 50 % |
-| CNN 8×8 | Shapley sampling | 0.0057 | 0.0072 | 0.0005 | 8.9 % |
+## Example
 
-A pass of the MLP is fast, and its second layer changes completely, so only the multiplications of the first layer are
-saved. At 8×8, full passes of the MLP are faster and are used. PFI and Occlusion on the 8×8 CNN take 0.002 ms per step,
-most of it outside the loops.
+```python
+maps = xb.explain("{name}", model, images, targets)  # [N, H, W]
+```
+
+## Limits
+
+{limits}
+{source}
+## Parameters
+
+{parameters}
+
+## Reference
+
+"""
+
+PICTURE = """![Image and map of {label}](../images/explainers/{file}.png)
+
+*An XAI-TRIS image and its map; the outline is the ground truth ([details](../explainers.md#pictures)).*
+
 """
 
 
@@ -183,7 +199,7 @@ def explains(name: str) -> str:
 
 def row(name: str) -> str:
     part = EXPLAINERS.resolve(name)
-    return f"| [`{name}`](#{anchor(name)}) | {part.info.label} | {explains(name)} | {passes(name)} |"
+    return f"| [`{name}`](explainers/{file_name(name)}.md) | {part.info.label} | {explains(name)} | {passes(name)} |"
 
 
 def passes(name: str) -> str:
@@ -198,12 +214,17 @@ def passes(name: str) -> str:
     return f"{part.each} `{part.counted}`" if part.each > 1 else f"`{part.counted}`"
 
 
-def anchor(name: str) -> str:
-    """Return the anchor of its heading; GitHub and MkDocs number equal anchors differently."""
+def file_name(name: str) -> str:
+    """Return the name of the page and the picture of an explainer, without suffix."""
     return name.replace("+", "-plus")
 
 
-def parameters(part: type) -> list[str]:
+def anchor(heading: str) -> str:
+    """Return the anchor of a heading of the overview."""
+    return heading.lower().replace(" ", "-")
+
+
+def parameters(part: type) -> str:
     """Return a line per parameter, and one line that links to the shared parameters."""
     told = {field.name: where for base, where in SHARED if issubclass(part, base) for field in fields(base)}
     lines, others = [], {}
@@ -213,11 +234,10 @@ def parameters(part: type) -> list[str]:
             others.setdefault(told[field.name], []).append(f"`{field.name}{default}`")
         elif field.name != "patterns":
             lines.append(f"- `{field.name}{default}`: {described(part)[field.name]}")
-    links = {"": "[most explainers](#shared-parameters)"}
     for where, names in others.items():
-        link = links.get(where, f"[all of this family](#{where.lower().replace(' ', '-')})")
+        link = f"[{where or 'most explainers'}](../explainers.md#{anchor(where or 'Shared parameters')})"
         lines.append(f"- As in {link}: {', '.join(names)}")
-    return lines
+    return "\n".join(lines) or "None."
 
 
 def fields(part: type) -> tuple[dataclasses.Field[Any], ...]:
@@ -236,19 +256,77 @@ def described(part: type) -> dict[str, str]:
     return told
 
 
-def prose(part: type) -> str:
-    """Return the docstring without its sections; formulas and lists are kept."""
-    doc = inspect.cleandoc(part.__doc__ or "")
-    text = re.split(r"\n\n?(?:Attributes|Raises|Example|Args):\n", doc)[0]
-    return "\n\n".join(plain(paragraph) for paragraph in text.split("\n\n"))
+def limits(name: str) -> str:
+    """Return what the explainer cannot explain or distinguish, from its record and the published measurements."""
+    info = EXPLAINERS.resolve(name).info
+    lines = []
+    if info.control:
+        lines.append("It does not use the network: a control, not an explanation.")
+    if info.needs_convolution:
+        lines.append("Only for networks with a convolution.")
+    if info.needs_gradient and not info.control:
+        lines.append("Not for networks without gradient (quantized, exported).")
+    if networks := refusals().get(name):
+        lines.append(f"Refuses {', '.join(networks)} ([reasons](../explainers-networks.md#why-not)).")
+    if info.exact_zero is False and not info.control:
+        measured = leaks().get(name)
+        share = (
+            f" ({measured} times what chance puts there, in [certified networks](../certified.md))" if measured else ""
+        )
+        lines.append(f"Marks pixels that cannot change the output{share}.")
+    if info.exact_zero:
+        lines.append("Pixels that cannot change the output get exactly zero.")
+    return "\n".join(f"- {line}" for line in lines) or "None known."
+
+
+@functools.cache
+def refusals() -> dict[str, list[str]]:
+    """Return the networks that an explainer refuses, from docs/explainers-networks.md."""
+    text = (PAGE.parent / "explainers-networks.md").read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    heads = lines[0]
+    return {
+        cells[0].strip("`"): [heads[at] for at, cell in enumerate(cells) if cell.startswith("– ")]
+        for cells in lines
+        if cells[0].startswith("`")
+    }
+
+
+@functools.cache
+def leaks() -> dict[str, str]:
+    """Return the mass on pixels that cannot matter relative to chance, from the table of docs/certified.md."""
+    with (PAGE.parent / "tables" / "certified-every-explainer.csv").open(encoding="utf-8", newline="") as file:
+        return {row[0]: row[2] for row in csv.reader(file)}
 
 
 def entry(name: str) -> str:
+    """Return the page of one explainer, without its reference."""
     part = EXPLAINERS.resolve(name)
-    source = f"\n\nSource: {part.info.citation}" if part.info.citation else ""
-    listed = "\n".join(parameters(part))
-    target = f'<a id="{anchor(name)}"></a>\n\n' if anchor(name) != name else ""
-    return f"{target}### {name}\n\n**{part.info.label}.** {prose(part)}{source}\n\n{listed}\n"
+    info, file = part.info, file_name(name)
+    known = (PAGE.parent / "images" / "explainers" / f"{file}.png").exists()
+    heading = info.family or "Others"
+    description = from_subfolder(FAMILIES.get(heading, ""))
+    summary = plain(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0])
+    return ENTRY.format(
+        name=name,
+        label=info.label,
+        purpose=f"{summary}\n\nOne of the {'controls' if info.control else 'explainers'} of the family *{heading}*. "
+        f"{description}".strip(),
+        picture=PICTURE.format(label=info.label, file=file) if known else "",
+        family=heading,
+        anchor=anchor(heading),
+        explains=explains(name),
+        passes=passes(name),
+        gradient="yes" if info.needs_gradient and not info.control else "no",
+        limits=limits(name),
+        source=f"\n## Source\n\n{info.citation}\n" if info.citation else "",
+        parameters=parameters(part),
+    )
+
+
+def entries() -> dict[str, str]:
+    """Return the page of each explainer, without its reference, by file name."""
+    return {name: entry(name) for name in EXPLAINERS}
 
 
 def rules() -> str:
@@ -286,20 +364,23 @@ def families() -> dict[str, list[str]]:
 
 
 def family(heading: str, names: list[str]) -> str:
-    text = f"\n## {heading}\n"
+    """Return the section of one family."""
+    text = f"## {heading}\n"
     if heading in FAMILIES:
         text += f"\n{textwrap.fill(FAMILIES[heading], 120)}\n"
+    rows = "\n".join(row(name) for name in names)
+    text += f"\n| name | label | explains | passes |\n|---|---|---|---|\n{rows}\n"
     if heading == "Relevance":
         text += f"\n{rules()}"
     if shared := shared_of(heading):
         text += f"\nShared parameters:\n\n{shared}\n"
-    return text + "\n" + "\n".join(entry(name) for name in names)
+    return text
 
 
 def page() -> str:
-    table = "\n".join(row(name) for names in families().values() for name in names)
-    head = HEAD.format(count=len(EXPLAINERS), table=table, shared=shared_of(""))
-    return head + "".join(family(heading, names) for heading, names in families().items())
+    """Return the overview."""
+    tables = "\n".join(family(heading, names) for heading, names in families().items()).strip()
+    return HEAD.format(count=len(EXPLAINERS), tables=tables, shared=shared_of(""))
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""What the runs found, beside what the papers did: writes docs/findings.md.
+"""Write docs/findings.md: findings of the papers, tested on runs.
 
 xaibench run xai-tris-8x8 && python docs/generate/findings.py runs/xai-tris-8x8
 
-Any number of run folders; each has a section by the name of its suite, and sections of other suites stay as they are.
-A run of 8×8 and one of 64×64 pixels together have one more, of both sizes.
+Takes any number of run folders. Each gives the section of its suite; sections of other suites are kept. Runs of
+8×8 and 64×64 pixels together also give the comparison of both sizes. Tables per cell become CSV files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+from csv_tables import csv_link
 from papers import accuracies, table
 
 from xaibench.report.claims.across_sizes import across_sizes
@@ -24,7 +25,7 @@ from xaibench.report.page.share_tables import ShareMeans, cell_shares, share_mea
 from xaibench.report.read.results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
-#: For narrow screens: each row of such a table is a card, or its first column stays in sight (site.css).
+#: On narrow screens, each row of a table becomes a card, or the first column stays in sight (site.css).
 CARDS, WIDE = (f'<div class="{name}" markdown>\n\n{{}}\n\n</div>' for name in ("cards", "wide"))
 NOTES = Path(__file__).parent / "findings-notes.txt"
 #: The sections on the page, in their order; of the suites that come with the library.
@@ -32,53 +33,60 @@ SIZES = "sizes"
 SUITES = ("xai-tris-8x8", "xai-tris-8x8-paper", "xai-tris-64x64", "xai-tris-64x64-paper", SIZES, "saliency-bench")
 BEGIN, END = "<!-- begin of {} -->", "<!-- end of {} -->"
 
-HEAD = """# What the runs found
+HEAD = """# Findings and comparison with the paper
 
-The paper's findings (Clark, Wilming, Haufe, Machine Learning 2024), held against the runs that were really done for
-this page. Each is a number with its 95 % interval ([over all that was drawn](uncertainty.md)) and a verdict: it *holds*
-where the whole interval lies on the stated side of the bound, and is *undecided* where the bound lies inside. One that
-does not hold is reported as well. Where the paper gives only words, such as *nearly all*, the bound is ours and marked
-so, and the verdict is also given at a lower and at an upper bound. The same table stands on the report page of every
-XAI-TRIS run. Made by `python docs/generate/findings.py RUN`, with any run folder.
+Look up which findings of the XAI-TRIS paper (Clark, Wilming, Haufe, Machine Learning 2024) hold in runs of this
+library. Each finding is a number with its 95 % [interval](uncertainty.md) and a verdict: it *holds* if the whole
+interval is on the stated side of the bound, and is *undecided* if the bound is inside the interval. Where the paper
+gives only words, such as *nearly all*, the bound is ours and marked so, and the verdict is also given at a lower
+and at an upper bound. The report page of every XAI-TRIS run has the same table.
 """
 
 
 def section(run: RunResults) -> str:
+    """Return the section of one run: its verdicts, and links to its tables."""
     found = claims(run)
     scored = run.scores[run.scores["correct"]]
     samples = scored.groupby(["subset", "variant", "model", "data_seed", "seed"], observed=True)["sample"].nunique()
     counts = f"{samples.min()} to {samples.max()}" if samples.min() < samples.max() else f"{samples.min()}"
     names = [name for name, part in run.metrics.items() if not part.skill_of]  # the papers speak of scores
     parts = [f"\n## {run.title}\n\n    xaibench run {run.suite}\n"]
-    parts.append(f"\nScored: {counts} samples per network, those that {CLASSIFIERS[scored_rule(run)]}. ")
+    parts.append(f"\nScored: {counts} samples per network that {CLASSIFIERS[scored_rule(run)]}. ")
     parts.append(" ".join(promises(run)) + "\n")
     if excluded := exclusions(run):
         parts.append(f"\n**Left out** of all verdicts: {'; '.join(excluded)}.\n")
     tested = [name for name in names if any(claim.metric == name for claim in found)]
     parts += [f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(found, name))}\n" for name in tested]
-    parts.append(f"\n### Test accuracy\n\n{accuracies(run)}\n")
-    parts += [
-        f"\n### Mean of each method: {run.metrics[name].label}\n\n{WIDE.format(means(run, name))}\n" for name in names
+    links = [csv_link(f"findings-{run.suite}-accuracy", "test accuracy next to the paper's", *accuracies(run))]
+    links += [
+        csv_link(
+            f"findings-{run.suite}-{name}",
+            f"mean {run.metrics[name].label} of each method in each cell",
+            *means(run, name),
+        )
+        for name in names
     ]
-    parts.append(whose_doing(run))
+    links += error_shares(run)
+    parts.append(f"\n### Tables of this run\n\nDownload (CSV): {'; '.join(links)}.\n")
     return "".join(parts)
 
 
 def both_sizes(runs: list[RunResults]) -> str:
-    """The statements about both sizes, of the last run of each; nothing without one of each."""
+    """Return the section on both sizes, for the last run of each size; empty if a size is missing."""
     last = {size: run for run in runs for size in ("8x8", "64x64") if f"-{size}" in run.suite}
     if len(last) < 2:
         return ""
     small, large = last["8x8"], last["64x64"]
     found = across_sizes(small, large)
-    parts = [f"\n## Both sizes beside each other\n\nThe runs of `{small.suite}` and `{large.suite}` above. "]
-    parts.append("Skills: how far a score is from chance at its size (0) towards the ground truth itself (1).\n")
+    parts = [f"\n## Comparison of both sizes\n\nThe runs of `{small.suite}` and `{large.suite}` above. "]
+    parts.append("Skills rescale each score: 0 is chance at this size, 1 is the ground truth itself.\n")
     for name in dict.fromkeys(claim.metric for claim in found):
         parts.append(f"\n### {small.metrics[name].label}, both sizes\n\n{CARDS.format(verdicts(found, name))}\n")
     return "".join(parts)
 
 
 def verdicts(found: list[Claim], metric: str) -> str:
+    """Return the table of the statements about one metric."""
     rows = [
         [
             f"{each.statement} ({each.place})",
@@ -90,10 +98,11 @@ def verdicts(found: list[Claim], metric: str) -> str:
         for each in found
         if each.metric == metric
     ]
-    return table(["the paper says", "number", "here", "holds if", "verdict"], rows)
+    return table(["the paper says", "measured", "here", "holds if", "verdict"], rows)
 
 
-def means(run: RunResults, metric: str) -> str:
+def means(run: RunResults, metric: str) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of the table of mean scores, with a column per cell."""
     summary = summarize(run)
     mine = summary[summary["metric"] == metric]
     cells = list(mine.groupby(["subset", "variant", "model"], observed=True, sort=True).groups)
@@ -104,23 +113,24 @@ def means(run: RunResults, metric: str) -> str:
         found = [value.get((*cell, name)) for cell in cells]
         shown = ["–" if each is None or pd.isna(each) else f"{each:.2f}" for each in found]
         rows.append([part.label + (" (control)" if part.control else ""), *shown])
-    return table(["", *heads], rows)
+    return ["method", *heads], rows
 
 
-def whose_doing(run: RunResults) -> str:
-    """How much of what lies beside the truth is the network's doing; empty where the suite has no reference."""
+def error_shares(run: RunResults) -> list[str]:
+    """Return links to the shares of each map's mass; empty if the suite has no reference map."""
     cells = cell_shares(run)
     if not cells:
-        return ""
+        return []
     every = share_means(run)
     reference = every[0].explainer
     faithful = {row.cell: row for row in every if row.explainer == reference}
     rows = []
     for row in cells:
         alone = f"{faithful[row.cell].means[0]:.2f}"
-        rows.append([cell_name(run, row), alone, *map(spread, row.means, row.intervals), f"**{row.doing:.2f}**"])
-    heads = ["", "a faithful map on the truth", "methods: on the truth", "beside, relied on", "beside, not relied on"]
-    of_cells = table([*heads, "of what is beside: the network’s doing"], rows)
+        rows.append([cell_name(run, row), alone, *map(spread, row.means, row.intervals), f"{row.doing:.2f}"])
+    label = (run.references[reference].label if reference in run.references else reference).lower()
+    heads = ["cell", f"{label}: on the ground truth", "methods: on the ground truth"]
+    heads += ["elsewhere, relied on", "elsewhere, not relied on", "share of the error due to the network"]
     found = {(row.explainer, row.cell): row.means[2] for row in every}
     order = [row.cell for row in cells]
     methods = [
@@ -128,14 +138,15 @@ def whose_doing(run: RunResults) -> str:
         + [f"{found.get((name, cell), float('nan')):.2f}".replace("nan", "–") for cell in order]
         for name, part in run.explainers.items()
     ]
-    of_methods = table(["", *(cell_name(run, row) for row in cells)], methods)
-    label = run.references[reference].label if reference in run.references else reference
-    return (
-        f"\n### Whose doing it is\n\nWhat lies beside the truth, split by what the network relies on "
-        f"([how](xai-tris.md#whose-doing-it-is)); means over the methods, 95 % intervals. “A faithful map” is "
-        f"{label}.\n\n{WIDE.format(of_cells)}\n\nThe third part, beside the truth and not relied on, of each method:"
-        f"\n\n{WIDE.format(of_methods)}\n"
-    )
+    return [
+        csv_link(f"findings-{run.suite}-shares", "share of the error due to the network", heads, rows),
+        csv_link(
+            f"findings-{run.suite}-not-relied-on",
+            "mass of each method on pixels that are neither in the ground truth nor relied on",
+            ["method", *(cell_name(run, row) for row in cells)],
+            methods,
+        ),
+    ]
 
 
 def cell_name(run: RunResults, row: ShareMeans) -> str:
@@ -148,7 +159,7 @@ def spread(mean: float, ends: tuple[float, float]) -> str:
 
 
 def sections(page: str) -> dict[str, str]:
-    """What stands on the page, by suite."""
+    """Return the sections of the page, by suite."""
     found = {}
     for name in SUITES:
         _, begun, rest = page.partition(BEGIN.format(name))
@@ -158,9 +169,10 @@ def sections(page: str) -> dict[str, str]:
 
 
 def page(before: str, runs: list[RunResults]) -> str:
+    """Return the page with the sections of these runs; the other sections are kept."""
     new = {run.suite: section(run) for run in runs}
     if unknown := new.keys() - set(SUITES):
-        raise SystemExit(f"No section for a run of {', '.join(unknown)}; there are those of {', '.join(SUITES)}.")
+        raise SystemExit(f"No section for a run of {', '.join(unknown)}; known are those of {', '.join(SUITES)}.")
     if sizes := both_sizes(runs):
         new[SIZES] = sizes
     found = sections(before) | new

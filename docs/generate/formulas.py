@@ -1,4 +1,4 @@
-"""Formulas of the docs as MathML, which browsers draw themselves: no script, no font, no server.
+"""Convert formulas of the documentation to MathML, which needs no script and no server.
 
 In a page they are ```` ```math ```` blocks and ``$...$``, as GitHub reads them too.
 """
@@ -19,20 +19,20 @@ _INLINE = r"(?<![\\$\w])\$(?=\S)([^$]+?)(?<=\S)\$(?!\w)"
 
 
 def block(source: str, *_: Any, **__: Any) -> str:
-    """A formula on a line of its own, as a fence of pymdownx.superfences."""
+    """Return a displayed formula, for a fence of pymdownx.superfences."""
     return f'<div class="formula">{mathml(source, "block")}</div>'
 
 
 def mathml(source: str, display: str = "inline") -> str:
-    r"""A formula in LaTeX as MathML, whose brackets grow by themselves, without ``\bigl``."""
+    r"""Return a LaTeX formula as MathML; ``\bigl`` is dropped, since brackets stretch automatically."""
     plain = re.sub(r"\\[bB]ig[lr]?(?![a-zA-Z])", "", html.unescape(source).strip())
     made = str(convert(plain, display=display))
-    # Bars are brackets here, never a relation between what stands on their sides, which would have space around it.
+    # Bars are brackets here, not relations, which would have space on both sides.
     return made.replace('<mo stretchy="false">&#x0007C;', '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;')
 
 
 class Formulas(Extension):
-    """``$...$`` inside a line."""
+    """Markdown extension for ``$...$`` in a line."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  # the name that Markdown calls
         """Add the pattern."""

@@ -1,4 +1,4 @@
-"""What the metrics measure that look at the map, or at map and ground truth, as pictures."""
+"""Draw the pictures of metrics of the map, and of the map and the ground truth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THRESHOLD = 0.25
 def ground_truth(
     e: Example, name: str, about: str, note: str = ""
 ) -> tuple[Drawing, Callable[[float, float], tuple[float, float]]]:
-    """A drawing that begins with the map and the outline of the ground truth."""
+    """Return a drawing that begins with the map and the outline of the ground truth."""
     drawing = Drawing(f"{name}: {about}")
     return drawing, drawing.grid(e.map, signed, "map", note or "outline: ground truth", e.mask)
 
@@ -30,7 +30,7 @@ def magnitude(value: float) -> str:
 
 
 def transport(e: Example) -> tuple[Drawing, float]:
-    """The map's mass, and the cheapest way to carry it to the ground truth."""
+    """Draw the cheapest transport of the map's mass to the ground truth."""
     drawing = Drawing("EMD: where the mass of the map goes when it is carried to the ground truth")
     mass, truth = np.abs(e.map) / np.abs(e.map).sum(), e.mask / e.mask.sum()
     drawing.grid(e.map, magnitude, "mass |s| / Σ|s|", "outline: ground truth", e.mask)
@@ -59,7 +59,7 @@ def cheapest_plan_turned(e: Example, metric: Metric) -> str:
 
 
 def marked(drawing: Drawing, e: Example, chosen: NDArray[np.bool_], title: str, note: str) -> None:
-    """Which chosen pixels lie inside (green) and outside (orange), and which were missed (gray)."""
+    """Mark chosen pixels inside (green) and outside (orange) the ground truth, and missed ones (gray)."""
     kinds = np.where(chosen & e.mask, 2.0, np.where(chosen, 1.0, np.where(e.mask, 0.5, 0.0)))
     colors = {2.0: GREEN, 1.0: ORANGE, 0.5: "#d5dae0", 0.0: "#ffffff"}
     drawing.grid(kinds, colors.__getitem__, title, note, e.mask)
@@ -90,7 +90,7 @@ def mass_inside(e: Example, metric: Metric) -> str:
 def cut_map(
     numerator: str, denominator: str, terms: Callable[[int, int, int], tuple[int, int]]
 ) -> Callable[[Example, Metric], str]:
-    """The picture of a metric of the map cut at a threshold."""
+    """Return a function that draws a metric of the map cut at a threshold."""
 
     def draw(e: Example, metric: Metric) -> str:
         chosen = e.map > THRESHOLD
@@ -119,7 +119,7 @@ def largest_pixel(e: Example, metric: Metric) -> str:
 
 
 def steps(e: Example) -> tuple[Grid, Grid]:
-    """Numbers of pixels outside and inside at each threshold of the map, from the largest down, beginning with none."""
+    """Return the numbers of pixels outside and inside at each threshold of the map, in descending order."""
     values = np.unique(e.map)[::-1]
     inside = [0, *(int((e.mask & (e.map >= value)).sum()) for value in values)]
     outside = [0, *(int((~e.mask & (e.map >= value)).sum()) for value in values)]

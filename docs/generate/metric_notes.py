@@ -1,8 +1,8 @@
-"""What docs/metrics.md says beside the metrics' records and docstrings: what went wrong elsewhere."""
+"""Problems of other implementations, for docs/metrics.md."""
 
 from __future__ import annotations
 
-#: What went wrong elsewhere, and the test (of tests/metrics) that keeps it from happening here.
+#: Library, problem, and the test (in tests/metrics) that makes sure that it does not occur here.
 CASES = [
     (
         "Quantus",

@@ -1,11 +1,11 @@
-"""Do the metrics judge well? The tables of docs/metrics-tested.md, and the verdicts that report pages read.
+"""Test the metrics on known maps: tables of docs/metrics-tested.md, and the verdicts that report pages read.
 
     python docs/generate/metric_trials.py      # ten minutes; writes the page's tables and the file of verdicts
     python docs/generate/metric_trials.py --workers 4
-    python docs/generate/metric_trials.py --only srg idsds      # these anew, the others as they are
+    python docs/generate/metric_trials.py --only srg idsds      # only these
 
-A metric that is added or whose revision is bumped has no verdict before this is run again (a test says so). No metric's
-trials depend on which others are tried.
+A new metric, or one with a new revision, has no verdict until this is run again (a test reports it). The trials of a
+metric do not depend on the other metrics.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from xaibench.report.read.metric_verdicts import FILE
 PAGE = Path(__file__).parents[1] / "metrics-tested.md"
 START, END = "<!-- {} -->\n", "<!-- until here -->"
 
-#: Less of the draws is shown as below one percent.
+#: Smaller shares of wrong draws are shown as below one percent.
 DOUBTLESS = 0.01
 
-#: What is done to the maps or explainers, in the order of the columns, as the page calls it.
+#: Ways of degrading maps or explainers, with their names on the page, in the order of the columns.
 WAYS = {"moved": "moved", "noisy": "noise", "unmoved": "unmoved"}
 SHOWN = {"passes": "passes", "coarse": "**coarse**", "fails": "**fails**"}
 
 
-#: A mean of a run is over so many, and more.
+#: Samples per draw, about as many as a run explains per network.
 SAMPLES = 50
-#: Take longer than all others together: an eighth of the draws.
+#: Metrics that take longer than all others together; they get an eighth of the draws.
 SLOW = (
     *("road", "f_fidelity", "data_consistency", "sensitivity_max"),
     *("smooth_mprt", "efficient_mprt", "random_logit"),
 )
-#: What a metric must be told: the oracle is the map of the logit; maps of linear networks have no noise to smooth away.
+#: Parameters: the oracle is the map of the logit, and maps of linear networks have no noise to smooth.
 GIVEN: dict[str, dict[str, Any]] = {
     "completeness_error": {"output": "logit"},
     "smooth_mprt": {"n_samples": 5},
@@ -53,7 +53,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 
 def jobs(draws: int, seed: int, only: Collection[str]) -> Iterator[tuple[list[str], str, int, int]]:
-    """Metrics, kind of truth, draws and seed: what can be tried side by side."""
+    """Yield metrics, kind of truth, draws and seed of each independent job."""
     infos = {name: METRICS.resolve(name).info for name in METRICS if name in only}
     for truth in TRUTHS:
         possible = (truth,) if truth == "intervention" else (truth, None)
@@ -68,7 +68,7 @@ def jobs(draws: int, seed: int, only: Collection[str]) -> Iterator[tuple[list[st
 
 
 def run(job: tuple[list[str], Any, int, int]) -> pd.DataFrame:
-    """The trials of a job."""
+    """Return the trials of a job."""
     warnings.simplefilter("ignore")
     metrics, truth, draws, seed = job
     given = {name: GIVEN.get(name, {}) for name in metrics}
@@ -76,7 +76,7 @@ def run(job: tuple[list[str], Any, int, int]) -> pd.DataFrame:
 
 
 def verdicts(found: MetaEvaluation, seed: int) -> dict[str, Any]:
-    """The content of the file that report pages read; what was not tried again is as it was."""
+    """Return the content of the file that report pages read; metrics that were not tested again are kept."""
     table, overall = found.table(), found.verdicts()
     tried, before = set(table["metric"]), json.loads(FILE.read_text(encoding="utf-8"))["metrics"]
     metrics: dict[str, Any] = {
@@ -93,9 +93,9 @@ def verdicts(found: MetaEvaluation, seed: int) -> dict[str, Any]:
 
 
 def truth_tables(found: MetaEvaluation, truth: str, before: str) -> str:
-    """The metrics of one kind of truth, a row each; those that ask the explainer by themselves.
+    """Return the tables of one kind of truth: maps, and explainers.
 
-    Those that were not tried again have the row that they had ``before``, in the order of the registry.
+    Metrics that were not tested again keep their row in ``before``. The order is that of the registry.
     """
     lines = {name: line for line in before.splitlines() if (name := _metric_of(line))} | dict(_rows(found, truth))
     tables = []
@@ -114,26 +114,26 @@ def _metric_of(line: str) -> str:
 
 
 def _rows(found: MetaEvaluation, kind: str) -> Iterator[tuple[str, str]]:
-    """Metric and row of what was tried with this kind of truth."""
+    """Yield metric and row for each metric that was tested with this kind of truth."""
     table, overall = found.table(), found.verdicts()
     for (metric, truth), rows in table[table["truth"] == kind].groupby(["metric", "truth"], sort=False):
         ways = [way for way in WAYS if way in set(rows["degraded"])]
         by_way = [row for way in ways for row in rows[rows["degraded"] == way].to_dict("records")]
         singles = "&nbsp;/ ".join(f"{100 * row['one_right']:.0f}&nbsp;%" for row in by_way)
-        line = [f"[`{metric}`](metrics.md#{metric})", SHOWN[overall[metric, truth]]]
+        line = [f"[`{metric}`](metrics/{metric}.md)", SHOWN[overall[metric, truth]]]
         line += [*map(_share, by_way), singles, _where_not(found, metric, truth)]
         yield metric, "| " + " | ".join(line) + " |"
 
 
 def _share(row: Mapping[Hashable, Any]) -> str:
-    """How many draws were right, with the interval, and how many wrong; the rest are ties."""
+    """Return the shares of right and wrong draws as text, with the interval of the former."""
     right = f"{100 * row['right']:.0f}&nbsp;% ({100 * row['low']:.0f}–{100 * row['high']:.0f})".replace(" (", "&nbsp;(")
     wrong = f"{100 * row['wrong']:.0f}" if row["wrong"] >= DOUBTLESS else "<1"
     return right + (f"<br>{wrong}&nbsp;% wrong" if row["wrong"] > 0 else "")
 
 
 def _where_not(found: MetaEvaluation, metric: str, truth: str) -> str:
-    """The cases in which it does not pass; nothing where that is none or every one."""
+    """Return the cases in which a metric does not pass; ``"all"``, or empty if it passes in every case."""
     table = found.table(["metric", "truth", "degraded", "case"])
     own = table[(table["metric"] == metric) & (table["truth"] == truth)]
     cases = own.groupby("case", sort=False)["verdict"].apply(lambda given: (given == "passes").all())

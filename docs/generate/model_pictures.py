@@ -1,4 +1,4 @@
-"""What the metrics measure that ask the model or the explainer, as pictures."""
+"""Draw the pictures of metrics that call the model or the explainer."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def imputed_pixels(e: Example, metric: Metric) -> str:
 
 
 class Watched:
-    """Input × Gradient, which remembers what it was asked and what it answered."""
+    """Input × Gradient that records its images and maps."""
 
     def __init__(self) -> None:
         self.explainer = xb.explainers.build("input_x_gradient")
@@ -142,7 +142,7 @@ class Watched:
         self.maps: list[Tensor] = []
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """The maps, of the logit: its slope is the same everywhere, so that only the image's change is seen."""
+        """Return maps of the logit, whose gradient is constant, so that only changes of the image show."""
         maps = xb.explain(self.explainer, model, images, targets, output="logit", device="cpu")
         self.asked.append(images.detach())
         self.maps.append(maps.detach())
@@ -150,7 +150,7 @@ class Watched:
 
 
 def beside(watched: Watched, about: str, title: str) -> Drawing:
-    """The image and its map, and those of the draw that changed the map most."""
+    """Draw the image and its map, and the perturbed image that changed the map most."""
     drawing = Drawing(about)
     picked = int(np.argmax([float((found - watched.maps[0]).norm()) for found in watched.maps]))
     most = float(watched.maps[0].abs().max())

@@ -1,4 +1,4 @@
-"""Pages of which a run makes one section: those of runs that are not at hand stay as they are."""
+"""Update pages with one section per run; other sections are kept."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def renewed(page: Path, head: str, sections: Iterable[str]) -> str:
-    """The page with a new head and the sections given, each in the place of the one with its heading, or behind all.
+    """Return the page with a new head and new sections, which replace sections with the same heading.
 
     Args:
-        page: As it is; it need not be there.
-        head: All before the first ``## ``.
+        page: The current page, which need not exist.
+        head: Text before the first ``## ``.
         sections: Each begins with a line ``## HEADING``.
     """
     old = page.read_text(encoding="utf-8") if page.exists() else ""

@@ -1,4 +1,4 @@
-"""The papers' tables with ours beside: writes docs/papers.md.
+"""Write docs/papers.md: the papers' tables next to ours.
 
 xaibench run xai-tris-8x8-paper && xaibench run xai-tris-64x64
 python docs/generate/papers.py runs/xai-tris-8x8-paper runs/xai-tris-64x64
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+from csv_tables import csv_link
 
 from xaibench.benchmarks.saliency_bench import published_tables as published
 from xaibench.report.numbers.accuracy_differences import accuracy_margins
@@ -19,23 +20,21 @@ PAGE = Path(__file__).parents[1] / "papers.md"
 NAMES = {"iou": "IoU", "precision": "precision", "recall": "recall", "hit": "pointing", "insertion": "insertion"}
 NAMES |= {"deletion": "deletion"}
 
-HEAD = """# Papers' tables beside ours
+HEAD = """# Papers' tables next to ours
 
-What the two papers print, and what comes out here. Every run shows its own numbers beside the published ones on its
-[report page](tutorials/read-the-report.md); this page holds the tables in one place. Made by
-`python docs/generate/papers.py RUN RUN64`.
+Compare the tables of the two papers with the results here. The [report page](tutorials/read-the-report.md) of every
+run shows the same comparison.
 
 ## XAI-TRIS, Table 3: test accuracy at 8×8 pixels
 
     xaibench run {suite}
 
-Percent; mean and standard deviation of {trainings} trainings a cell on {sets} here, mean of 25 data sets in the paper
-(Clark, Wilming, Haufe, Machine Learning 2024). *By chance*: what the difference may come to in 95 % of repetitions. The
-paper's number is taken to vary as ours do, since its spread is not printed: as many trainings, with the spread of ours
-in the cell, or that of the architecture in all cells where it is larger, on as many test samples. Some trainings of an
-architecture end near 50 %: where ours of the cell are above the paper, it also holds what the share of failures takes
-away that ours do not exclude (none of {trainings}: up to {most:.0f} %). Bold: more than that.
-[Training](training.md) says how close each of two losses comes.
+Percent; mean and standard deviation of {trainings} trainings per cell on {sets} here, mean of 25 data sets in the
+paper (Clark, Wilming, Haufe, Machine Learning 2024). *By chance*: the largest difference in 95 % of repetitions;
+larger ones are bold. The paper prints no spread, so its number is assumed to vary like ours: the same number of
+trainings, with the spread of the cell, or of the architecture in all cells if that is larger, on as many test
+samples. Some trainings end near 50 %; if ours are above the paper, the margin includes the share of failures that
+{trainings} trainings without one do not exclude (up to {most:.0f} %). [Training](training.md) compares two losses.
 
 """
 
@@ -45,24 +44,22 @@ TABLE_1 = """
 
     xaibench run xai-tris-64x64
 
-Likewise, of {trainings} trainings on one data set, with the [published networks](reproducibility.md#networks); the
-paper's are five. Cells of one training have no spread of their own: theirs is that of their architecture. IMAGENET is
-left out, for want of the paper's 50,000 photographs
-([what was run](findings.md#what-was-run-and-how-it-differs-from-the-paper)).
+The same for {trainings} trainings on one data set, with the [published networks](reproducibility.md#networks); the
+paper has five. A cell of one training gets the spread of its architecture. IMAGENET is left out, because the
+paper's 50,000 photographs were not available ([runs](findings.md#runs-and-differences-from-the-paper)).
 
 """
 
 BETWEEN = """
 
-The paper prints its scores of maps as figures, without numbers; [what our runs give](index.md) stands on the start
-page, and where the two must differ in [XAI-TRIS here](xai-tris.md#where-we-depart-from-the-released-code-and-why).
+The paper shows the scores of maps in figures, without numbers. Ours are on the [home page](index.md) and in the
+[findings](findings.md); [XAI-TRIS](xai-tris.md#differences-from-the-released-code) lists the differences.
 
 ## Saliency-Bench, Table 2: accuracy of ResNet-18
 
-Zhang et al., XAI Benchmark for Visual Explanation, arXiv 2310.08537. As published, in percent. Ours come beside these
-on the page of `xaibench run saliency-bench --root ~/data`, for the sets that are there; they have not been reproduced
-for this page, because neither the weights nor the whole sets were within reach
-([what was run](saliency-bench.md#what-was-run)).
+Zhang et al., XAI Benchmark for Visual Explanation, arXiv 2310.08537. As published, in percent. The report of
+`xaibench run saliency-bench --root ~/data` compares them with your run; they have not been reproduced for this page,
+because neither the weights nor the complete sets were available ([results](saliency-bench.md#results)).
 
 """
 
@@ -70,28 +67,30 @@ TABLE_3 = """
 
 ## Saliency-Bench, Table 3: scores
 
-As published. The published functions cut maps above 0 (recall: above 0.5); `--protocol published --sign signed` does
-the same, and `scaled`, the suite's own, cuts at half of each map's range
-([how maps are cut](saliency-bench.md#how-maps-are-cut)).
+As published. The published functions cut maps above 0 (recall: above 0.5), as `--protocol published --sign signed`
+does; `scaled`, the default of the suite, cuts at half of each map's range ([how maps are
+cut](saliency-bench.md#how-maps-are-cut)). All data sets: [Table 3 as CSV](tables/saliency-bench-table-3.csv). The
+pets:
 """
 
 TABLE_4 = """
 
-## Saliency-Bench, Table 4: do metrics agree?
+## Saliency-Bench, Table 4: agreement of metrics
 
-Spearman correlations as published, metrics whose lower values are better turned first. Ours: the section *Do the
-metrics agree?* of the report, or [`xb.metrics.agreement`](metrics.md#agreement-of-metrics).
+Spearman correlations as published, with metrics for which lower is better negated. For your own runs, see the
+report page or [`xb.metrics.agreement`](metrics.md#agreement-of-metrics).
 
 """
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table whose columns except the first are right-aligned."""
     numbers = ["---", *["--:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, numbers, *rows])
 
 
-def accuracies(run: RunResults) -> str:
-    """A row a cell, with the spread of our trainings, and the difference where it is more than chance in bold."""
+def accuracies(run: RunResults) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of the table of accuracies; differences larger than chance are in bold."""
     rows, by_chance = [], accuracy_margins(run)
     for row in run.accuracy.to_dict("records"):
         margin = by_chance[row["subset"], row["variant"], row["model"]]
@@ -102,7 +101,7 @@ def accuracies(run: RunResults) -> str:
         spread = "" if pd.isna(row["std"]) else f" ± {row['std']:.1f}"
         chance = "–" if pd.isna(margin) else f"{margin:.1f}"
         rows.append([cell, f"{row['alpha']:g}", paper, f"{row['mean']:.1f}{spread}", difference, chance])
-    return table(["cell", "alpha", "paper", "here", "difference", "by chance"], rows)
+    return ["cell", "alpha", "paper", "here", "difference", "by chance"], rows
 
 
 def page(run: RunResults, large: RunResults) -> str:
@@ -113,16 +112,15 @@ def page(run: RunResults, large: RunResults) -> str:
     missed = 100 * (1 - 0.025 ** (1 / of["trainings"]))
     large_of = f"1 to {int(large.accuracy['trainings'].max())}"
     head = HEAD.format(**of, suite=run.suite, most=missed)
-    parts = [head, accuracies(run), TABLE_1.format(trainings=large_of), accuracies(large), BETWEEN]
+    parts = [head, table(*accuracies(run)), TABLE_1.format(trainings=large_of), table(*accuracies(large)), BETWEEN]
     parts.append(table(list(sets.values()), [[f"{published.TABLE_2[key]:.2f}" for key in sets]]))
     parts.append(TABLE_3)
-    for key, label in sets.items():
-        rows = [
-            [f"`{name}`", *(f"{scores[metric]:.3f}" for metric in metrics)]
-            for (of, name), scores in published.TABLE_3.items()
-            if of == key
-        ]
-        parts.append(f"\n### {label}\n\n{table(['explainer', *(NAMES[metric] for metric in metrics)], rows)}\n")
+    heads = ["explainer", *(NAMES[metric] for metric in metrics)]
+    rows = {key: [f"{scores[metric]:.3f}" for metric in metrics] for key, scores in published.TABLE_3.items()}
+    every = [[sets[key], name, *cells] for (key, name), cells in rows.items()]
+    csv_link("saliency-bench-table-3", "", ["data set", *heads], every)
+    pets = [[f"`{name}`", *cells] for (key, name), cells in rows.items() if key == "pet"]
+    parts.append(f"\n{table(heads, pets)}\n")
     rows = [
         [f"{NAMES[first]} – {NAMES[second]}", *(f"{value:.1f}".replace("-", "−") for value in values.values())]
         for (first, second), values in published.TABLE_4.items()

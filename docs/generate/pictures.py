@@ -1,6 +1,6 @@
-"""A picture of what each metric measures, on one example: ``python docs/generate/pictures.py`` writes them all.
+"""Draw a picture per metric: ``python docs/generate/pictures.py``.
 
-Every number in a picture is what the library's function returns for the example.
+Every number in a picture is the return value of the library for the example.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SHOWN_WITH: dict[str, dict[str, float]] = {"attacked pixels": {"epsilon": of_mod
 
 
 def plain_picture(e: Example, metric: Metric) -> str:
-    """Of a metric whose record names no drawing: what it is given, and its score."""
+    """Draw the inputs and the score of a metric whose record names no drawing."""
     info = metric.info
     drawing = Drawing(f"{info.label}: what it is given, and the score")
     if info.kind in ("model", "explainer"):
@@ -80,13 +80,13 @@ def plain_picture(e: Example, metric: Metric) -> str:
 
 
 def drawn(name: str, shown: Example) -> str:
-    """The picture of a metric, as SVG."""
+    """Return the picture of a metric as SVG."""
     metric = METRICS.resolve(name)
     return (DRAWINGS[metric.info.picture] if metric.info.picture else plain_picture)(shown, metric)
 
 
 def pictures() -> dict[str, str]:
-    """Metric to SVG."""
+    """Return the SVG of each metric."""
     shown = example()
     return {name: drawn(name, shown) for name in METRICS}
 

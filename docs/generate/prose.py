@@ -1,4 +1,4 @@
-"""Docstrings, or parts of them, as Markdown."""
+"""Convert docstrings, or parts of them, to Markdown."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import textwrap
 
 
 def plain(text: str) -> str:
-    """Sphinx roles and literals of a docstring as Markdown, on one line."""
+    """Return the Sphinx roles and literals of a docstring as Markdown, on one line."""
     text = re.sub(r":(?:func|mod|class|meth|data):`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text)
     text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
     return " ".join(text.replace("``", "`").split())
 
 
 def section(doc: str, name: str) -> str:
-    """What stands below ``name:`` in a docstring."""
+    """Return the content of the docstring section ``name``."""
     found = re.search(rf"^{name}:\n((?: +.*\n|\n)*)", doc + "\n", re.MULTILINE)
     return textwrap.dedent(found[1]) if found else ""
+
+
+def from_subfolder(text: str) -> str:
+    """Rewrite relative links for a page in a subfolder of the documentation."""
+    return re.sub(r"\]\((?!https?:|#)", "](../", text)

@@ -1,4 +1,4 @@
-"""The published networks of a suite, which its runs use instead of training.
+"""Write the published networks of a suite, which its runs use instead of training.
 
 xaibench run xai-tris-8x8 --train && python docs/generate/published_networks.py runs/xai-tris-8x8
 

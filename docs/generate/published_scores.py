@@ -1,4 +1,4 @@
-"""The published scores of a suite, beside which `xaibench run SUITE --explainers mine:f --against published` ranks.
+"""Write the published scores of a suite, which `xaibench run SUITE --explainers mine:f --against published` uses.
 
 xaibench run xai-tris-8x8 && python docs/generate/published_scores.py runs/xai-tris-8x8
 

@@ -20,29 +20,28 @@ from xaibench.runfolder.tables import CELL
 PAGE = Path(__file__).parents[1] / "robust-rankings.md"
 WIDE = '<div class="wide" markdown>\n\n{}\n\n</div>'
 
-HEAD = """# Do hyper-parameters decide?
+HEAD = """# Effect of metric parameters
 
-A metric has parameters of its own: what a removed pixel becomes, in how many steps, whether single pixels go or whole
-segments, whether the important ones go first or the unimportant ones. If the order of the methods changes with them, a
-single rank by that metric says more about the setting than about the methods.
+See whether the ranking by a metric depends on the metric's own parameters: the value of a removed pixel, the number
+of steps, single pixels or segments, most or least important first. If the order of the methods changes with them,
+one rank by that metric describes the setting more than the methods.
 
     xaibench run xai-tris-8x8 --metrics deletion,road --out RUN
     python benchmarks/robust_rankings.py RUN deletion \\
         '{{"baseline": [0.0, 1.0], "segmentation": ["pixels", "grid"], "n_segments": [16]}}'
 
-The maps of the run are scored again under every setting; nothing is trained or explained again. Under each setting, the
-methods are ranked by the mean over the cells of their mean scores, without the controls. Intervals account for the
-random choice of data sets, trainings and samples; all settings have the same resamples. If two settings agree with a
-tau below {agreed}, the report of the run states it and gives no ranks by that metric.
+The maps of the run are scored again with every setting. In each cell the methods are ranked by their mean scores; a
+method's place is by the mean of its ranks over the cells, without controls. Intervals are over data sets, trainings
+and samples; all settings use the same ones. If two settings agree with a tau below {agreed}, the page of the run
+gives no place by that metric and says so. Kendall's tau is 0 for unrelated orders and −1 for opposite ones.
 
-*Insertion* on the baseline that *deletion* removes to is deletion in the opposite order: the least important pixels go
-first. That is how the order of the pixels is a setting below. A tau of 0 is what unrelated orders have, −1 the opposite
-order. Made by `python docs/generate/robust.py RUN`. The photographs are ten of those of
-[methods at equal cost](budget.md), the methods at 1,000 passes, or at what they cost where that is no choice.
+*Insertion* with the baseline of *deletion* is deletion with the least important pixels first. The photographs are
+ten of [methods at equal cost](budget.md), with methods at 1,000 passes or at their fixed cost.
 """
 
 
 def section(run: RunResults) -> str:
+    """Return the section of one run."""
     some = next(iter(run.robustness.values()))
     counted = run.scores[run.scores["correct"]].drop_duplicates([*CELL, "data_seed", "sample"])
     cells = f"{some.cells} cell{'s' * (some.cells != 1)}, {len(counted)} images, {len(some.methods)} methods"
@@ -52,12 +51,12 @@ def section(run: RunResults) -> str:
     parts.append(f"\n{WIDE.format(table(heads, rows))}\n")
     for name, found in run.robustness.items():
         left = f" Not scored in every cell, and left out: {', '.join(found.left_out)}." if found.left_out else ""
-        parts.append(f"\n### {run.metrics[name].label}: who is first\n\n{first(run, found)}{left}\n")
+        parts.append(f"\n### {run.metrics[name].label}: best methods\n\n{first(run, found)}{left}\n")
     return "".join(parts)
 
 
 def rows_of(label: str, found: RobustRanking) -> list[list[str]]:
-    """A row for each parameter, and one for any two settings."""
+    """Return one row per parameter, and one for any two settings."""
     pairs = {**found.by_parameter, f"any of {len(found.settings)} settings": found.least_similar}
     return [
         [
@@ -73,13 +72,13 @@ def rows_of(label: str, found: RobustRanking) -> list[list[str]]:
 
 
 def first(run: RunResults, found: RobustRanking) -> str:
-    """Return a table of the first three methods under each setting, with their mean scores."""
+    """Return the first three methods of each setting, with their mean ranks."""
     rows = []
-    for number, (ranks, means) in enumerate(zip(found.ranks, found.means, strict=True)):
+    for number, ranks in enumerate(found.mean_ranks):
         best = ranks.argsort(kind="stable")[:3]
-        named = ", ".join(f"{run.explainers[found.methods[m]].label} ({means[m]:.3f})" for m in best)
+        named = ", ".join(f"{run.explainers[found.methods[m]].label} ({ranks[m]:.1f})" for m in best)
         rows.append([found.describe_setting(number), named])
-    return table(["setting", "first three, mean score"], rows)
+    return table(["setting", "first three, mean rank"], rows)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
-"""MkDocs hooks: read formulas; add the API reference, the math font and the example leaderboard to the site."""
+"""MkDocs hooks: read formulas; add generated pages, the math font and the example leaderboard; label tables."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import example_leaderboard
 import math_font
+import part_pages
 from api import pages
 from formulas import Formulas, block
 from mkdocs.config.defaults import MkDocsConfig
@@ -17,7 +20,11 @@ from mkdocs.structure.files import File, Files
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Let Markdown read formulas."""
+    """Let Markdown read formulas, and add the pages of metrics and explainers to the menu."""
+    # The lists `__all__` with names from tables are read at run time (api.py), not by static analysis.
+    logging.getLogger("mkdocs.plugins.griffe").addFilter(lambda record: "Unsupported item in" not in str(record.msg))
+    if config.nav:
+        config.nav = with_part_pages(config.nav, part_pages.navigation())
     config.markdown_extensions.append(Formulas())  # type: ignore[arg-type]  # MkDocs hands it on as it is
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
     fences.append({"name": "math", "class": "formula", "format": block})
@@ -27,8 +34,21 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def with_part_pages(menu: Any, below: dict[str, list[Any]]) -> Any:
+    """Return the menu with the pages of the parts after their overview."""
+    if isinstance(menu, dict):
+        return {title: with_part_pages(entry, below) for title, entry in menu.items()}
+    if not isinstance(menu, list):
+        return menu
+    entries = []
+    for entry in menu:
+        page = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        entries += [with_part_pages(entry, below), *(below.get(page, []) if isinstance(page, str) else [])]
+    return entries
+
+
 def repository() -> str:
-    """The address of the repository that the site is built in: as GitHub Actions tells it, else git's; else nothing."""
+    """Return the address of the repository: from GitHub Actions, otherwise from git, otherwise empty."""
     if name := os.environ.get("GITHUB_REPOSITORY"):
         return f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{name}"
     asked = ["git", "-C", str(Path(__file__).parent), "remote", "get-url", "origin"]
@@ -41,9 +61,10 @@ def repository() -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that no file holds."""
-    for name, content in pages().items():
-        files.append(File.generated(config, f"api/{name}.md", content=content))
+    """Add the generated pages and the font."""
+    made = {f"api/{name}": content for name, content in pages().items()} | part_pages.pages()
+    for name, content in made.items():
+        files.append(File.generated(config, f"{name}.md", content=content))
     files.append(File.generated(config, math_font.FILE, content=math_font.woff()))
     return files
 
@@ -58,12 +79,32 @@ def on_post_build(config: MkDocsConfig, **_: Any) -> None:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Tables inside ``<div class="cards">`` say in each cell what column it is of, for screens that have no columns."""
-    return re.sub(r'<div class="cards">.*?</div>', lambda found: labeled(found[0]), html, flags=re.S)
+    """Make pages accessible and fast: label cells of cards, drop empty table headers, load visible pictures only.
+
+    The cells of tables inside ``<div class="cards">`` get the heading of their column, for narrow screens. Pictures of
+    the other color scheme are not visible and therefore not loaded.
+    """
+    html = re.sub(r'<div class="cards">.*?</div>', lambda found: labeled(found[0]), html, flags=re.S)
+    html = re.sub(r"<th([^>]*)></th>", r"<td\1></td>", html)
+    html = html.replace('<div class="wide">', '<div class="wide" tabindex="0">')  # scrolled by keyboard
+    return html.replace("<img ", '<img loading="lazy" ')
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the search dialog a name, and the menus of a page different names, for screen readers."""
+    seen: Counter[str] = Counter()
+
+    def numbered(found: re.Match[str]) -> str:
+        seen[found[2]] += 1
+        return f'{found[1]}{found[2]}{f" ({seen[found[2]]})" * (seen[found[2]] > 1)}"'
+
+    search = 'data-md-component="search" role="dialog"'
+    output = output.replace(search, f'{search} aria-label="Search"')
+    return re.sub(r'(<nav class="md-nav[^>]* aria-label=")([^"]*)"', numbered, output)
 
 
 def labeled(tables: str) -> str:
-    """Every cell of a table with the text above its column as ``data-label``."""
+    """Return tables whose cells have the heading of their column as ``data-label``."""
 
     def of_table(found: re.Match[str]) -> str:
         heads = [re.sub(r"<[^>]+>", "", head) for head in re.findall(r"<th[^>]*>(.*?)</th>", found[0])]

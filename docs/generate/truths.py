@@ -1,6 +1,6 @@
-"""docs/truths.md: its tables, from the tables of the library, and its example, one map held to four kinds of truth.
+"""Write docs/truths.md: tables from the registries, and an example with the scores of one map by four kinds of truth.
 
-python docs/generate/truths.py      # a minute; writes the tables into docs/truths.md, and docs/images/truths-*.png
+python docs/generate/truths.py      # a minute; also writes docs/images/truths-*.png
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from xaibench.report.figures.samples import color_tile
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "truths.md"
-#: Ink, in the site's two themes, and what is marked.
+#: Color of texts in the two themes of the site, and of outlines.
 INK, MARK = {"light": "#333333", "dark": "#d5d7e0"}, "#009e55"
 
-#: Held to all four: methods of several families, and controls that know no network.
+#: Methods of several families, and controls.
 METHODS = (
     "integrated_gradients",
     "shapley_sampling",
@@ -51,7 +51,7 @@ METHODS = (
 )
 SHOWN = "integrated_gradients"
 SAMPLES = 100
-#: Pixels that are taken out in the picture.
+#: Number of pixels that are removed in the picture.
 OUT = 8
 
 
@@ -77,7 +77,7 @@ def probe() -> Probe:
     with torch.inference_mode():
         right = (model(images).argmax(1) == targets).nonzero().flatten()[:SAMPLES]
     images, masks, targets = images[right], masks[right], targets[right]
-    # What a person would mark in place of us: the shape that is in this image, of the two that the data's truth marks.
+    # A person would mark the shape in this image; the ground truth of the data has both shapes.
     shapes = masks & torch.where((targets == 0)[:, None, None], left, ~left)
     return Probe(model, data.train.images, images, masks, left.expand_as(masks), shapes, targets)
 
@@ -90,7 +90,7 @@ def maps_of(name: str, of: Probe) -> Tensor:
 
 
 def four(maps: Tensor, of: Probe) -> tuple[float, float, float, float]:
-    """A score of each kind, in the order of :data:`TRUTHS`."""
+    """Return a score per kind, in the order of :data:`TRUTHS`."""
     return (
         xb.emd_perf(maps, of.masks),
         xb.mass_outside(maps, of.seen),
@@ -100,32 +100,35 @@ def four(maps: Tensor, of: Probe) -> tuple[float, float, float, float]:
 
 
 def kinds() -> str:
-    """What each kind asks, and what it cannot tell."""
+    """Return the table of the questions and limits of each kind."""
     rows = [f"| *{kind}* | {w.question} | {w.source} | {w.low} | {w.silent} |" for kind, w in TRUTHS.items()]
-    head = "| truth | it asks | where the answer is from | a low score means | what it cannot tell |\n"
+    head = "| truth | question | source of the answer | a low score means | not answered |\n"
     return head + "|---|---|---|---|---|\n" + "\n".join(rows)
 
 
 def belonging() -> str:
-    """Which data sets and metrics are of each kind."""
+    """Return the data sets and metrics of each kind."""
     named = [*DATASETS, *(f"certified:{function}" for function in FUNCTIONS)]
     sets = {name: DATASETS.resolve(name).info.truth for name in named}
     metrics = {name: METRICS.resolve(name).info.own_truth for name in METRICS}
-    links = {name: f"[`{name}`](metrics.md#{name})" for name in metrics}
+    links = {name: f"[`{name}`](metrics/{name}.md)" for name in metrics}
     free = ", ".join(link for name, link in links.items() if metrics[name] is None)
     rows = ["| truth | data sets | metrics |", "|---|---|---|"]
     for kind in TRUTHS:
         mine = _families(name for name, truth in sets.items() if truth == kind)
         own = ", ".join(link for name, link in links.items() if metrics[name] == kind)
         rows.append(
-            f"| *{kind}* | {mine or 'any'} | {own}{', ' * bool(own and mine)}{'those against masks' * bool(mine)} |"
+            f"| *{kind}* | {mine or 'any'} | {own}{', ' * bool(own and mine)}{'metrics with masks' * bool(mine)} |"
         )
     none = ", ".join(link for name, link in links.items() if metrics[name] == NO_TRUTH)
-    return "\n".join(rows) + f"\n\nThose against masks: {free}. Of no truth, since they describe the map alone: {none}."
+    return (
+        "\n".join(rows)
+        + f"\n\nMetrics with masks: {free}. Without a kind of truth, because they describe the map alone: {none}."
+    )
 
 
 def _families(names: Iterable[str]) -> str:
-    """Names as they are, and those with a family's name in front as one."""
+    """Return the names, with one entry per family of names such as ``xai-tris/...``."""
     found: dict[str, int] = {}
     for name in names:
         start = next((name.partition(sign)[0] + sign for sign in "/:" if sign in name), "")
@@ -134,14 +137,14 @@ def _families(names: Iterable[str]) -> str:
 
 
 def made_of() -> str:
-    """The parts of the example with their revisions, for the test that says when it is of other ones."""
+    """Return the parts of the example with their revisions; a test compares them with the current ones."""
     parts = [f"{name} {EXPLAINERS.resolve(name).info.revision}" for name in METHODS]
     metrics = ("emd_perf", "mass_outside", "mass_accuracy", "comprehensiveness")
     return ", ".join([*parts, *(f"{name} {METRICS.resolve(name).info.revision}" for name in metrics)])
 
 
 def measured(of: Probe) -> str:
-    """The example in numbers."""
+    """Return the table of the example."""
     head = (
         "| | *data*: EMD performance ↑ | *use*: mass outside ↓ | *human*: mass on the shape ↑ "
         "| *intervention*: comprehensiveness ↑ |\n"
@@ -155,7 +158,7 @@ def measured(of: Probe) -> str:
 
 
 def clearest(of: Probe) -> int:
-    """The image whose L stands out most from the noise around it."""
+    """Return the index of the image with the clearest L."""
     brightness = of.images[:, 0]
     inside = (brightness * of.shapes).sum((1, 2)) / of.shapes.sum((1, 2))
     outside = (brightness * ~of.shapes).sum((1, 2)) / (~of.shapes).sum((1, 2))
@@ -164,7 +167,7 @@ def clearest(of: Probe) -> int:
 
 
 def picture(of: Probe, theme: str) -> Figure:
-    """One image that shows the L, its map, and what each kind of truth holds the map to."""
+    """Draw an image with an L, its map, and what each kind of truth compares the map with."""
     at = clearest(of)
     one = Probe(of.model, of.train, *(part[at : at + 1] for part in of[2:]))
     maps = maps_of(SHOWN, one)
@@ -204,13 +207,13 @@ def picture(of: Probe, theme: str) -> Figure:
 
 
 def _signed(values: np.ndarray) -> np.ndarray:
-    """A map as colors: red what is positive, blue what is negative, white what is zero."""
+    """Return a map as colors: red = positive, blue = negative, white = zero."""
     colored: np.ndarray = colormaps["RdBu_r"](0.5 + 0.5 * values / np.abs(values).max())
     return colored
 
 
 def _outline(axes: Axes, marked: np.ndarray) -> None:
-    """A line around the marked pixels."""
+    """Draw a line around the marked pixels."""
     framed = np.pad(marked, 1)
     for y, x in zip(*np.nonzero(framed), strict=True):
         for dy, dx in ((0, -1), (0, 1), (-1, 0), (1, 0)):

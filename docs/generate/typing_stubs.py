@@ -1,4 +1,4 @@
-"""The stub that tells type checkers and editors where the metrics of the table are defined.
+"""Generate the stubs from which type checkers and editors learn where the registered metrics are defined.
 
 python docs/generate/typing_stubs.py      # writes xaibench/metrics/registered_functions.pyi
 """

@@ -1,9 +1,9 @@
-"""The small vision transformer in the cells of XAI-TRIS: writes docs/vit.md.
+"""Write docs/vit.md: the small vision transformer on XAI-TRIS.
 
 xaibench run xai-tris-8x8 --model vit && python docs/generate/vit.py runs/xai-tris-8x8
 
-Any number of run folders, of both sizes; each has a section by the name of its suite, and sections of other suites stay
-as they are. Of a run that has the other networks too, their best stands beside the transformer.
+Takes any number of run folders, of both sizes. Each gives the section of its suite; sections of other suites are kept.
+If a run has the other networks too, the table shows the best of them next to the transformer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from findings import BEGIN, CARDS, END, WIDE, sections
+from csv_tables import csv_link
+from findings import BEGIN, CARDS, END, sections
 from papers import table
 
 from xaibench.report.numbers.score_summary import summarize
@@ -29,21 +30,20 @@ SUITES = ("xai-tris-8x8", "xai-tris-64x64")
 
 HEAD = """# A transformer on XAI-TRIS
 
-The XAI-TRIS paper explains a linear model, a perceptron and a convolutional network. Here a small vision transformer
-([`vit`](models.md)) stands in the same cells: images in patches, a class token, learned positions, two blocks of
-self-attention. It is a column on request, with the explainers that are made for transformers, and no finding of the
-paper is held against it. Made by `python docs/generate/vit.py RUN ...`, with any run folders that have
-it; several of one suite are put together.
+See how a small vision transformer ([`vit`](models.md)) and explainers made for transformers score on XAI-TRIS. The
+paper explains a linear model, a perceptron and a convolutional network; the transformer (patches, a class token,
+learned positions, two blocks of self-attention) is an optional model of the same suites, and no finding of the
+paper is tested on it.
 """
-#: Of the cells of a suite that it does not learn: what was tried.
+#: What was tried on the cells of a suite that are not learned.
 MULT_CORR = """MULT CORR is not learned: it stays at chance with 40 epochs in batches of 256 at a learning rate of
-0.003, with 100 at 0.002, in which the validation loss rises in the end, and, with patches of 8×8 pixels, with 10 in
-batches of 128. The signal there is 4 % of a smooth background; the perceptron takes 40,000 samples and 500 epochs to
-learn it, and these networks were given half as many samples."""
-XOR_CORR = """XOR CORR takes luck: trainings leave chance all at once, after some twenty epochs, or not within forty.
-With batches of 128 at 0.002 it was at chance after 12."""
+0.003, with 100 epochs at 0.002, in which the validation loss rises in the end, and with patches of 8×8 pixels and 10
+epochs in batches of 128. The signal there is 4 % of a smooth background. The perceptron takes 40,000 samples and 500
+epochs to learn it; these networks had half as many samples."""
+XOR_CORR = """XOR CORR is learned in some trainings only: they leave chance abruptly, after some twenty epochs, or not
+within forty. With batches of 128 at 0.002 it was at chance after 12 epochs."""
 MULT_IMAGENET = """MULT IMAGENET is learned in part: the validation loss is lowest after four to six of 40 epochs, on
-999 photographs of which each lies under 20 samples; the paper had 50,000."""
+999 photographs, each of which is the background of 20 samples; the paper had 50,000."""
 TRIED = {
     "xai-tris-64x64": {
         ("mult", "corr"): MULT_CORR,
@@ -54,31 +54,32 @@ TRIED = {
 
 
 def section(run: RunResults) -> str:
-    """Accuracies, then the mean of every explainer by every metric."""
+    """Return the section of a run: accuracies, and links to the mean scores."""
     run = learned_alone(run)
     seeds = run.trainings[run.trainings["model"] == MODEL].groupby(["subset", "variant"], observed=True)
     sets, drawn = seeds["data_seed"].nunique().max(), seeds["seed"].nunique().max()
     parts = [f"\n## {run.title}\n\n    xaibench run {run.suite} --model {','.join(run.models)}{_asked(run)}\n\n"]
     parts.append(
-        f"Test accuracy in percent over {_count(sets, 'data set')} a cell and {_count(drawn, 'training')} on each. A "
-        f"network counts as having learned its task from {LEARNED:.0f} % on, as in the paper; one that has not is not "
-        "scored.\n"
+        f"Test accuracy in percent over {_count(sets, 'data set')} per cell and {_count(drawn, 'training')} on each. "
+        f"Networks below {LEARNED:.0f} %, the limit of the paper, have not learned their task and are not scored.\n"
     )
     parts.append(f"\n{CARDS.format(accuracies(run))}\n")
     parts += [f"\n{note}\n" for note in not_learned(run)]
     if trained := unscored(run):
-        parts.append(f"\nTrained, and not scored: {trained}.\n")
+        parts.append(f"\nTrained but not scored: {trained}.\n")
     if "imagenet" in run.variants:
-        parts.append("\nOn photographs the precision alone was worked out, as the exact EMD takes longest there.\n")
-    parts.append(f"\nScored are {scored(run)} samples a data set, those that {CLASSIFIERS[scored_rule(run)]}.\n")
-    for name, part in run.metrics.items():
-        if not part.skill_of:
-            parts.append(f"\n### {part.label} on the transformer\n\n{WIDE.format(means(run, name))}\n")
-    return "".join(parts)
+        parts.append("\nOn photographs only the precision was computed, because the exact EMD takes longest there.\n")
+    parts.append(f"\nScored: {scored(run)} samples per data set that {CLASSIFIERS[scored_rule(run)]}.\n")
+    links = [
+        csv_link(f"vit-{run.suite}-{name}", f"mean {part.label} of each method in each cell", *means(run, name))
+        for name, part in run.metrics.items()
+        if not part.skill_of
+    ]
+    return "".join([*parts, f"\nDownload (CSV): {'; '.join(links)}.\n"])
 
 
 def accuracies(run: RunResults) -> str:
-    """A row a cell: all its trainings, and the best mean of the other networks of the run."""
+    """Return a table of the accuracies per cell, with the best mean of the other networks of the run."""
     others = run.accuracy[run.accuracy["model"] != MODEL]
     rows = []
     for (scenario, background), group in _by_cell(run.trainings[run.trainings["model"] == MODEL]):
@@ -94,7 +95,7 @@ def accuracies(run: RunResults) -> str:
 
 
 def learned_alone(run: RunResults) -> RunResults:
-    """The run without the scores of networks that have not learned their task: the suite explains these, too."""
+    """Return the run without the scores of networks that have not learned their task."""
     keys = ["subset", "variant", "model", "data_seed", "seed"]
     learned = run.trainings.loc[run.trainings["test_accuracy"] >= LEARNED, keys]
     return dataclasses.replace(
@@ -103,13 +104,13 @@ def learned_alone(run: RunResults) -> RunResults:
 
 
 def not_learned(run: RunResults) -> list[str]:
-    """What was tried on the cells that the transformer has not learned."""
+    """Return notes on the cells that the transformer has not learned."""
     reached = run.accuracy[run.accuracy["model"] == MODEL].set_index(["subset", "variant"])["mean"]
     return [note for cell, note in TRIED.get(run.suite, {}).items() if reached.get(cell, LEARNED) < LEARNED]
 
 
 def unscored(run: RunResults) -> str:
-    """The cells that were learned and of which no score is there."""
+    """Return the cells that were learned but have no scores."""
     learned = run.trainings[(run.trainings["model"] == MODEL) & (run.trainings["test_accuracy"] >= LEARNED)]
     there = set(run.scores[["subset", "variant"]].astype(str).itertuples(index=False, name=None))
     cells = [(scenario, background) for (scenario, background), _ in _by_cell(learned)]
@@ -117,7 +118,7 @@ def unscored(run: RunResults) -> str:
 
 
 def joined(runs: list[RunResults]) -> dict[str, RunResults]:
-    """A run for each suite, with the scores and trainings of all its runs."""
+    """Return one run per suite, with the scores and trainings of all its runs."""
     found: dict[str, RunResults] = {}
     for run in runs:
         first = found.setdefault(run.suite, run)
@@ -140,14 +141,14 @@ def joined(runs: list[RunResults]) -> dict[str, RunResults]:
 
 
 def scored(run: RunResults) -> str:
-    """How many samples of a data set are scored: from the fewest to the most of any cell."""
+    """Return the smallest and largest number of scored samples per data set."""
     rows = run.scores[run.scores["correct"] & (run.scores["model"] == MODEL)]
     counts = rows.groupby(["subset", "variant", "data_seed", "seed"], observed=True)["sample"].nunique()
     return f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
 
 
-def means(run: RunResults, metric: str) -> str:
-    """A row an explainer, a column a cell; in parentheses the best of the other networks."""
+def means(run: RunResults, metric: str) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of the mean scores per cell; in parentheses the best of the other networks."""
     summary = summarize(run)
     mine = summary[(summary["metric"] == metric) & (summary["model"] == MODEL)]
     up = run.metrics[metric].higher_is_better
@@ -161,7 +162,7 @@ def means(run: RunResults, metric: str) -> str:
         found = [(value.get((*cell, name)), best.get((*cell, name))) for cell in cells]
         if any(own is not None for own, _ in found):
             rows.append([part.label + (" (control)" if part.control else ""), *(_beside(*pair) for pair in found)])
-    return table(["", *(f"{place(scenario)} {place(background)}" for scenario, background in cells)], rows)
+    return ["method", *(f"{place(scenario)} {place(background)}" for scenario, background in cells)], rows
 
 
 def _by_cell(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
@@ -174,7 +175,7 @@ def _beside(own: float | None, best: float | None) -> str:
 
 
 def _asked(run: RunResults) -> str:
-    """What of the command changes more than which networks and explainers are run, both of which the tables show."""
+    """Return the options of the command that change the samples; the tables show networks and explainers."""
     choices = run.environment.get("choices", {})
     return f" --samples {choices['samples']}" if "samples" in choices else ""
 
@@ -184,7 +185,7 @@ def _count(number: int, what: str) -> str:
 
 
 def page(before: str, runs: list[RunResults]) -> str:
-    """The page with the sections of these runs, and of other suites as they were."""
+    """Return the page with the sections of these runs; sections of other suites are kept."""
     if strange := [run.suite for run in runs if run.suite not in SUITES or MODEL not in run.models]:
         raise SystemExit(
             f"No transformer in a run of {', '.join(strange)}; run {' or '.join(SUITES)} with --model vit."

@@ -1,6 +1,9 @@
+import csv
 import importlib.util
 import re
 from pathlib import Path
+
+import pytest
 
 from xaibench.explainers import EXPLAINERS
 
@@ -11,17 +14,40 @@ def page(name="explainers"):
     return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
-def test_the_page_lists_what_is_registered_with_its_parameters():
+@pytest.fixture(scope="module")
+def generator():
     spec = importlib.util.spec_from_file_location("explainers_page", ROOT / "docs" / "generate" / "explainers.py")
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_overview_lists_what_is_registered(generator):
     assert page() == generator.page(), "run python docs/generate/explainers.py"
-    assert sorted(re.findall(r"^\| \[`(.+?)`\]", page(), re.MULTILINE)) == sorted(EXPLAINERS)
-    sections = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##)", page() + "\n##", re.MULTILINE | re.DOTALL))
-    assert sorted(sections) == sorted(EXPLAINERS)
-    for name, text in sections.items():
-        assert "Source: " in text or EXPLAINERS.resolve(name).info.control, name
+    rows = dict(re.findall(r"^\| \[`(.+?)`\]\(explainers/(\S+)\.md\)", page(), re.MULTILINE))
+    assert sorted(rows) == sorted(EXPLAINERS)
+    assert all(rows[name] == generator.file_name(name) for name in rows)
+
+
+def test_every_explainer_has_a_page_with_example_limits_source_and_parameters(generator):
+    entries = generator.entries()
+    assert sorted(entries) == sorted(EXPLAINERS)
+    for name, text in entries.items():
+        part = EXPLAINERS.resolve(name)
+        assert text.startswith(f"# {part.info.label}: `{name}`\n"), name
+        assert f'xb.explain("{name}", model, images, targets)' in text, name
+        assert re.search(r"^## Limits\n\n\S", text, re.MULTILINE), name
+        assert "## Source\n\n" in text or part.info.control, name
+        assert all(f"`{field.name}" in text for field in generator.fields(part) if field.name != "patterns"), name
         assert not re.search(r":\w+:`", text), name
+        assert not re.search(r"\]\((?!\.\./|https?:|#)", text), name  # a page in a folder of its own
+
+
+def test_limits_state_refused_networks_and_measured_leaks(generator):
+    assert "Refuses resnet18, efficientnet_b0" in generator.limits("lrp")
+    assert re.search(r"\(0\.99 times what chance puts there", generator.limits("rise"))
+    assert "exactly zero" in generator.limits("saliency")
+    assert "does not use the network" in generator.limits("sobel")
 
 
 def test_its_pictures_are_there_and_small():
@@ -36,9 +62,11 @@ def test_the_networks_page_says_of_every_explainer_what_it_takes_or_why_it_does_
     sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page("explainers-networks"), re.MULTILINE | re.DOTALL))
     numbered = {int(number) for number in re.findall(r"^(\d+)\. ", sections["Why not"], re.MULTILINE)}
     refused = {}
-    for heading in ("Milliseconds", "Memory"):
-        lines = [re.split(r" *\| *", line)[1:-1] for line in sections[heading].splitlines() if line.startswith("|")]
-        rows = {first.strip("`"): cells for first, *cells in lines if first.startswith("`")}
+    with (ROOT / "docs" / "tables" / "explainers-memory.csv").open(encoding="utf-8", newline="") as file:
+        memory = list(csv.reader(file))
+    times = [re.split(r" *\| *", line)[1:-1] for line in sections["Milliseconds"].splitlines() if line.startswith("|")]
+    for heading, lines in (("Milliseconds", times), ("Memory", memory)):
+        rows = {first.strip("`"): cells for first, *cells in lines if first.strip("`") in EXPLAINERS}
         assert list(rows) == [name for name in EXPLAINERS if name in rows], "run python benchmarks/networks.py"
         assert {len(line) for line in lines} == {9}
         cells = [cell for row in rows.values() for cell in row]

@@ -21,40 +21,47 @@ def page():
     return (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
-def sections():
-    return dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page(), re.MULTILINE | re.DOTALL))
-
-
 @pytest.fixture(scope="module")
 def generator():
     return load("metrics")
 
 
-def test_the_page_lists_what_is_registered_and_nothing_else():
-    rows = re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \|(.*)\|$", page(), re.MULTILINE)
+@pytest.fixture(scope="module")
+def entries(generator):
+    return generator.entries()
+
+
+def test_the_overview_lists_what_is_registered_and_nothing_else():
+    rows = re.findall(r"^\| \[`(\w+)`\]\(metrics/(\w+)\.md\) \|(.*)\|$", page(), re.MULTILINE)
     assert len(rows) == len(METRICS)
-    assert {name for name, _ in rows} == set(METRICS)
-    assert all(cell.strip() for _, row in rows for cell in row.split("|"))
-    assert sorted(sections()) == sorted(METRICS)
+    assert all(name == file for name, file, _ in rows)
+    assert {name for name, *_ in rows} == set(METRICS)
+    assert all(cell.strip() for *_, row in rows for cell in row.split("|"))
 
 
-def test_every_metric_has_its_equation_range_pitfalls_source_and_departures():
-    for name, text in sections().items():
-        assert "```math" in text, name
+def test_every_metric_has_a_page_with_its_range_pitfalls_source_and_equation(entries):
+    assert sorted(entries) == sorted(METRICS)
+    for name, text in entries.items():
+        info, doc = METRICS.resolve(name).info, METRICS.resolve(name).__doc__
+        assert text.startswith(f"# {info.label}: `{name}`\n"), name
+        assert re.search(r"^\| range \| [\[(].*(?:higher|lower) is better \|$", text, re.MULTILINE), name
+        assert re.search(r"^\| undefined \| (?:for|where|with) \S", text, re.MULTILINE), name
+        assert re.search(r"^## Limits\n\n\S", text, re.MULTILINE), name
+        assert f"## Source\n\n{info.citation}." in text, name
+        assert not re.search(r"\]\((?!\.\./|https?:|#)", text), name  # a page in a folder of its own
         assert ":math:" not in text, name
-        assert ":func:" not in text, name
-        assert re.search(r"\*\*[\[(].*(?:higher|lower) is better\.\*\* Undefined (?:for|where|with) \S", text), name
-        assert re.search(r"\*\*Mind:\*\* \S", text), name
-        assert re.search(r"^Source: \S", text, re.MULTILINE), name
+        # The reference, made from the docstring, has the equation and the departures from the source.
+        assert ".. math::" in doc, name
+        assert "Example:" in doc, name
         if METRICS.target(name) != f"xaibench.metrics.localization.emd:{name}":  # the EMD departs from its source alone
-            assert "<summary>Departures from" in text, name
+            assert "Departures: " in doc, name
 
 
-def test_every_metric_has_a_picture_whose_numbers_are_those_of_the_library(generator):
+def test_every_metric_has_a_picture_whose_numbers_are_those_of_the_library(entries):
     drawn = load("pictures").pictures()
     assert sorted(drawn) == sorted(METRICS)
     for name, svg in drawn.items():
-        assert f"](images/metrics/{name}.svg)" in sections()[name], name
+        assert f"](../images/metrics/{name}.svg)" in entries[name], name
         kept = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
         # What is written in it; places of lines may differ in their last digit between machines.
         written = [re.findall(r">([^<\n]+)</(?:text|title)>", text) for text in (kept, svg)]
