@@ -2,9 +2,9 @@
 
     pip install ".[examples]"
     python examples/run.py                                 # all; fails if one fails or takes more than 120 s
-    python examples/run.py quick_start --out notebooks     # one, to open in Jupyter with its pictures
+    python examples/run.py explainer --out notebooks       # one, to open in Jupyter with its pictures
 
-A notebook here is a Python script in cells (``# %%``), which plain ``python`` runs as well.
+A notebook is a Python script in cells (``# %%``), which plain ``python`` runs as well.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
-#: What Jupyter puts into tracebacks.
+#: Color codes of Jupyter in tracebacks.
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def notebooks() -> list[str]:
-    """Names of the scripts in cells."""
+    """Return the names of the scripts in cells."""
     return sorted(path.stem for path in HERE.glob("*.py") if path.read_text(encoding="utf-8").startswith("# %%"))
 
 
@@ -30,9 +30,9 @@ def execute(name: str, limit: float, out: Path | None) -> None:
     """Run one notebook from top to bottom in a fresh kernel.
 
     Args:
-        name: Of the script, without its suffix.
-        limit: Seconds that the whole notebook may take, its kernel's start left out.
-        out: Where to write ``name.ipynb`` with its outputs, also when it fails; None = nowhere.
+        name: Name of the script, without its suffix.
+        limit: Seconds that the whole notebook may take, without the start of its kernel.
+        out: Folder for ``name.ipynb`` with its outputs, also if it fails; None = do not write it.
 
     Raises:
         nbclient.exceptions.CellExecutionError: If a cell fails.
@@ -52,7 +52,7 @@ def execute(name: str, limit: float, out: Path | None) -> None:
             with client.setup_kernel():
                 stop = time.monotonic() + limit
                 for index, cell in enumerate(notebook.cells):
-                    # nbclient's limit is for one cell: give each what is left of the notebook's.
+                    # nbclient's limit is for one cell: each gets the remaining time of the notebook.
                     client.timeout = max(1, round(stop - time.monotonic()))
                     client.execute_cell(cell, index)
     finally:

@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Add an explainer
+# # I have an explainer
 #
-# You have an idea for a saliency method. An explainer here is any callable `(model, images, targets) -> maps`: images
-# `[N, C, H, W]` in, maps `[N, H, W]` out, signed, larger magnitude = more important. Device, precision, evaluation
-# mode and softmax are taken care of.
+# Is my saliency method better than the known ones and the controls? An explainer is any callable
+# `(model, images, targets) -> maps` with images `[N, C, H, W]` and signed maps `[N, H, W]`; a larger magnitude is more
+# important. The library handles device, precision, evaluation mode and softmax.
 #
-# We take one from a function of four lines to a row in a benchmark's leaderboard.
+# This notebook goes from a function of a few lines to a row in the table of a benchmark.
 
 # %%
 import sys
@@ -27,11 +27,8 @@ print(f"test accuracy {xb.models.accuracy(model, data.test):.1%}")
 # %% [markdown]
 # ## A function
 #
-# The idea: the gradient says what the network would react to, whether or not the image has it. Take it not at the
-# image alone but averaged over *shrunken* copies of it, and keep only its magnitude. (Times the image, this would be
-# Integrated Gradients.)
-#
-# `model(images)` is already the probability of each class; `targets` says which one to explain.
+# The example averages the gradient over scaled copies of the image and takes its magnitude. (Times the image, this is
+# Integrated Gradients.) `model(images)` returns the probability of each class; `targets` are the classes to explain.
 
 
 # %%
@@ -48,27 +45,10 @@ maps = xb.explain(path_gradient, model, images, targets)
 print(f"maps {tuple(maps.shape)}, {maps.dtype}: EMD performance {xb.emd_perf(maps, masks):.3f}")
 
 # %% [markdown]
-# What you get for nothing: your parameters are checked by name, wrong shapes and NaN are errors that say which sample,
-# and another output can be explained than the probability.
-
-# %%
-for output in ("probability", "margin"):
-    maps = xb.explain(path_gradient, model, images, targets, output=output, steps=20)
-    print(f"of the {output:<12} EMD performance {xb.emd_perf(maps, masks):.3f}")
-try:
-    xb.explain(path_gradient, model, images, targets, step=20)
-except TypeError as error:
-    print(error)
-try:
-    xb.explain(lambda model, images, targets: images.flatten(1), model, images, targets)
-except ValueError as error:
-    print(error)
-
-# %% [markdown]
-# ## Is it any good?
+# ## Compare it
 #
-# Beside relatives and controls, on the same samples, with 95 % intervals. † marks what is not better than every
-# control.
+# Similar methods and controls are scored on the same samples, with 95 % intervals. † marks methods that are not better
+# than every control.
 
 # %%
 methods = {name: name for name in ("saliency", "integrated_gradients", "smoothgrad")}
@@ -83,11 +63,11 @@ result = xb.evaluate(
 print(result)
 
 # %% [markdown]
-# ## Does it explain the network?
+# ## Check that it depends on the network
 #
-# A map can be right without looking at the network at all. Two checks ask for that. *Parameter randomization* compares
-# the maps with those of the same network with random weights (rank correlation; 1 means that the weights do not
-# matter). *Sensitivity* is how much a map changes when the image hardly does. Both take the explainer itself.
+# A map can be correct without using the network. *Parameter randomization* compares the maps with the maps of the same
+# network with random weights (rank correlation; 1: the weights do not matter). *Sensitivity* is the change of a map when
+# a little noise is added to the image.
 
 # %%
 few = slice(0, 50)
@@ -104,7 +84,7 @@ for name, explainer in ({"path_gradient": path_gradient} | methods | {"laplace":
     print(f"{name:<22} randomized weights {checks[name][0]:5.2f}   sensitivity {checks[name][1]:5.2f}")
 
 # %% [markdown]
-# ## To look at
+# ## Look at maps
 
 
 # %%
@@ -130,10 +110,9 @@ plt.show()
 # %% [markdown]
 # ## In a suite
 #
-# A part of your own is named `"module:name"` wherever a name is. So put the function into a file that Python can
-# import, name it in a suite, and it is a row in the report, in worker processes and on a cluster as well. A frozen
-# dataclass with `__call__` does the same, and its fields are the parameters; that is how the built-in explainers are
-# written.
+# `"module:name"` selects your own part wherever a name is accepted. Put the function into a file that Python can import,
+# name it in a suite, and it becomes a row in the report. The fields of a frozen dataclass with `__call__` are parameters;
+# the built-in explainers are written in this way.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -157,7 +136,7 @@ class PathGradient:
 ''')
 (folder / "mine.toml").write_text("""
 name = "mine"
-title = "My explainer beside its relatives"
+title = "My explainer and similar ones"
 
 [data]
 parameters = { n_samples = 4000 }
@@ -189,7 +168,7 @@ run = xb.runner.run(folder / "mine.toml", folder / "run", engine="serial")
 print("failed jobs:", len(run.failures))
 
 # %% [markdown]
-# The run folder holds the scores, figures and a page to open (`xaibench report` makes it; `xaibench run` does both).
+# The run folder has the scores and figures; `write_report` adds the report page, as `xaibench run` does.
 
 # %%
 page = xb.report.write_report(folder / "run")
@@ -201,13 +180,9 @@ print(f"report: {page.name}, {page.stat().st_size / 1e6:.1f} MB")
 # %% [markdown]
 # ## Conclusion
 #
-# Four lines are an explainer, and tables say what they are worth. In white noise ours is better than every control,
-# and it depends on the weights, which Laplace's map does not. In correlated noise the same method is behind Laplace,
-# an edge filter that has never seen the network: there the shapes are the only sharp thing in a smooth image. One data
-# set would have told half of it.
-#
-# If yours is to stay, `CONTRIBUTING.md` says how a part joins the library: one file, one line in a table, and the
-# conformance tests that every explainer passes.
+# In white noise this explainer is better than every control, and it depends on the weights, unlike Laplace's map. In
+# correlated noise it is behind Laplace, an edge filter that does not use the network: there, the shapes are the only
+# sharp edges. One data set is not enough for a conclusion.
 
 # %%
 summary = result.summary().set_index(["metric", "method"])
