@@ -65,9 +65,9 @@ print(result)
 # %% [markdown]
 # ## Check that it depends on the network
 #
-# A map can be correct without using the network. *Parameter randomization* compares the maps with the maps of the same
-# network with random weights (rank correlation; 1: the weights do not matter). *Sensitivity* is the change of a map when
-# a little noise is added to the image.
+# A map can be correct without using the network. *Parameter randomization* compares the maps with the maps of the
+# same network with random weights (rank correlation; 1: the weights do not matter). *Sensitivity* is the change of a
+# map when a little noise is added to the image.
 
 # %%
 few = slice(0, 50)
@@ -110,9 +110,9 @@ plt.show()
 # %% [markdown]
 # ## In a suite
 #
-# `"module:name"` selects your own part wherever a name is accepted. Put the function into a file that Python can import,
-# name it in a suite, and it becomes a row in the report. The fields of a frozen dataclass with `__call__` are parameters;
-# the built-in explainers are written in this way.
+# `"module:name"` selects your own part wherever a name is accepted. Put the function into a file that Python can
+# import, name it in a suite, and it becomes a row in the report. The fields of a frozen dataclass with `__call__` are
+# parameters; the built-in explainers are written in this way.
 
 # %%
 folder = Path(tempfile.mkdtemp())

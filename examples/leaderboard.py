@@ -71,8 +71,8 @@ print(pages)
 # %% [markdown]
 # ## Conclusion
 #
-# On white noise most networks are explained better than by the edge filter. On correlated noise the filter scores higher
-# than each of these methods on most networks. A score without controls is not enough.
+# On white noise most networks are explained better than by the edge filter. On correlated noise the filter scores
+# higher than each of these methods on most networks. A score without controls is not enough.
 
 # %%
 print(share.round(2).to_string())

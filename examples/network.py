@@ -29,8 +29,8 @@ print(f"accuracy {(network(images).argmax(1) == labels).float().mean():.2f}")
 # %% [markdown]
 # ## Two explanations
 #
-# Integrated Gradients uses the network. The second method is an edge filter, which looks like an explanation but ignores
-# the network.
+# Integrated Gradients uses the network. The second method is an edge filter, which looks like an explanation but
+# ignores the network.
 
 
 # %%
@@ -55,8 +55,9 @@ plt.show()
 # %% [markdown]
 # ## The audit
 #
-# It asks whether the output changes when marked pixels change (*intervention*), whether the map marks what decides the
-# answer on images that are made from yours (*use*), and whether the map depends on the network and the class (*sanity*).
+# It asks whether the output changes when marked pixels change (*intervention*), whether the map marks what decides
+# the answer on images that are made from yours (*use*), and whether the map depends on the network and the class
+# (*sanity*).
 
 # %%
 audit = xb.audit(network, images, labels, explainers=methods, classes=["tagged", "plain"], progress=False)

@@ -112,7 +112,7 @@ def test_pages_begin_with_their_purpose(site):
     for path in sorted((ROOT / "docs").glob("**/*.md")):
         text = path.read_text(encoding="utf-8")
         first = re.sub(r"^(?:---.*?---|\s*<div.*?>)\s*", "", text.split("\n# ", 1)[-1].partition("\n")[2], flags=re.S)
-        assert re.match(r"\s*(?:<!--[^>]*-->\s*)?(?:>|\*\*|[A-Z`\[])", first), path
+        assert re.match(r"\s*(?:<!--[^>]*-->\s*)?(?:>|\*\*|[\w`\[])", first), path
 
 
 @pytest.mark.parametrize("name", SHOWN)

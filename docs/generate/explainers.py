@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from prose import from_subfolder, plain, section
+from prose import plain, section
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers.base import Attribution
@@ -170,18 +170,13 @@ maps = xb.explain("{name}", model, images, targets)  # [N, H, W]
 
 {limits}
 {source}
-## Parameters
-
-{parameters}
-
 ## Reference
 
-"""
+{parameters}"""
 
 PICTURE = """![Image and map of {label}](../images/explainers/{file}.png)
 
-*An XAI-TRIS image and its map; the outline is the ground truth ([details](../explainers.md#pictures)).*
-
+*An XAI-TRIS image and its map; the outline is the [ground truth](../explainers.md#pictures).*
 """
 
 
@@ -224,20 +219,19 @@ def anchor(heading: str) -> str:
     return heading.lower().replace(" ", "-")
 
 
-def parameters(part: type) -> str:
-    """Return a line per parameter, and one line that links to the shared parameters."""
-    told = {field.name: where for base, where in SHARED if issubclass(part, base) for field in fields(base)}
-    lines, others = [], {}
+def shared_parameters(part: type) -> str:
+    """Return links to the descriptions of the parameters that an explainer shares; the reference has its own ones."""
+    where_told = {field.name: where for base, where in SHARED if issubclass(part, base) for field in fields(base)}
+    shared: dict[str, list[str]] = {}
     for field in fields(part):
-        default = "" if field.default is dataclasses.MISSING else f"={field.default!r}"
-        if field.name in told:
-            others.setdefault(told[field.name], []).append(f"`{field.name}{default}`")
-        elif field.name != "patterns":
-            lines.append(f"- `{field.name}{default}`: {described(part)[field.name]}")
-    for where, names in others.items():
-        link = f"[{where or 'most explainers'}](../explainers.md#{anchor(where or 'Shared parameters')})"
-        lines.append(f"- As in {link}: {', '.join(names)}")
-    return "\n".join(lines) or "None."
+        if field.name in where_told:
+            default = "" if field.default is dataclasses.MISSING else f"={field.default!r}"
+            shared.setdefault(where_told[field.name], []).append(f"`{field.name}{default}`")
+    return "".join(
+        f"As in [{where or 'most explainers'}](../explainers.md#{anchor(where or 'Shared parameters')}): "
+        f"{', '.join(names)}.\n\n"
+        for where, names in shared.items()
+    )
 
 
 def fields(part: type) -> tuple[dataclasses.Field[Any], ...]:
@@ -257,7 +251,7 @@ def described(part: type) -> dict[str, str]:
 
 
 def limits(name: str) -> str:
-    """Return what the explainer cannot explain or distinguish, from its record and the published measurements."""
+    """Return the limits of an explainer, from its record and the published measurements."""
     info = EXPLAINERS.resolve(name).info
     lines = []
     if info.control:
@@ -305,13 +299,13 @@ def entry(name: str) -> str:
     info, file = part.info, file_name(name)
     known = (PAGE.parent / "images" / "explainers" / f"{file}.png").exists()
     heading = info.family or "Others"
-    description = from_subfolder(FAMILIES.get(heading, ""))
+    description = FAMILIES.get(heading, "").partition(". ")[0].rstrip(".") + "."
     summary = plain(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0])
     return ENTRY.format(
         name=name,
         label=info.label,
-        purpose=f"{summary}\n\nOne of the {'controls' if info.control else 'explainers'} of the family *{heading}*. "
-        f"{description}".strip(),
+        purpose=f"{info.label} is {'a control' if info.control else 'an explainer'} of the family *{heading}*. "
+        f"{description}\n\n**Definition.** {summary}",
         picture=PICTURE.format(label=info.label, file=file) if known else "",
         family=heading,
         anchor=anchor(heading),
@@ -320,7 +314,7 @@ def entry(name: str) -> str:
         gradient="yes" if info.needs_gradient and not info.control else "no",
         limits=limits(name),
         source=f"\n## Source\n\n{info.citation}\n" if info.citation else "",
-        parameters=parameters(part),
+        parameters=shared_parameters(part),
     )
 
 
