@@ -23,7 +23,7 @@ def code(heading):
 @pytest.fixture(scope="module")
 def shared():
     names = {}
-    exec(compile(code("Together"), PAGE.name, "exec"), names)
+    exec(compile(code("Use with"), PAGE.name, "exec"), names)
     return names
 
 
