@@ -25,8 +25,9 @@ from scipy.stats import kendalltau
 from scipy.stats import t as student
 
 from xaibench.core.figure_style import THEME
+from xaibench.plots.files import encode
 from xaibench.report.figures.budgets import BudgetScore, BudgetScores, budget_figure, budget_lines, budget_scores
-from xaibench.report.figures.style import inline_svg, save
+from xaibench.report.figures.style import inline_svg
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, read_run
@@ -183,7 +184,7 @@ def found(run: RunResults, scores: BudgetScores) -> str:
 
 def draw(run: RunResults, scores: BudgetScores, name: str) -> None:
     """Write the pictures for light and dark pages."""
-    figure = save(budget_figure(run, scores), "svg")
+    figure = encode(budget_figure(run, scores), "svg")
     drawn = str(inline_svg(figure, name, f"{run.suite}: score against passes"))
     for theme, colors in (("light", THEME), ("dark", THEME | DARK)):
         text = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(

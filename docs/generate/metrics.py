@@ -91,7 +91,7 @@ negated first, so a positive coefficient means that both prefer the same maps.
         "deletion": xb.deletion(model, images, maps, targets, reduction="none"),
     }})
     matrix.coefficients.loc["iou", "deletion"]      # also matrix.n and matrix.kind
-    xb.report.agreement_figure(matrix).savefig("agreement.svg")
+    xb.plots.save(xb.plots.agreement(matrix), "agreement.svg")
 
 ## In training loops
 

@@ -30,9 +30,9 @@ one rank by that metric describes the setting more than the methods.
     python benchmarks/robust_rankings.py RUN deletion \\
         '{{"baseline": [0.0, 1.0], "segmentation": ["pixels", "grid"], "n_segments": [16]}}'
 
-The maps of the run are scored again with every setting. In each cell the methods are ranked by their mean scores; a
-method's place is by the mean of its ranks over the cells, without controls. Intervals are over data sets, trainings
-and samples; all settings use the same ones. If two settings agree with a tau below {agreed}, the page of the run
+The maps of the run are scored again with every setting. With each setting, the methods are ranked by the mean over
+the cells of their mean scores, without controls. Intervals account for the choice of data sets, trainings and
+samples; all settings have the same resamples. If two settings agree with a tau below {agreed}, the page of the run
 gives no place by that metric and says so. Kendall's tau is 0 for unrelated orders and −1 for opposite ones.
 
 *Insertion* with the baseline of *deletion* is deletion with the least important pixels first. The photographs are
@@ -72,13 +72,13 @@ def rows_of(label: str, found: RobustRanking) -> list[list[str]]:
 
 
 def first(run: RunResults, found: RobustRanking) -> str:
-    """Return the first three methods of each setting, with their mean ranks."""
+    """Return a table of the first three methods of each setting, with their mean scores."""
     rows = []
-    for number, ranks in enumerate(found.mean_ranks):
+    for number, (ranks, means) in enumerate(zip(found.ranks, found.means, strict=True)):
         best = ranks.argsort(kind="stable")[:3]
-        named = ", ".join(f"{run.explainers[found.methods[m]].label} ({ranks[m]:.1f})" for m in best)
+        named = ", ".join(f"{run.explainers[found.methods[m]].label} ({means[m]:.3f})" for m in best)
         rows.append([found.describe_setting(number), named])
-    return table(["setting", "first three, mean rank"], rows)
+    return table(["setting", "first three, mean score"], rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from report.reader import Reader
 
-from xaibench.report.page.templating import create_environment, file_links
+from xaibench.report.page.templating import template_environment, file_links
 from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell, to_csv, to_latex
 
 
@@ -93,7 +93,7 @@ def test_a_wide_table_is_divided_into_parts_of_eight_columns_that_repeat_the_hea
 
 
 def test_html_shows_every_column_and_links_the_files(table):
-    macros = create_environment().get_template("tables.html.j2").module
+    macros = template_environment().get_template("tables.html.j2").module
     page = str(macros.with_files(table))
     reader = Reader(page)
     assert reader.all("table") == [{"data-file": "scores"}]

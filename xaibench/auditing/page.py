@@ -18,7 +18,7 @@ from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.plots.files import encode
 from xaibench.plots.maps import show
-from xaibench.report.page.templating import create_environment, format_duration, number, p_value, signed
+from xaibench.report.page.templating import template_environment, format_duration, number, p_value, signed
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: Images shown as good and as bad examples, and explainers shown for each.
@@ -34,10 +34,9 @@ def render(audit: Evidence) -> str:
     Returns:
         HTML with all pictures inside. No scripts.
     """
-    environment = create_environment()
-    environment.loader = jinja2.ChoiceLoader(
-        [jinja2.FileSystemLoader(_TEMPLATES), environment.loader or jinja2.DictLoader({})]
-    )
+    shared = template_environment()
+    own = jinja2.FileSystemLoader(_TEMPLATES)
+    environment = shared.overlay(loader=jinja2.ChoiceLoader([own, *filter(None, [shared.loader])]))
     asked = [question for question in audit.questions if not question.skipped]
     return environment.get_template("audit.html.j2").render(
         audit=audit,

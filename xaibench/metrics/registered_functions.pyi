@@ -15,6 +15,8 @@ from xaibench.metrics.faithfulness.saco import saco as saco
 from xaibench.metrics.faithfulness.srg import srg as srg
 from xaibench.metrics.localization.emd import emd as emd
 from xaibench.metrics.localization.emd import emd_perf as emd_perf
+from xaibench.metrics.localization.fni_emd import fni_emd as fni_emd
+from xaibench.metrics.localization.fni_emd import fni_emd_skill as fni_emd_skill
 from xaibench.metrics.localization.iou import f1 as f1
 from xaibench.metrics.localization.iou import iou as iou
 from xaibench.metrics.localization.iou import precision as precision

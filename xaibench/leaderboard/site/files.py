@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.leaderboard.site.read import ExcludedResult, SuiteKey
-from xaibench.report.page.templating import create_environment, json_block, script
+from xaibench.report.page.templating import template_environment, json_block, script
 
 #: Marks a folder as a site, which may be replaced.
 SITE_MARKER = ".xaibench-leaderboard"
@@ -60,7 +60,7 @@ class Site:
     suites: Sequence[SuiteEntry]
     methods: Mapping[str, str]
     left_out: Sequence[ExcludedResult] = ()
-    templates: Any = field(default_factory=create_environment)
+    templates: Any = field(default_factory=template_environment)
 
     def method_page(self, name: str) -> str:
         """Return the address of a method's page, relative to the root."""

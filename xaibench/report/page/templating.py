@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -26,8 +27,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("state", "theme", "table", "board", "pairs", "pictures", "samples", "page")
 
 
-def create_environment() -> jinja2.Environment:
-    """Return the template environment, which escapes all values and raises on undefined names."""
+@functools.cache
+def template_environment() -> jinja2.Environment:
+    """Return the template environment, which escapes all values, raises on undefined names and compiles templates once."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,

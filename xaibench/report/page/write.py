@@ -78,7 +78,7 @@ from xaibench.report.page.score_tables import (
     shares_table,
 )
 from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
-from xaibench.report.page.templating import create_environment, json_block, script
+from xaibench.report.page.templating import template_environment, json_block, script
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
@@ -266,7 +266,7 @@ _SAMPLES, _SAMPLE_DATA = "<!-- samples -->", "<!-- sample data -->"
 
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
-    templates = create_environment()
+    templates = template_environment()
     first = subject(run, found.boards)
     content = _page_content(run, found, first)
     tables = {table.name: table for table in _page_tables(run, content)}
