@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from report.reader import Reader
 
-from xaibench.report.page.templating import template_environment, file_links
+from xaibench.report.page.templating import file_links, template_environment
 from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell, to_csv, to_latex
 
 

@@ -18,7 +18,7 @@ from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.plots.files import encode
 from xaibench.plots.maps import show
-from xaibench.report.page.templating import template_environment, format_duration, number, p_value, signed
+from xaibench.report.page.templating import format_duration, number, p_value, signed, template_environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: Images shown as good and as bad examples, and explainers shown for each.

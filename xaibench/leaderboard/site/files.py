@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.leaderboard.site.read import ExcludedResult, SuiteKey
-from xaibench.report.page.templating import template_environment, json_block, script
+from xaibench.report.page.templating import json_block, script, template_environment
 
 #: Marks a folder as a site, which may be replaced.
 SITE_MARKER = ".xaibench-leaderboard"

@@ -78,7 +78,7 @@ from xaibench.report.page.score_tables import (
     shares_table,
 )
 from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
-from xaibench.report.page.templating import template_environment, json_block, script
+from xaibench.report.page.templating import json_block, script, template_environment
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
