@@ -29,7 +29,7 @@ _SCRIPTS = ("state", "theme", "table", "board", "pairs", "pictures", "samples", 
 
 @functools.cache
 def template_environment() -> jinja2.Environment:
-    """Return the template environment: it escapes all values, raises on undefined names, and compiles templates once."""
+    """Return the template environment: it escapes all values and raises on undefined names; templates compile once."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
