@@ -29,32 +29,47 @@ def magnitude(value: float) -> str:
     return signed(abs(value))
 
 
-def transport(e: Example) -> tuple[Drawing, float]:
-    """Draw the cheapest transport of the map's mass to the ground truth."""
+def transport(e: Example, *, free_inside: bool = False) -> tuple[Drawing, float, float]:
+    """Draw the cheapest transport of the map's mass to the ground truth.
+
+    Returns:
+        The drawing, the mean distance, and the largest one that a map can have.
+    """
     drawing = Drawing("EMD: where the mass of the map goes when it is carried to the ground truth")
     mass, truth = np.abs(e.map) / np.abs(e.map).sum(), e.mask / e.mask.sum()
     drawing.grid(e.map, magnitude, "mass |s| / Σ|s|", "outline: ground truth", e.mask)
     at = drawing.grid(np.zeros((8, 8)), signed, "cheapest plan", "thick lines carry more", e.mask)
     places = np.argwhere(np.ones((8, 8)))
     cost = np.linalg.norm(places[:, None] - places[None], axis=2)
+    if free_inside:
+        cost[np.ix_(e.mask.ravel(), e.mask.ravel())] = 0.0
     plan = ot.emd(mass.ravel(), truth.ravel() / truth.sum(), cost)
     distance = float((plan * cost).sum())
     for start, end in np.argwhere(plan > 0.002):
-        if start != end:
+        if cost[start, end] > 0:
             drawing.line(at(*places[start]), at(*places[end]), 40 * plan[start, end])
-    return drawing, distance
+    return drawing, distance, float((cost @ truth.ravel()).max()) if free_inside else float(np.hypot(7, 7))
 
 
 def cheapest_plan(e: Example, metric: Metric) -> str:
-    drawing, distance = transport(e)
+    drawing, distance, _ = transport(e)
     assert abs(metric(e.map, e.mask) - distance) < 1e-9
     drawing.result(["mean way", "of the mass"], f"{number(distance)} px")
     return drawing.svg()
 
 
 def cheapest_plan_turned(e: Example, metric: Metric) -> str:
-    drawing, distance = transport(e)
-    drawing.result(["1 − EMD / δ", f"1 − {number(distance)} / {number(np.hypot(7, 7))}"], number(metric(e.map, e.mask)))
+    drawing, distance, largest = transport(e)
+    drawing.result(["1 − EMD / δ", f"1 − {number(distance)} / {number(largest)}"], number(metric(e.map, e.mask)))
+    return drawing.svg()
+
+
+def cheapest_plan_outside(e: Example, metric: Metric) -> str:
+    drawing, distance, largest = transport(e, free_inside=True)
+    assert abs(metric(e.map, e.mask) - (1 - distance / largest)) < 1e-9
+    drawing.result(
+        ["1 − distance / largest", f"1 − {number(distance)} / {number(largest)}"], number(1 - distance / largest)
+    )
     return drawing.svg()
 
 

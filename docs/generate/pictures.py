@@ -26,6 +26,7 @@ FOLDER = Path(__file__).parents[1] / "images" / "metrics"
 DRAWINGS: dict[str, Callable[[Example, Metric], str]] = {
     "cheapest plan": of_maps.cheapest_plan,
     "cheapest plan, turned": of_maps.cheapest_plan_turned,
+    "cheapest plan of the mass outside": of_maps.cheapest_plan_outside,
     "top pixels": of_maps.top_pixels,
     "mass inside": of_maps.mass_inside,
     "cut map: of either": of_maps.cut_map(

@@ -68,7 +68,7 @@ def _expected(packed: bytes, shape: tuple[int, int]) -> float:
         map_sign="magnitude",
         chance="About 0.69 in XAI-TRIS’s LIN at 8×8.",
         chance_level=expected_fni_emd,
-        picture="cheapest plan, turned",
+        picture="cheapest plan of the mass outside",
         class_name="FNIEMD",
         citation=_PATTERN_GAM,
     )
