@@ -23,7 +23,9 @@ PAGES = {
 def site(tmp_path_factory):
     """The folder of the site; its API pages and the example leaderboard, which take long, are left out."""
     from mkdocs.commands.build import build
-    from mkdocs.config import load_config
+    from mkdocs.config import config_options, load_config
+
+    config_options.Hooks._load_hook.cache_clear()  # the hook of an earlier build has other modules
 
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs" / "javascripts", folder / "docs" / "javascripts")

@@ -44,7 +44,9 @@ FIRST_VIEW = 600_000
 def site(tmp_path_factory):
     """The folder of the site."""
     from mkdocs.commands.build import build
-    from mkdocs.config import load_config
+    from mkdocs.config import config_options, load_config
+
+    config_options.Hooks._load_hook.cache_clear()  # the hook of an earlier build has other modules
 
     generate = ROOT / "docs" / "generate"
     folder, known = tmp_path_factory.mktemp("documentation"), set(sys.modules)

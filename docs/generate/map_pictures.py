@@ -67,9 +67,7 @@ def cheapest_plan_turned(e: Example, metric: Metric) -> str:
 def cheapest_plan_outside(e: Example, metric: Metric) -> str:
     drawing, distance, largest = transport(e, free_inside=True)
     assert abs(metric(e.map, e.mask) - (1 - distance / largest)) < 1e-9
-    drawing.result(
-        ["1 − d / d max", f"1 − {number(distance)} / {number(largest)}"], number(1 - distance / largest)
-    )
+    drawing.result(["1 − d / d max", f"1 − {number(distance)} / {number(largest)}"], number(1 - distance / largest))
     return drawing.svg()
 
 

@@ -15,11 +15,17 @@ GENERATE = Path(__file__).parents[2] / "docs" / "generate"
 
 
 @pytest.fixture
-def generator(monkeypatch):
+def generator(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(GENERATE)
+    monkeypatch.setattr(importlib.import_module("csv_tables"), "FOLDER", tmp_path / "tables")
     yield importlib.import_module("vit")
-    for name in ("vit", "findings", "papers"):
-        sys.modules.pop(name)
+    for name in ("vit", "findings", "papers", "csv_tables"):
+        sys.modules.pop(name, None)
+
+
+def table(tmp_path, metric):
+    """Return the rows of the table of a metric by method."""
+    return pd.read_csv(tmp_path / "tables" / f"vit-xai-tris-8x8-{metric}.csv", dtype=str).set_index("method")
 
 
 def row(text, start):
@@ -27,7 +33,7 @@ def row(text, start):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_its_numbers_are_those_of_the_run(generator, four_columns, few_cells_run):
+def test_its_numbers_are_those_of_the_run(generator, four_columns, few_cells_run, tmp_path):
     run = read_run(four_columns)
     text = generator.page("", [run])
     reached = run.trainings.query("model == 'vit' and subset == 'lin'")["test_accuracy"]
@@ -42,9 +48,10 @@ def test_its_numbers_are_those_of_the_run(generator, four_columns, few_cells_run
     scores = run.scores.query("correct and metric == 'emd_perf' and explainer == 'saliency' and subset == 'lin'")
     scores = scores[scores["variant"] == "corr"]
     means = scores.groupby("model", observed=True)["value"].mean()
-    emd = text.split("### EMD_perf on the transformer")[1].split("###")[0]
-    assert row(emd, "Saliency")[1] == f"{means['vit']:.2f} ({means.drop('vit').max():.2f})"
-    assert "WHITE" not in emd, "a column for each cell that has it"
+    assert "(tables/vit-xai-tris-8x8-emd_perf.csv)" in text
+    emd = table(tmp_path, "emd_perf")
+    assert emd.loc["Saliency", "LIN CORR"] == f"{means['vit']:.2f} ({means.drop('vit').max():.2f})"
+    assert not any("WHITE" in name for name in emd), "a column for each cell that has it"
     with pytest.raises(SystemExit, match=r"No transformer in a run of xai-tris-8x8; run xai-tris-8x8 or"):
         generator.page("", [read_run(few_cells_run)])
 
@@ -63,7 +70,7 @@ def test_it_says_how_many_samples_were_asked_for_and_scored(generator, four_colu
     few = scores["correct"] & (scores["subset"] == "lin") & (scores["sample"] > scores["sample"].min())
     text = generator.page("", [read_run(four_columns)])
     assert "    xaibench run xai-tris-8x8 --model llr,mlp,cnn,vit --samples 12\n" in text
-    assert f"Scored are {generator.scored(read_run(four_columns))} samples a data set" in text
+    assert f"Scored: {generator.scored(read_run(four_columns))} samples per data set" in text
     scores[~few].to_parquet(four_columns / "scores.parquet")
     assert re.fullmatch(r"1 to \d+", generator.scored(read_run(four_columns)))
     scores[scores["sample"] == scores["sample"].min()].to_parquet(four_columns / "scores.parquet")
@@ -81,11 +88,12 @@ def test_what_was_tried_is_said_of_cells_that_are_not_learned(generator, four_co
         assert ("\nTried in vain.\n" in generator.page("", [read_run(four_columns)])) == said
 
 
-def test_a_network_that_has_not_learned_is_not_scored(generator, four_columns):
+def test_a_network_that_has_not_learned_is_not_scored(generator, four_columns, tmp_path):
     rows = pd.read_csv(four_columns / "trainings.csv")
-    assert "LIN CORR" in generator.section(read_run(four_columns)).split("### ")[1]
+    generator.section(read_run(four_columns))
+    assert "LIN CORR" in table(tmp_path, "emd_perf")
     rows.loc[(rows["model"] == "vit") & (rows["subset"] == "lin"), "test_accuracy"] = 79.9
     rows.to_csv(four_columns / "trainings.csv", index=False)
     text = generator.section(read_run(four_columns))
     assert row(text, "LIN CORR")[3].startswith("0 of ")
-    assert "LIN CORR" not in text.split("### ")[1]
+    assert "LIN CORR" not in table(tmp_path, "emd_perf")

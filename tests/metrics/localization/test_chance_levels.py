@@ -169,6 +169,6 @@ def test_a_metric_without_a_formula_is_averaged_over_maps_of_noise():
 
 def test_what_has_no_ground_truth_says_which_have():
     with pytest.raises(
-        ValueError, match="'insertion' does not use a ground truth; expected one of emd_perf, emd, topk"
+        ValueError, match="'insertion' does not use a ground truth; expected one of emd_perf, emd, fni_emd, topk"
     ):
         chance_level("insertion", np.ones((2, 2)))

@@ -26,8 +26,8 @@ def masks_and_maps(count=200, side=8):
     return masks, rng.uniform(-1, 1, masks.shape)
 
 
-def test_skills_are_of_the_four_scores():
-    assert sorted(SKILLS.values()) == ["average_precision", "emd_perf", "iou", "topk_precision"]
+def test_skills_are_of_five_scores():
+    assert sorted(SKILLS.values()) == ["average_precision", "emd_perf", "fni_emd", "iou", "topk_precision"]
 
 
 @every_skill

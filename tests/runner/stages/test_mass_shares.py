@@ -7,7 +7,7 @@ import pytest
 import xaibench as xb
 from xaibench.report import write_report
 from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.page.share_tables import SHARE_PARTS, cell_shares, share_bars, share_means
+from xaibench.report.page.share_tables import SHARE_LABELS, SHARE_PARTS, cell_shares, share_bars, share_means
 from xaibench.report.read.results import read_run
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import ExplainJob
@@ -113,16 +113,16 @@ def test_the_page_shows_them_as_bars_and_as_text(referred):
         ["reliance", "saliency", "uniform"],
     )
     html = write_report(referred).read_text()
-    _, _, section = html.partition('<h2 id="shares">')
+    _, _, section = html.partition('<h3 id="shares">')
     section = section.partition("</section>")[0]
     (row,) = table.rows["saliency"]
     text = " · ".join(f"{100 * share:.0f}" for share in row.means)
     assert text in section
     assert section.count('class="part share-3"') == 1 + 3  # the legend's, and one a method
-    assert "What Reliance scores" in section
+    assert "<summary>Scores of Reliance</summary>" in section
     csv = pd.read_csv(referred / "tables" / "shares.csv")
     assert len(csv) == 3
-    assert {"On the truth", "On the truth low", "On the truth high"} <= set(csv.columns)
+    assert {f"{SHARE_LABELS[0].capitalize()}{end}" for end in ("", " low", " high")} <= set(csv.columns)
 
 
 def test_a_suite_without_a_reference_has_no_shares(tiny_run):

@@ -61,7 +61,8 @@ def forest_figure(run: RunResults, boards: Mapping[str, Boards]) -> Figure | Non
         best[metric] = [name for name, rank in first.items() if rank == 1]
         numbers = zip(*(board[f"{name}:{metric}"] for name in ("mean", "low", "high")), strict=True)
         known = dict(zip(board["explainer"], numbers, strict=True))
-        for name in [*content.methods, *(name for name, part in run.explainers.items() if part.control)]:
+        controls = [name for name, part in run.explainers.items() if part.control]
+        for name in dict.fromkeys([*content.methods, *controls]):  # a run may have controls only
             mean, low, high = known.get(name, (math.nan,) * 3)
             rows.append({"metric": metric, "method": name, "mean": mean, "low": low, "high": high})
     parts = [run.metrics[metric] for metric in content.metrics]
