@@ -172,8 +172,10 @@ def ask_known_causes(
         The question with its scores; skipped if there are fewer than :data:`FEWEST` samples.
     """
     title, text, missing = CAUSES[key]
-    if len(causes) < FEWEST or len(np.unique(causes.groups)) < FEWEST:
-        why = f"{len(causes)} of {causes.tried} candidates passed the interventions, at least {FEWEST} are needed: "
+    different = len(np.unique(causes.groups))
+    if different < FEWEST:
+        why = f"{len(causes)} of {causes.tried} candidates passed the interventions, made from {different} images; "
+        why += f"samples from at least {FEWEST} images are needed: "
         return Question(key, "use", title, text, skipped=why + missing)
     name = "mass_accuracy" if key == "blinded_copies" else "use_auc"
     metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
