@@ -16,7 +16,6 @@ from xaibench.metrics.faithfulness.srg import srg as srg
 from xaibench.metrics.localization.emd import emd as emd
 from xaibench.metrics.localization.emd import emd_perf as emd_perf
 from xaibench.metrics.localization.fni_emd import fni_emd as fni_emd
-from xaibench.metrics.localization.fni_emd import fni_emd_skill as fni_emd_skill
 from xaibench.metrics.localization.iou import f1 as f1
 from xaibench.metrics.localization.iou import iou as iou
 from xaibench.metrics.localization.iou import precision as precision
@@ -28,6 +27,7 @@ from xaibench.metrics.localization.roc_auc import average_precision as average_p
 from xaibench.metrics.localization.roc_auc import roc_auc as roc_auc
 from xaibench.metrics.localization.skill import average_precision_skill as average_precision_skill
 from xaibench.metrics.localization.skill import emd_skill as emd_skill
+from xaibench.metrics.localization.skill import fni_emd_skill as fni_emd_skill
 from xaibench.metrics.localization.skill import iou_skill as iou_skill
 from xaibench.metrics.localization.skill import precision_skill as precision_skill
 from xaibench.metrics.localization.topk_precision import mass_accuracy as mass_accuracy

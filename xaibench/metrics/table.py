@@ -22,7 +22,7 @@ METRICS = Registry(
         "roc_auc": "xaibench.metrics.localization.roc_auc:roc_auc",
         "average_precision": "xaibench.metrics.localization.roc_auc:average_precision",
         "emd_skill": "xaibench.metrics.localization.skill:emd_skill",
-        "fni_emd_skill": "xaibench.metrics.localization.fni_emd:fni_emd_skill",
+        "fni_emd_skill": "xaibench.metrics.localization.skill:fni_emd_skill",
         "precision_skill": "xaibench.metrics.localization.skill:precision_skill",
         "iou_skill": "xaibench.metrics.localization.skill:iou_skill",
         "average_precision_skill": "xaibench.metrics.localization.skill:average_precision_skill",

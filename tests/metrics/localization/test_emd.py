@@ -96,7 +96,7 @@ def test_what_depends_on_the_mask_alone_is_done_once_for_all_maps_that_share_it(
     for sample in range(60):
         masks[sample, sample % 3, 2:6] = True
     emd(np.ones((60, 8, 8)), masks)
-    ((_, _, order, groups, _, _),) = calls
+    ((_, _, order, groups, *_),) = calls
     assert (np.diff(groups[order]) != 0).sum() == 2  # three masks, one after the other
     assert sorted(order) == list(range(60))
 
@@ -371,7 +371,7 @@ def test_bad_time_limit(limit, kind):
 
 
 def test_bounds_that_do_not_meet_are_an_error_not_a_score(monkeypatch):
-    def apart(maps, masks, order, groups, width, bounds):
+    def apart(maps, masks, order, groups, width, free_inside, bounds):
         bounds[:] = [[1.0, 1.0], [1.0, 1.0 + 1e-8]]
 
     monkeypatch.setattr(few_places, "few_places_emd", apart)

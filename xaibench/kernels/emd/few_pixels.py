@@ -48,7 +48,13 @@ class Clouds(NamedTuple):
 
 @kernel
 def few_places_emd(
-    maps: Floats, masks: NDArray[np.bool_], order: Indices, groups: Indices, width: int, bounds: Floats
+    maps: Floats,
+    masks: NDArray[np.bool_],
+    order: Indices,
+    groups: Indices,
+    width: int,
+    free_inside: bool,
+    bounds: Floats,
 ) -> None:
     """Compute bounds of the distance between each map and its mask, both of mass one; they are equal up to rounding.
 
@@ -58,6 +64,7 @@ def few_places_emd(
         order: The samples in an order in which those of one mask are consecutive. It does not affect the results.
         groups: ``[n]`` index of each sample's mask.
         width: Number of columns of the image.
+        free_inside: Whether mass moves freely between the pixels of the mask.
         bounds: ``[n, 2]``, filled with the lower and the upper bound in pixels; unchanged for maps of zeros.
     """
     group = -1
@@ -69,8 +76,7 @@ def few_places_emd(
             places = np.flatnonzero(mask)
             costs = _distances(places, len(mask), width)
             prices = np.zeros(len(places))
-            net, moved = _surplus(np.ones(len(mask)), mask)
-            _transport(net, places, costs, prices)
+            _bounds(np.ones(len(mask)), mask, places, costs, prices, free_inside)
         peak = 0.0
         for value in maps[sample]:
             peak = max(peak, abs(value))
@@ -78,9 +84,19 @@ def few_places_emd(
             values = np.empty(len(mask))
             for pixel in range(len(mask)):
                 values[pixel] = abs(maps[sample, pixel]) / peak
-            net, moved = _surplus(values, mask)
-            lower, upper = _transport(net, places, costs, prices.copy())
-            bounds[sample, 0], bounds[sample, 1] = moved * lower, moved * upper
+            bounds[sample, 0], bounds[sample, 1] = _bounds(values, mask, places, costs, prices.copy(), free_inside)
+
+
+@part
+def _bounds(
+    values: Floats, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats, free_inside: bool
+) -> tuple[float, float]:
+    """Return bounds for a map with values in [0, 1], and update the prices to those of the optimal plan."""
+    if free_inside:
+        return _transport_outside(values, mask, places, costs, prices)
+    net, moved = _surplus(values, mask)
+    lower, upper = _transport(net, places, costs, prices)
+    return moved * lower, moved * upper
 
 
 @part
@@ -165,58 +181,24 @@ def _solve(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> tuple
     return lower, upper
 
 
-@kernel
-def few_places_free_inside(
-    maps: Floats, masks: NDArray[np.bool_], order: Indices, groups: Indices, width: int, bounds: Floats
-) -> None:
-    """Compute bounds of the distance if mass moves freely between the pixels of the mask.
-
-    Mass on the mask is one more source, at distance 0 from every place. Common mass cannot be removed first: mass on a
-    pixel of the mask may make room for mass that comes from outside.
-
-    Args:
-        maps: As in :func:`few_places_emd`.
-        masks: As there.
-        order: As there.
-        groups: As there.
-        width: As there.
-        bounds: As there.
-    """
-    group = -1
-    places, costs, prices = np.empty(0, np.intp), np.empty((0, 0)), np.empty(0)
-    for sample in order:
-        mask = masks[sample]
-        if groups[sample] != group:
-            group = groups[sample]
-            places = np.flatnonzero(mask)
-            costs = _distances(places, len(mask), width)
-            prices = np.zeros(len(places))
-            _transport_outside(np.ones(len(mask)), 1.0, mask, places, costs, prices)
-        peak = 0.0
-        for value in maps[sample]:
-            peak = max(peak, abs(value))
-        if peak > 0:
-            values = maps[sample].copy()
-            bounds[sample, 0], bounds[sample, 1] = _transport_outside(values, peak, mask, places, costs, prices.copy())
-
-
 @part
 def _transport_outside(
-    values: Floats, peak: float, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats
+    values: Floats, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats
 ) -> tuple[float, float]:
-    """Return bounds for a map with the largest magnitude ``peak``, and update the prices to those of the optimal plan.
+    """Return bounds for a map whose mass moves freely inside the mask, and update the prices.
 
-    The sources are the pixels outside and, last, the mass on the mask.
+    The sources are the pixels outside and, last, the mass inside, at distance 0 from every place. Common mass cannot be
+    removed first: mass on a pixel of the mask may make room for mass that comes from outside.
     """
     total = 0.0
     for pixel in range(len(values)):
-        total += abs(values[pixel]) / peak
-    pixels = np.flatnonzero((values != 0) & ~mask)
+        total += values[pixel]
+    pixels = np.flatnonzero((values > 0) & ~mask)
     supply, demand = np.zeros(len(pixels) + 1, np.int64), np.zeros(len(places), np.int64)
     left, unmet = np.int64(_UNIT), np.int64(_UNIT)
     cost = np.zeros((len(places), len(pixels) + 1))
     for r in range(len(pixels)):
-        supply[r] = min(np.int64(np.rint(abs(values[pixels[r]]) / peak / total * _UNIT)), left)
+        supply[r] = min(np.int64(np.rint(values[pixels[r]] / total * _UNIT)), left)
         left -= supply[r]
         for j in range(len(places)):
             cost[j, r] = costs[j, pixels[r]]

@@ -16,20 +16,24 @@ from numpy.typing import NDArray
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.localization.chance_corrected import skill_scores
-from xaibench.metrics.localization.emd_bounds import TransportError, check_proven, marks_few, solve_with_pot
+from xaibench.metrics.localization.emd_bounds import (
+    ROUNDING,
+    TransportError,
+    check_proven,
+    marks_few,
+    solve_with_pot,
+    wasserstein_to_few,
+)
 from xaibench.metrics.localization.emd_noise import draws
-from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores, score_pairs
-from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP
+from xaibench.metrics.shared.map_inputs import Scores, score_pairs
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-_PATTERN_GAM = "Clark et al.: Correcting misinterpretations of additive models (PatternGAM), NeurIPS 2025"
+#: The paper.
+PATTERN_GAM = "Clark et al.: Correcting misinterpretations of additive models (PatternGAM), NeurIPS 2025"
 #: Largest number of pairs of a pixel outside and a pixel of the ground truth: 256 MiB of distances.
 _MOST_PAIRS = 2**25
-#: Rounding error of a distance in pixels, for maps with nearly all mass on the ground truth.
-_ROUNDING = 1e-12
 #: Pixels of which distances to all pixels of the ground truth are computed at a time.
 _CHUNK = 1024
 
@@ -70,7 +74,7 @@ def _expected(packed: bytes, shape: tuple[int, int]) -> float:
         chance_level=expected_fni_emd,
         picture="cheapest plan of the mass outside",
         class_name="FNIEMD",
-        citation=_PATTERN_GAM,
+        citation=PATTERN_GAM,
     )
 )
 def fni_emd(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
@@ -111,84 +115,18 @@ def fni_emd(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
     return score_pairs(_performances, maps, masks, reduction)
 
 
-@described(
-    MetricInfo(
-        "FNI-EMD skill",
-        "ground-truth",
-        higher_is_better=True,
-        range=(-math.inf, 1.0),
-        meaning="How much less than with noise the mass outside of the ground truth must move. 0: no better than "
-        "noise, 1: all mass is on the ground truth, below 0: worse than noise.",
-        pitfalls="Below noise it means little: a concentrated map at a wrong place is farther away than noise, which "
-        "is spread over the image.",
-        chance="0, by construction.",
-        skill_of="fni_emd",
-        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-        picture="score, chance and best",
-        class_name="FNIEMDSkill",
-        citation=_PATTERN_GAM,
-    )
-)
-def fni_emd_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""FNI-EMD performance relative to chance: 0 for noise, 1 if all mass is on the ground truth.
-
-    .. math:: \frac{\text{score} - c}{1 - c}
-
-    with :math:`c` the mean :func:`fni_emd` of maps of independent uniform noise. At most 1, higher is better.
-
-    Departures: the paper reports only the performance.
-
-    Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
-        masks: Same shape as the maps, binary; ``True`` = important.
-        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
-
-    Returns:
-        The skill; ``nan`` for a map that is all zero, for an empty mask, and for one of the whole image.
-
-    Raises:
-        ValueError: As in :func:`fni_emd`.
-        TypeError: If an input is not a numpy array or torch tensor of real numbers.
-        TransportError: If the optimum is not reached; the message contains the known bounds.
-
-    Example:
-        >>> import numpy as np
-        >>> mask = np.zeros((8, 8), dtype=bool)
-        >>> mask[2:4, 2:4] = True
-        >>> fni_emd_skill(mask, mask), round(fni_emd_skill(np.ones((8, 8)), mask), 1)
-        (1.0, 0.0)
-    """
-    check_reduction(reduction)
-    scores = fni_emd(maps, masks, reduction="none")
-    return reduce_scores(skill_scores("fni_emd", scores, masks, {}), reduction, like=maps)
-
-
 def _performances(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     known = masks.any((1, 2)) & (maps != 0).any((1, 2))
     distances = np.full(len(maps), np.nan)
     few = known & marks_few(masks)
     if few.any():
-        distances[few] = _distances_to_few(np.flatnonzero(few), maps[few], masks[few])
+        distances[few] = wasserstein_to_few(np.flatnonzero(few), maps[few], masks[few], free_inside=True)[:, 1]
     for sample in np.flatnonzero(known & ~few):
         distances[sample] = _distance(int(sample), maps[sample], masks[sample])
     different, which = np.unique(masks, axis=0, return_inverse=True)
     largest = np.array([_largest(mask) for mask in different])[which.reshape(-1)]
     performances: NDArray[np.float64] = 1.0 - distances / np.where(largest > 0, largest, 1.0)
     return np.clip(performances, 0.0, 1.0)
-
-
-def _distances_to_few(
-    samples: NDArray[np.intp], maps: NDArray[np.float64], masks: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    from xaibench.kernels.emd.few_pixels import few_places_free_inside  # loads numba
-
-    flat = np.require(masks.reshape(len(masks), -1), requirements=["C", "W"])
-    groups = np.unique(np.packbits(flat, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-    bounds = np.full((len(maps), 2), np.nan)
-    order = np.argsort(groups, kind="stable")
-    few_places_free_inside(maps.reshape(len(maps), -1), flat, order, groups, maps.shape[2], bounds)
-    check_proven(samples, bounds, _ROUNDING)
-    return bounds[:, 1]
 
 
 def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_]) -> float:
@@ -212,7 +150,7 @@ def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_])
         bounds = solve_with_pot(np.full(len(marked), 1 / len(marked)), supply / supply.sum(), costs)
     except TransportError as error:
         raise TransportError(f"Map {sample}: {error}") from error
-    check_proven(np.array([sample]), np.array([bounds]), _ROUNDING)
+    check_proven(np.array([sample]), np.array([bounds]), ROUNDING)
     return bounds[1]
 
 

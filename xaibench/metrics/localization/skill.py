@@ -19,6 +19,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_corrected import skill_scores
 from xaibench.metrics.localization.emd import emd_perf
+from xaibench.metrics.localization.fni_emd import PATTERN_GAM, fni_emd
 from xaibench.metrics.localization.iou import iou
 from xaibench.metrics.localization.roc_auc import average_precision
 from xaibench.metrics.localization.topk_precision import topk_precision
@@ -95,6 +96,57 @@ def emd_skill(
     """
     scores = emd_perf(maps, masks, workers=workers, time_limit=time_limit, reduction="none")
     return _reduce_skill("emd_perf", scores, maps, masks, {}, reduction)
+
+
+@described(
+    MetricInfo(
+        "FNI-EMD skill",
+        "ground-truth",
+        higher_is_better=True,
+        range=(-math.inf, 1.0),
+        meaning="How much less than with noise the mass outside of the ground truth must move. 0: no better than "
+        "noise, 1: all mass is on the ground truth, below 0: worse than noise.",
+        pitfalls="Below noise it means little: a concentrated map at a wrong place is farther away than noise, which "
+        "is spread over the image.",
+        chance="0, by construction.",
+        skill_of="fni_emd",
+        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+        picture="score, chance and best",
+        class_name="FNIEMDSkill",
+        citation=PATTERN_GAM,
+    )
+)
+def fni_emd_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""FNI-EMD performance relative to chance: 0 for noise, 1 if all mass is on the ground truth.
+
+    .. math:: \frac{\text{score} - c}{1 - c}
+
+    with :math:`c` the mean :func:`fni_emd` of maps of independent uniform noise. At most 1, higher is better.
+
+    Departures: the paper reports only the performance.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The skill; ``nan`` for a map that is all zero, for an empty mask, and for one of the whole image.
+
+    Raises:
+        ValueError: As in :func:`fni_emd`.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+        TransportError: If the optimum is not reached; the message contains the known bounds.
+
+    Example:
+        >>> import numpy as np
+        >>> mask = np.zeros((8, 8), dtype=bool)
+        >>> mask[2:4, 2:4] = True
+        >>> fni_emd_skill(mask, mask), round(fni_emd_skill(np.ones((8, 8)), mask), 1)
+        (1.0, 0.0)
+    """
+    scores = fni_emd(maps, masks, reduction="none")
+    return _reduce_skill("fni_emd", scores, maps, masks, {}, reduction)
 
 
 @described(
