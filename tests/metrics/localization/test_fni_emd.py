@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from xaibench.metrics import emd_perf, fni_emd, fni_emd_skill
 
-CASES = {"fni_emd": MetricCase(takes_magnitude=True), "fni_emd_skill": MetricCase(takes_magnitude=True)}
+CASES = {"fni_emd": MetricCase(takes_magnitude=True)}
 
 
 def literal(values, mask):

@@ -11,7 +11,7 @@ from xaibench.evaluation import PROTOCOLS
 from xaibench.evaluation.apply import AppliedMetric
 from xaibench.metrics import METRICS, chance_level, skill_scores, undefined_reasons
 
-CASES = {"emd_skill": MetricCase(takes_magnitude=True), "precision_skill": MetricCase(takes_magnitude=True)}
+CASES = {name: MetricCase(takes_magnitude=True) for name in ("emd_skill", "fni_emd_skill", "precision_skill")}
 SKILLS = {name: METRICS.resolve(name).info.skill_of for name in METRICS if METRICS.resolve(name).info.skill_of}
 every_skill = pytest.mark.parametrize("name", SKILLS)
 
