@@ -67,12 +67,14 @@ MOSAICS = """
 Photographs that the network assigns to their class with at least 0.9, in mosaics that are explained once per cell
 ([method](certified.md#mosaics)). *GridPG*: the network sees the whole mosaic, and by chance a quarter (2×2) or a
 ninth (3×3) of the positive values is in the right cell. *DiFull*: each cell goes through its own copy, so that
-nothing outside can matter: grid pointing should be 1, mass outside 0. Maps per method: {maps}. {notes}
+nothing outside can matter: grid pointing should be 1, mass outside 0. Maps per method: {maps}.
+
+{notes}
 """
 
 AFTER = """
 - Among the methods that support the copies, {zero} mark nothing outside the cell in DiFull (at most 10⁻¹²).
-  The mass of the others is an error of the method, because the network provably does not look there. {leaking}
+  The mass of the others is an error of the method, because the network provably does not look there. {leaking}{zeros}
 - In GridPG the best is {best} ({value:.2f}; {place}). A score below 1 is not always an error of the explainer: the
   network may find evidence for the class in another cell.
 """
@@ -156,14 +158,20 @@ def mosaics(run: RunResults, found: pd.DataFrame) -> str:
 def after(run: RunResults, found: pd.DataFrame) -> str:
     """Return the conclusions from the mosaics."""
     mine = found[~found["control"]]
-    leaks = mine[mine["metric"] == "mass_outside"].groupby("explainer", observed=True)["mean"].max().dropna()
+    outside = run.scores[(run.scores["metric"] == "mass_outside") & run.scores["explainer"].isin(mine["explainer"])]
+    without = outside["reason"].astype(str) != ""  # scored as chance, which is no leak
+    means = outside[~without].groupby(["explainer", "subset"], observed=True)["value"].mean()
+    leaks = means.groupby("explainer", observed=True).max().dropna()
     leaking = leaks[leaks > 1e-12].sort_values()
+    counts = outside[without].groupby("explainer", observed=True).size()
+    zeros = ", ".join(f"{count} of {run.explainers[name].label}" for name, count in counts.items())
     said = ", ".join(f"{run.explainers[name].label} {value:.2f}" for name, value in leaking.items())
     grid = mine[(mine["metric"] == "grid_pointing") & mine["subset"].astype(str).str.startswith("GridPG")]
     best = grid.loc[grid["mean"].idxmax()]
     return AFTER.format(
         zero=f"{(leaks <= 1e-12).sum()} of {len(leaks)}",
-        leaking=f"Their largest leaks in both sizes: {said}." if said else "",
+        leaking=f"Their largest mean leaks: {said}." if said else "",
+        zeros=f" All-zero maps, scored as chance in the table: {zeros}." if zeros else "",
         best=run.explainers[best["explainer"]].label,
         value=best["mean"],
         place=best["subset"],
@@ -190,7 +198,7 @@ def mosaics_section(grid: RunResults) -> str:
     """Return the section on mosaics."""
     laid, _ = infer(grid, summarize(grid))
     notes = grid.environment.get("notes", {})
-    said = "".join(f"\n- {place}: {note}" for place, note in notes.items() if place.startswith("GridPG"))
+    said = "\n".join(f"- {place}: {note}" for place, note in notes.items() if place.startswith("GridPG"))
     counts = laid.groupby("subset", observed=True)["n"].max()
     maps = ", ".join(f"{count} in {place}" for place, count in counts.items())
     parts = [MOSAICS.format(notes=said, maps=maps), "\n", WIDE.format(mosaics(grid, laid)), "\n", after(grid, laid)]

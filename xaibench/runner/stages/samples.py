@@ -41,7 +41,10 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
 
     from xaibench.benchmarks.checksums import check_published
 
-    note = " ".join(filter(None, (check_published(loaded), dataset.note, _describe_groups(dataset.test))))
+    first = " ".join(filter(None, (check_published(loaded), dataset.note)))
+    groups = _describe_groups(dataset.test)
+    # A note of a data set may be a phrase without a period.
+    note = f"{first.rstrip('.')}. {groups}" if first and groups else first or groups
     on_disk = not dataset.test.in_memory
     tensors: dict[str, Tensor] = {}
     ids: dict[str, list[str]] = {}
