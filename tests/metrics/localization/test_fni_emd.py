@@ -32,7 +32,7 @@ def masks_and_maps(shape, marked, count=12):
 
 
 @pytest.mark.parametrize("kernels", ["0", "1"])
-@pytest.mark.parametrize(("shape", "marked"), [((8, 8), 8), ((5, 9), 1), ((7, 4), 27), ((12, 12), 40)])
+@pytest.mark.parametrize(("shape", "marked"), [((8, 8), 8), ((5, 9), 1), ((7, 4), 27), ((12, 12), 40), ((20, 20), 200)])
 def test_it_is_the_optimum_of_the_full_problem(shape, marked, kernels, monkeypatch):
     monkeypatch.setenv("XAIBENCH_KERNELS", kernels)
     maps, masks = masks_and_maps(shape, marked)
@@ -77,7 +77,16 @@ def test_noise_has_no_skill():
     assert abs(skills.mean()) < 0.01
 
 
-def test_problems_that_do_not_fit_into_memory_are_refused():
+@pytest.mark.parametrize("inside", [0.0, 1e-12, 1e-6, 0.5, 1.0])
+def test_large_masks_with_little_or_much_mass_inside(inside):
+    maps, masks = masks_and_maps((20, 20), 150, count=2)
+    maps = np.where(masks, inside * maps, maps)
+    expected = [literal(*pair) for pair in zip(maps, masks, strict=True)]
+    np.testing.assert_allclose(fni_emd(maps, masks, reduction="none"), expected, atol=1e-9)
+
+
+def test_problems_that_do_not_fit_into_memory_are_refused(monkeypatch):
+    monkeypatch.setenv("XAIBENCH_KERNELS", "0")
     mask = np.zeros((400, 400), dtype=bool)
     mask[:200] = True
     with pytest.raises(ValueError, match="Resize maps and masks to 64×64"):

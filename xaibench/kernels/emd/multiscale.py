@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xaibench.kernels.emd.pairs import Arcs, Floats, cheap_arcs, envelope
+from xaibench.kernels.emd.pairs import Arcs, Floats, Points, cheap_arcs, envelope
 from xaibench.kernels.emd.pyramid import TransportPlan, TransportProblem
 from xaibench.kernels.emd.simplex import Tree, build_tree, optimize
 
@@ -98,8 +98,8 @@ class _Bounds:
 
 def solve(level: TransportProblem, tolerance: float, effort: StopCriteria) -> tuple[TransportPlan, Floats]:
     """Return a plan and the potentials of the sources, within ``tolerance`` or as good as the time limit allows."""
-    if len(level.sources) * len(level.sinks) <= _FEW_PAIRS:
-        u, v = np.zeros(len(level.sources)), np.zeros(len(level.sinks))
+    if len(level.supply) * len(level.sinks) <= _FEW_PAIRS:
+        u, v = np.zeros(len(level.supply)), np.zeros(len(level.sinks))
         if len(u) == 0:  # all masses cancel within merged pixels
             return level.corner_plan(), u
         return _improve(level, level.corner_plan(), u, v, math.inf, tolerance, effort)
@@ -107,10 +107,12 @@ def solve(level: TransportProblem, tolerance: float, effort: StopCriteria) -> tu
     plan, u = solve(coarser.level, max(EXACT_GAP, tolerance * _COARSER), effort)
     plan = coarser.refine(plan)
     if len(u) == 0:
-        u, v = np.zeros(len(level.sources)), np.zeros(len(level.sinks))
+        u, v = np.zeros(len(level.supply)), np.zeros(len(level.sinks))
     else:
-        v = envelope(coarser.level.source_points, u, level.sink_points)
+        v = sink_potentials(coarser.level, u, level.sink_points)
         u = -envelope(level.sink_points, -v, level.source_points)
+        if level.pool:
+            u = np.append(u, v.min())
     return _improve(level, plan, u, v, _NEAR, tolerance, effort)
 
 
@@ -124,12 +126,11 @@ def _improve(
     effort: StopCriteria,
 ) -> tuple[TransportPlan, Floats]:
     """Improve a plan by the network simplex until its cost equals the bound of the potentials."""
-    sources, sinks = level.source_points, level.sink_points
     worth = _WORTH * math.hypot(*(size * pixel for size, pixel in zip(level.net.shape, level.pixel, strict=True)))
     bounds = _Bounds(level, tolerance, effort)
     if bounds.update(plan, u, v):
         return plan, u
-    arcs = cheap_arcs(sources, sinks, u, v, near * bounds.gap)
+    arcs = _cheap_arcs(level, u, v, near * bounds.gap)
     position = 0
     for _ in range(_MOST_ROUNDS):
         tree = build_tree(len(u), (plan.tails, plan.heads, level.lengths(plan)), plan.flows, np.concatenate([u, v]))
@@ -137,15 +138,30 @@ def _improve(
         plan, u, v = _plan_of(tree, len(u)), tree.potential[: len(u)], tree.potential[len(u) : -1]
         bounds.pivots += pivots
         if optimal:
-            more = cheap_arcs(sources, sinks, u, v, -2 * worth)  # twice, so that none of the current arcs qualifies
+            more = _cheap_arcs(level, u, v, -2 * worth)  # twice, so that none of the current arcs qualifies
             if len(more[0]) == 0:
                 return plan, u
             position = len(arcs[0])
             arcs = _joined(arcs, more)
-        if bounds.is_watched and bounds.update(plan, u, envelope(sources, u, sinks)):
+        if bounds.is_watched and bounds.update(plan, u, sink_potentials(level, u, level.sink_points)):
             return plan, bounds.u
-    bounds.update(plan, u, envelope(sources, u, sinks))
+    bounds.update(plan, u, sink_potentials(level, u, level.sink_points))
     return plan, bounds.u
+
+
+def sink_potentials(level: TransportProblem, u: Floats, points: Points) -> Floats:
+    """Return the smallest feasible potentials of sinks at some points, given those of the sources of a level."""
+    found = envelope(level.source_points, u[: len(level.sources)], points)
+    return np.maximum(found, u[-1]) if level.pool else found
+
+
+def _cheap_arcs(level: TransportProblem, u: Floats, v: Floats, limit: float) -> Arcs:
+    """Return all pairs with a reduced cost below a limit, those of the pool last."""
+    pairs = cheap_arcs(level.source_points, level.sink_points, u[: len(level.sources)], v, limit)
+    if not level.pool:
+        return pairs
+    heads = np.flatnonzero(v - u[-1] < limit).astype(np.int32)
+    return _joined(pairs, (np.full(len(heads), len(level.sources), np.int32), heads, np.zeros(len(heads))))
 
 
 def _joined(arcs: Arcs, more: Arcs) -> Arcs:

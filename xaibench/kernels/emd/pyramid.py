@@ -36,15 +36,19 @@ class TransportPlan:
 
 @dataclass(frozen=True)
 class TransportProblem:
-    """Transport of the positive masses of an image to the negative ones.
+    """Transport of the positive masses of an image, and of a pool, to the negative ones.
+
+    The pool is one more source, the last one, at distance 0 from every sink.
 
     Attributes:
-        net: Masses ``[H, W]`` int64, of sum zero.
+        net: Masses ``[H, W]`` int64; their sum is minus the mass of the pool.
         pixel: Height and width of a pixel, in pixels of the finest level, which is the unit of length at all levels.
+        pool: Mass of the pool; 0 = there is none.
     """
 
     net: Masses
     pixel: tuple[int, int] = (1, 1)
+    pool: int = 0
 
     @cached_property
     def sources(self) -> Indices:
@@ -58,8 +62,9 @@ class TransportProblem:
 
     @cached_property
     def supply(self) -> Masses:
-        """Mass of each source."""
-        return self.net.ravel()[self.sources]
+        """Mass of each source, the pool included."""
+        masses = self.net.ravel()[self.sources]
+        return np.append(masses, self.pool) if self.pool else masses
 
     @cached_property
     def demand(self) -> Masses:
@@ -82,15 +87,18 @@ class TransportProblem:
         return (rows + 0.5) * self.pixel[0] - 0.5, (columns + 0.5) * self.pixel[1] - 0.5
 
     def lengths(self, plan: TransportPlan) -> Floats:
-        """Return the length of each flow."""
+        """Return the length of each flow; 0 from the pool."""
+        lengths = np.zeros(len(plan.tails))
+        moved = plan.tails < len(self.sources)
+        tails, heads = plan.tails[moved], plan.heads[moved]
         (tail_rows, tail_columns), (head_rows, head_columns) = self.source_points, self.sink_points
-        down = tail_rows[plan.tails] - head_rows[plan.heads]
-        return np.hypot(down, tail_columns[plan.tails] - head_columns[plan.heads])
+        lengths[moved] = np.hypot(tail_rows[tails] - head_rows[heads], tail_columns[tails] - head_columns[heads])
+        return lengths
 
     def corner_plan(self) -> TransportPlan:
         """Return the plan of the north-west-corner rule: sources in their order fill sinks in theirs."""
         whole = np.zeros(1, np.intp), np.zeros(1, np.intp), self.supply.sum(keepdims=True)
-        return self._spread(*whole, np.zeros_like(self.sources), np.zeros_like(self.sinks), 1)
+        return self._spread(*whole, np.zeros(len(self.supply), np.intp), np.zeros_like(self.sinks), 1)
 
     def merge(self) -> Coarsening:
         """Return the problem with pixels merged two by two, along the finer axis (if equal: the longer one)."""
@@ -99,7 +107,10 @@ class TransportProblem:
         step = (2, 1) if by_rows else (1, 2)
         surplus, lack = _merge(np.maximum(self.net, 0), step), _merge(np.maximum(-self.net, 0), step)
         return Coarsening(
-            self, TransportProblem(surplus - lack, (tall * step[0], wide * step[1])), np.minimum(surplus, lack), step
+            self,
+            TransportProblem(surplus - lack, (tall * step[0], wide * step[1]), self.pool),
+            np.minimum(surplus, lack),
+            step,
         )
 
     def _spread(
@@ -133,12 +144,14 @@ class Coarsening:
 
     def refine(self, plan: TransportPlan) -> TransportPlan:
         """Convert a plan of the coarser problem to the finer: each flow stays within its two merged pixels."""
-        inside = np.flatnonzero(self.common)
-        tails = np.concatenate([inside, self.level.sources[plan.tails]])
+        inside, blocks = np.flatnonzero(self.common), self.common.size
+        pool = [blocks] if self.fine.pool else []  # the pool is a block of its own
+        tails = np.concatenate([inside, np.append(self.level.sources, pool).astype(np.intp)[plan.tails]])
         heads = np.concatenate([inside, self.level.sinks[plan.heads]])
         flows = np.concatenate([self.common.ravel()[inside], plan.flows])
         fine = self.fine
-        return fine._spread(tails, heads, flows, self._blocks(fine.sources), self._blocks(fine.sinks), self.common.size)
+        sources = np.append(self._blocks(fine.sources), pool).astype(np.intp)
+        return fine._spread(tails, heads, flows, sources, self._blocks(fine.sinks), blocks + 1)
 
     def _blocks(self, places: Indices) -> Indices:
         rows, columns = np.divmod(places, self.fine.net.shape[1])

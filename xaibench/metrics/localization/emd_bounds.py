@@ -52,6 +52,24 @@ def marks_few(masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return few & kernels_enabled()
 
 
+def group_masks(masks: NDArray[np.bool_]) -> tuple[list[int], NDArray[np.intp]]:
+    """Return the index of the first mask of each group of equal ones, and the group ``[N]`` of each mask ``[N, H, W]``.
+
+    Example:
+        >>> group_masks(np.array([[[True]], [[False]], [[True]]]))
+        ([0, 1], array([0, 1, 0]))
+    """
+    numbers: dict[bytes, int] = {}
+    firsts: list[int] = []
+    groups = np.empty(len(masks), np.intp)
+    for sample, packed in enumerate(np.packbits(masks.reshape(len(masks), -1), axis=1)):
+        number = numbers.setdefault(packed.tobytes(), len(firsts))
+        if number == len(firsts):
+            firsts.append(sample)
+        groups[sample] = number
+    return firsts, groups
+
+
 def wasserstein_to_few(
     samples: NDArray[np.intp], maps: NDArray[np.float64], masks: NDArray[np.bool_], *, free_inside: bool = False
 ) -> NDArray[np.float64]:
@@ -77,7 +95,7 @@ def wasserstein_to_few(
     height, width = maps.shape[1:]
     # A fixed layout, and writeable: the solver would be compiled again for each other type of array.
     flat = np.require(masks.reshape(len(masks), -1), requirements=["C", "W"])
-    groups = np.unique(np.packbits(flat, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    groups = group_masks(masks)[1]
     bounds = np.full((len(maps), 2), np.nan)
     few_places_emd(
         maps.reshape(len(maps), -1), flat, np.argsort(groups, kind="stable"), groups, width, free_inside, bounds
