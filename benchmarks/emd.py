@@ -216,11 +216,7 @@ def main() -> None:
     two_workers()
     if slow := [
         f"{size}×{size}: {ratio:.1f}, bar {BARS[size]}" for size, ratio in ratios.items() if ratio < BARS[size]
-    ] + [
-        f"FNI-EMD, {size}×{size}: {ratio:.1f}, bar {BARS[size]}"
-        for size, ratio in fni.items()
-        if ratio < BARS[size]
-    ]:
+    ] + [f"FNI-EMD, {size}×{size}: {ratio:.1f}, bar {BARS[size]}" for size, ratio in fni.items() if ratio < BARS[size]]:
         sys.exit(f"\nbelow the bar: {'; '.join(slow)}")
 
 

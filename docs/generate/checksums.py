@@ -12,13 +12,15 @@ from pathlib import Path
 
 from xaibench.benchmarks.certified.functions import FUNCTIONS
 from xaibench.benchmarks.checksums import parameters_as_json
+from xaibench.benchmarks.pattern_gam import data_sets as pattern_gam
+from xaibench.benchmarks.pattern_gam.facets import VARIANTS
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
 from xaibench.data import load
 from xaibench.data.checksums import checksum
 
 BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
-#: Number of seeds of the suites at 8×8 (25 in the paper), at 64×64, and of the certified sets.
-SEEDS = {"8x8": 25, "64x64": 1, "certified": 3}
+#: Number of seeds of the suites at 8×8 (25 in the paper), at 64×64, of the certified sets and of PatternGAM's.
+SEEDS = {"8x8": 25, "64x64": 1, "certified": 3, "pattern_gam": 5}
 
 
 def sets() -> Iterator[tuple[str, str, int]]:
@@ -28,6 +30,10 @@ def sets() -> Iterator[tuple[str, str, int]]:
             for background in ("white", "corr"):
                 for seed in range(SEEDS[size]):
                     yield "xai_tris", f"xai-tris/{scenario}-{background}-{size}", seed
+    for scenario in pattern_gam.SCENARIOS:
+        for variant in VARIANTS:
+            for seed in range(SEEDS["pattern_gam"]):
+                yield "pattern_gam", f"pattern-gam/{scenario}-{variant.removeprefix('plain-')}", seed
     for function in FUNCTIONS:
         for seed in range(SEEDS["certified"]):
             yield "certified", f"certified:{function}", seed

@@ -54,6 +54,10 @@ for research only. [PASS](https://github.com/yukimasano/PASS) has CC BY images w
 `xb.benchmarks.read_released` reads the pickles of the authors' [code](https://github.com/braindatalab/xai-tris)
 (GPL; 1.5 GB at 64×64) without executing anything in them.
 
+`pattern-gam/SCENARIO-BACKGROUND` are LIN, MULT and XOR at 8×8 with the signal-to-noise ratios of PatternGAM, with
+(`lin-dist-white`, …) and without distractors (`lin-white`, …; [global explanations and distractors](pattern-gam.md)).
+`whitened:KIND:NAME` is any set of small images with its pixels decorrelated ([whitening](whitening.md)).
+
 ## The eight annotated sets
 
 | name | where | download | by hand |

@@ -14,6 +14,7 @@ from xaibench.benchmarks.facets import (
     subset_order,
     variant_order,
 )
+from xaibench.benchmarks.pattern_gam.facets import VARIANTS as PATTERN_GAM
 from xaibench.benchmarks.xai_tris.noise import BACKGROUNDS
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
 from xaibench.data import load
@@ -23,7 +24,7 @@ from xaibench.metrics import precision_skill
 
 def test_facets_of_xai_tris_are_those_of_its_data_sets():
     assert set(subset_order()) == set(SCENARIOS)
-    assert set(variant_order()) == set(BACKGROUNDS)
+    assert {*variant_order()} > {*BACKGROUNDS, *PATTERN_GAM}
     assert facet_headings(SCENARIOS) == ("Scenario", "Background")
     assert facet_headings(["my-set"]) == ("Subset", "Variant")
     assert [name for name in SCENARIOS if is_moving(name)] == ["rigid"]

@@ -33,7 +33,13 @@ def test_a_metric_has_the_truth_of_its_family(name):
 @pytest.mark.parametrize("name", [*DATASETS, "certified:xor"])
 def test_a_data_set_is_of_the_truth_of_its_masks(name):
     part = DATASETS.resolve(name)
-    expected = "data" if name.startswith("xai-tris/") else "use" if name.startswith("certified:") else "human"
+    expected = (
+        "data"
+        if name.startswith(("xai-tris/", "pattern-gam/"))
+        else "use"
+        if name.startswith("certified:")
+        else "human"
+    )
     assert part.info.truth == expected
     assert (expected == "human") == isinstance(part, AnnotatedSet)
 

@@ -32,6 +32,13 @@ DATASETS = Registry(
         for background in ("white", "corr", "imagenet")
     }
     | {
+        f"pattern-gam/{scenario}-{background}": (
+            f"xaibench.benchmarks.pattern_gam.data_sets:{scenario}_{background.replace('-', '_')}"
+        )
+        for scenario in ("lin", "mult", "xor")
+        for background in ("white", "corr", "dist-white", "dist-corr")
+    }
+    | {
         "gender": "xaibench.data.photographs.coco_gender:gender",
         "scene": "xaibench.data.photographs.places_scene:scene",
         "glasses": "xaibench.data.photographs.celeba_glasses:glasses",
@@ -73,6 +80,7 @@ DATASETS = Registry(
         "mosaic": "xaibench.benchmarks.mosaics.photo_mosaics:PhotoMosaics",
         "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",
+        "whitened": "xaibench.benchmarks.whitening.whitened_sets:WhitenedSet",
         "certified": "xaibench.benchmarks.certified.images:KnownImages",
     },
     hints={

@@ -61,6 +61,7 @@ EXPLAINERS = Registry(
         "sobol": "xaibench.explainers.perturbation.sobol:Sobol",
         "hsic": "xaibench.explainers.perturbation.hsic:HSIC",
         "occlusion": "xaibench.explainers.perturbation.occlusion:Occlusion",
+        "global_mean": "xaibench.explainers.global_mean:GlobalMean",
         "sobel": "xaibench.explainers.controls:Sobel",
         "laplace": "xaibench.explainers.controls:Laplace",
         "uniform": "xaibench.explainers.controls:Uniform",

@@ -24,7 +24,7 @@ from xaibench.runner.suites.schema import OptionalCells, Suite
 from xaibench.runner.suites.toml_writing import to_toml
 
 # Data sets that are generated from a seed.
-_GENERATED_PREFIXES = ("xai-tris/", "certified:")
+_GENERATED_PREFIXES = ("xai-tris/", "pattern-gam/", "certified:")
 # Data sets with a layout, and networks that read the pixels of the paper's layout.
 _LAYOUT_PREFIX, _BLIND_PREFIX = "xai-tris/", "blind:"
 # Schemes of data sets that everyone can get; other schemes refer to a local folder.
@@ -38,7 +38,12 @@ def is_generated(dataset: str) -> bool:
         >>> is_generated("xai-tris/lin-white-8x8"), is_generated("certified:xor"), is_generated("pascal")
         (True, True, False)
     """
-    return dataset.startswith(_GENERATED_PREFIXES)
+    return _unwhitened(dataset).startswith(_GENERATED_PREFIXES)
+
+
+def _unwhitened(dataset: str) -> str:
+    """Return the data set that ``whitened:KIND:NAME`` whitens; others unchanged."""
+    return dataset.split(":", 2)[-1] if dataset.startswith("whitened:") else dataset
 
 
 def local_datasets(text: str) -> list[str]:
@@ -50,7 +55,8 @@ def local_datasets(text: str) -> list[str]:
     Returns:
         Their names, such as ``photographs:$XAIBENCH_DATA``.
     """
-    return [name for name in read_datasets(text) if ":" in name and name.partition(":")[0] not in _PUBLIC_SCHEMES]
+    names = ((name, _unwhitened(name)) for name in read_datasets(text))
+    return [name for name, kept in names if ":" in kept and kept.partition(":")[0] not in _PUBLIC_SCHEMES]
 
 
 def read_datasets(text: str) -> list[str]:

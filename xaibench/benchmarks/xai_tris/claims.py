@@ -15,6 +15,7 @@ from xaibench.benchmarks.claims import Cell, Cells, Floats, PaperClaims, Stateme
 from xaibench.benchmarks.xai_tris.size_claims import SIZE_STATEMENTS
 
 SCENARIOS = ("lin", "mult", "rigid", "xor")
+BACKGROUNDS = ("white", "corr", "imagenet")
 #: The paper's networks.
 NETWORKS = ("llr", "mlp", "cnn")
 #: Test accuracy in percent from which a network counts as having learned the task (section 3).
@@ -35,8 +36,8 @@ _Compare = Callable[[Cells], Iterator[Floats]]
 
 def _applies(cell: Cell) -> bool:
     """Return whether a cell is one of the paper's: its statements are not tested on other networks."""
-    scenario, _, model = cell
-    return scenario in SCENARIOS and model in NETWORKS
+    scenario, background, model = cell
+    return scenario in SCENARIOS and background in BACKGROUNDS and model in NETWORKS
 
 
 def _leave_out(cell: Cell, accuracy: float, note: str) -> str:

@@ -30,7 +30,7 @@ WHITE_STEP = 2.0**-20
 #: :data:`~xaibench.benchmarks.xai_tris.patterns.WEIGHT_STEP`, they are below 2^53.
 _ROW_STEP = 2.0**-28
 
-_LAYOUT, _NOISE, _IMAGES = range(3)
+_LAYOUT, _NOISE, _IMAGES, _DISTRACTORS = range(4)
 
 
 def layout_rng(seed: int) -> np.random.Generator:
@@ -41,6 +41,11 @@ def layout_rng(seed: int) -> np.random.Generator:
 def images_rng(seed: int) -> np.random.Generator:
     """Return the generator of the choice and order of background images."""
     return np.random.default_rng(_seed_sequence(seed, _IMAGES))
+
+
+def distractor_rng(seed: int) -> np.random.Generator:
+    """Return the generator of the signs of distractors (:mod:`xaibench.benchmarks.pattern_gam.data_sets`)."""
+    return np.random.default_rng(_seed_sequence(seed, _DISTRACTORS))
 
 
 def fill_noise(background: Background, seed: int, start: int, out: NDArray[np.float32]) -> None:

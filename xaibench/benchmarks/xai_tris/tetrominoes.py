@@ -289,7 +289,7 @@ def _compose_images(
         fill_background(start, images[start:stop])
         table, where = patterns.render(kinds[start:stop])
         np.take(patterns.truth(table), where, axis=0, out=masks[start:stop], mode="clip")
-        return _sum_squares(table)[where], _sum_squares(images[start:stop])
+        return sum_squares(table)[where], sum_squares(images[start:stop])
 
     # fsum is exact, so the norms do not depend on the chunks.
     squares = zip(*work.map(fill), strict=True)
@@ -328,7 +328,7 @@ def _usable_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _sum_squares(values: NDArray[np.floating]) -> NDArray[np.float64]:
+def sum_squares(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the sum of squares of each sample ``[N, size, size]`` in float64, added in a fixed order by halves."""
     squares = values.astype(np.float64).reshape(len(values), -1)
     squares *= squares
