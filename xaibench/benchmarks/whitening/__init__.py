@@ -1,0 +1,1 @@
+"""Whitened data sets: whether explanations improve if pixels are decorrelated before training."""
