@@ -82,6 +82,16 @@ report page or [`xb.metrics.agreement`](metrics.md#agreement-of-metrics).
 
 """
 
+VERSION_3 = """
+## Saliency-Bench, version 3
+
+Version 3 (*Saliency-Bench*, arXiv 2310.08537v3) replaces these tables by three metrics: mean IoU (`iou`), the pointing
+game (`hit`) and the area under the insertion curve (iAUC, `insertion`), for Grad-CAM, Grad-CAM++, Integrated Gradients,
+input × gradient, occlusion, RISE and the attention of a vision transformer. `xaibench run saliency-bench-v3 --root
+~/data` runs them on two convolutional networks and a transformer. Its numbers are not repeated here: only its summary
+was at hand when this page was written.
+"""
+
 
 def table(head: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table whose columns except the first are right-aligned."""
@@ -125,7 +135,7 @@ def page(run: RunResults, large: RunResults) -> str:
         [f"{NAMES[first]} – {NAMES[second]}", *(f"{value:.1f}".replace("-", "−") for value in values.values())]
         for (first, second), values in published.TABLE_4.items()
     ]
-    parts += [TABLE_4, table(["metrics", "Grad-CAM", "Integrated Gradients", "RISE"], rows), "\n"]
+    parts += [TABLE_4, table(["metrics", "Grad-CAM", "Integrated Gradients", "RISE"], rows), "\n", VERSION_3]
     return "".join(parts)
 
 
