@@ -101,7 +101,7 @@ def wait_for_progress(started, folder, count):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a process that has used CUDA cannot be forked")
-@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_tables_of_a_killed_run_are_bit_identical(launcher, tiny_run, tmp_path, times):
     rng = random.Random(0)
     folder, kills = tmp_path / "run 0", 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ class Standings:
     metrics: tuple[str, ...]
     numbers: dict[str, Floats]
     tests: Mapping[str, CellTests]
+    _of_cells: dict[tuple[int, ...], dict[str, NDArray[Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -71,6 +72,17 @@ class Standings:
         Returns:
             The columns of :func:`leaderboard`; NaN for methods without a place.
         """
+        key = tuple(cells)
+        if key not in self._of_cells:  # the same for each metric that methods are ranked by
+            self._of_cells[key] = self._metrics_columns(key)
+        by = self.ranking if metric is None else metric
+        shown = self.metrics[0 if by is None else by]
+        over = {"place": "first", "last_place": "last"} | {name: name for name in ("ahead", "cells", "of", "order")}
+        columns = self._of_cells[key]
+        return columns | {column: columns[f"{name}:{shown}"] for column, name in over.items()}
+
+    def _metrics_columns(self, cells: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+        """Return the columns of every metric, and those that name the explainers."""
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
         columns: dict[str, NDArray[Any]] = {"explainer": np.array(self.explainers, dtype=object), "control": control}
         for k, name in enumerate(self.metrics):
@@ -82,10 +94,7 @@ class Standings:
             columns[f"order:{name}"][np.argsort(mean, kind="stable")] = np.arange(len(mean))  # NaN comes last
             if name in self.run.unsettled:
                 columns |= {f"{column}:{name}": np.full(len(control), np.nan) for column in (*_RANKS, "best")}
-        by = self.ranking if metric is None else metric
-        shown = self.metrics[0 if by is None else by]
-        over = {"place": "first", "last_place": "last"} | {name: name for name in ("ahead", "cells", "of", "order")}
-        return columns | {column: columns[f"{name}:{shown}"] for column, name in over.items()}
+        return columns
 
     def _ranks(self, k: int, cells: Sequence[int], whole: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
         """Return ``first:METRIC`` and ``last:METRIC``, the rank interval of each method, and ``ahead:METRIC``.
