@@ -33,8 +33,8 @@ performance*, arXiv 2602.09278).
 have. The five whitenings are defined in `xaibench/data/whitening.py`.
 
 **What was run.** The CORR sets of LIN, MULT and XOR at 8×8 pixels, {sets} data sets each, with one perceptron per data
-set and whitening. Masks are those of the original images, as in the paper: a whitened pixel is a mixture of pixels, so
-a map of the whitened image cannot always agree with them.
+set and whitening; images are divided by their largest absolute value. Masks are those of the original images, as in
+the paper: a whitened pixel is a mixture of pixels, so a map of the whitened image cannot always agree with them.
 
 ## EMD skill
 
@@ -72,7 +72,7 @@ def page(run: RunResults) -> str:
     rows, better, worse = [], dict.fromkeys(found, 0), dict.fromkeys(found, 0)
     for name in plain.sort_values(ascending=False).index:
         part = run.explainers[name]
-        row = [part.label + (" (control)" if part.control else ""), f"{plain[name]:.2f}"]
+        row = [part.label + (" (control)" if part.control else ""), f"{plain[name]:.2f}".replace("-", "−")]
         for kind, each in found.items():
             values = each.loc[name].dropna()
             if len(values) < 2:

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 from xaibench.core.messages import unknown
 from xaibench.core.part_info import DatasetInfo
 from xaibench.core.registry import UnknownNameError
-from xaibench.data.base import Dataset
+from xaibench.data.base import Dataset, Split
 from xaibench.data.table import DATASETS
 from xaibench.data.whitening import Whitening, whiten
 
@@ -19,8 +19,9 @@ from xaibench.data.whitening import Whitening, whiten
 class WhitenedSet:
     """A data set whose images are whitened: ``xb.load("whitened:sphering:xai-tris/lin-corr-8x8")``.
 
-    The covariance is that of the training images. Masks are those of the data set. Its eigenvalues are computed by
-    LAPACK, so that images differ between machines in their last bits.
+    The covariance is that of the training images. Afterwards, all images are divided by the largest absolute value of
+    the set, as in XAI-TRIS: residuals of partial regression can be a millionth of the original pixels. Masks are those
+    of the data set. Eigenvalues are computed by LAPACK, so that images differ between machines in their last bits.
 
     Attributes:
         name: The whitening (:mod:`xaibench.data.whitening`), a colon, and the name of the data set.
@@ -66,7 +67,15 @@ class WhitenedSet:
             **parameters: Those of the data set.
 
         Returns:
-            The data set with whitened images ``[N, C, H, W]``; see :func:`xaibench.data.whiten`.
+            The data set with whitened images ``[N, C, H, W]`` in [−1, 1]; see :func:`xaibench.data.whiten`.
         """
         data = whiten(self.original(**parameters), cast(Whitening, self.kind))
-        return dataclasses.replace(data, info=self.info)
+        splits = (data.train, data.val, data.test)
+        largest = max(float(split.images.abs().max()) for split in splits if len(split))
+        train, val, test = (_divided(split, largest) for split in splits)
+        return dataclasses.replace(data, train=train, val=val, test=test, info=self.info)
+
+
+def _divided(split: Split, by: float) -> Split:
+    images = split.images / by
+    return Split(images, split.masks, split.targets, ids=split.ids, groups=split.groups, groups_by=split.groups_by)
