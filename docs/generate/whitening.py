@@ -20,6 +20,8 @@ from xaibench.report.read.results import RunResults, read_run
 PAGE = Path(__file__).parents[1] / "whitening.md"
 METRIC = "emd_skill"
 PLAIN = "corr"
+#: Test accuracy in percent from which a network has learned its task.
+LEARNED = 80
 
 HEAD = """# Whitening before training
 
@@ -48,11 +50,17 @@ ACCURACY = """
 In percent, mean over data sets. A network that has not learned the task (below 80 %) shows little about explanations.
 """
 
+UNLEARNED = """
+Nothing is learned after {unlearned}: on these smooth backgrounds, the other pixels determine each pixel up to the
+rounding of float32, its share of the pattern included, so the residual is without the class. In the paper's
+two-dimensional example, only one of both pixels has a share.
+"""
+
 AFTER = """
 Of the {methods} methods, the number that a whitening improves (and worsens), by these intervals: {counts}.
 
 The paper reports that sphering, symmetric orthogonalization and optimal signal preservation improve explanations, to a
-degree that depends on method and network, and prints figures without numbers. Here: {verdict}
+degree that depends on method and network, and prints figures without numbers. {said}
 """
 
 
@@ -88,14 +96,17 @@ def page(run: RunResults) -> str:
     methods = sum(not part.control for part in run.explainers.values())
     labels = {kind: facet_label(kind).removeprefix("CORR, ") for kind in found}
     counts = ", ".join(f"{labels[kind]} {better[kind]} ({worse[kind]})" for kind in found)
-    good = [labels[kind] for kind in found if better[kind] > methods / 2 and worse[kind] == 0]
+    good = [labels[kind] for kind in found if better[kind] > methods / 2 and not worse[kind]]
     some = [labels[kind] for kind in found if better[kind] and labels[kind] not in good]
-    said = [f"{', '.join(good)} improve more than half of the methods and worsen none"] if good else []
-    said += [f"{', '.join(some)} improve some"] if some else []
+    said = f"More than half of the methods are improved, and none worsened, by: {', '.join(good) or 'no whitening'}. "
+    said += f"Some are improved by: {', '.join(some) or 'no other'}."
+    unlearned = [labels[kind] for kind in found if run.accuracy.query("variant == @kind")["mean"].max() < LEARNED]
     parts = [HEAD.format(sets=run.trainings["data_seed"].nunique())]
     parts.append("\n" + WIDE.format(table(["method", "none", *labels.values()], rows)) + "\n")
-    parts.append(AFTER.format(methods=methods, counts=counts, verdict="; ".join(said) + "." if said else "none does."))
+    parts.append(AFTER.format(methods=methods, counts=counts, said=said))
     parts.append(ACCURACY + "\n" + WIDE.format(accuracies(run, labels)) + "\n")
+    if unlearned:
+        parts.append(UNLEARNED.format(unlearned=" and ".join(unlearned)))
     return "".join(parts)
 
 
