@@ -53,6 +53,11 @@ class Example(NamedTuple):
         with torch.no_grad():
             return float(self.model(image.reshape(1, 1, 8, 8).float()).softmax(1)[0, 0])
 
+    def logit(self, image: Tensor) -> float:
+        """Return the logit of the T."""
+        with torch.no_grad():
+            return float(self.model(image.reshape(1, 1, 8, 8).float())[0, 0])
+
 
 def example() -> Example:
     data = xb.load("xai-tris/lin-corr-8x8", seed=0, n_samples=200, alpha=0.25)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
-from drawing import FAINT, GREEN, INK, ORANGE, Drawing, signed
+from drawing import FAINT, GREEN, INK, ORANGE, Drawing, Point, signed
 from example import Example, Metric, contrast, number, pixels, replaced
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import xaibench as xb
 from xaibench.metrics.faithfulness.road import imputed
+from xaibench.metrics.shared.model_inputs import random_generator
 from xaibench.metrics.shared.perturbed_images import blurred, unit_scaled
 
 #: Of the picture of the attack: large enough to be seen.
 EPSILON = 0.3
+#: Of the picture of sensitivity-n: pixels per set.
+SUBSET = 16
 
 
 def pixels_changed(e: Example, metric: Metric, *, reveal: bool) -> str:
@@ -104,9 +110,39 @@ def erased_squares(e: Example, metric: Metric) -> str:
     low, high = min(falls.min(), (beta * sums).min()), max(falls.max(), (beta * sums).max())
     place = drawing.axes("each dot a square", "β · sum of the map in it →")
     drawing.curve([place(0, 0), place(1, 1)], FAINT, dash="3 3")
-    for one, other in zip((beta * sums - low) / (high - low), (falls - low) / (high - low), strict=True):
-        drawing.dot(place(one, other), 2, GREEN)
+    dots(drawing, place, (beta * sums - low) / (high - low), (falls - low) / (high - low))
     drawing.result(["up: fall of p", "mean squared distance", "from the dashed line"], f"{score:.4f}", 150)
+    return drawing.svg()
+
+
+def dots(
+    drawing: Drawing,
+    place: Callable[[float, float], Point],
+    across: NDArray[np.float64],
+    up: NDArray[np.float64],
+) -> None:
+    for one, other in zip(across, up, strict=True):
+        drawing.dot(place(one, other), 2, GREEN)
+
+
+def erased_subsets(e: Example, metric: Metric) -> str:
+    drawing = Drawing("Sensitivity-n: the sum of the map over erased pixels, and how much the score falls")
+    chosen = [random_generator(0, index).permutation(64)[:SUBSET] for index in range(50)]
+    erased = e.image.clone().flatten()
+    erased[chosen[0]] = 0
+    title = f"{SUBSET} pixels erased"
+    drawing.grid(pixels(erased), contrast, title, f"p = {number(e.probability(erased))}", e.mask)
+    found = []
+    for subset in chosen:
+        erased = e.image.clone().flatten()
+        erased[subset] = 0
+        found.append((e.map.ravel()[subset].sum(), e.logit(e.image) - e.logit(erased)))
+    both = np.array(found).T
+    score = metric(*e.asked, fraction=SUBSET / 64)
+    assert abs(np.corrcoef(both)[0, 1] - score) < 1e-5
+    sums, falls = (both - both.min(1, keepdims=True)) / np.ptp(both, axis=1, keepdims=True)
+    dots(drawing, drawing.axes("each dot a set of pixels", "sum of the map in it →"), sums, falls)
+    drawing.result(["up: fall of the logit", "correlation"], number(score), 130)
     return drawing.svg()
 
 

@@ -51,6 +51,7 @@ DRAWINGS: dict[str, Callable[[Example, Metric], str]] = {
     "only the top": functools.partial(of_models.top_alone_or_gone, reveal=True),
     "attacked pixels": of_models.attacked_pixels,
     "erased squares": of_models.erased_squares,
+    "erased subsets": of_models.erased_subsets,
     "imputed pixels": of_models.imputed_pixels,
     "maps without pixels": of_models.maps_without_pixels,
     "maps under noise": of_models.maps_under_noise,
@@ -58,7 +59,10 @@ DRAWINGS: dict[str, Callable[[Example, Metric], str]] = {
 }
 
 #: Parameters of the metric that a picture states.
-SHOWN_WITH: dict[str, dict[str, float]] = {"attacked pixels": {"epsilon": of_models.EPSILON}}
+SHOWN_WITH: dict[str, dict[str, float]] = {
+    "attacked pixels": {"epsilon": of_models.EPSILON},
+    "erased subsets": {"fraction": of_models.SUBSET / 64},
+}
 
 
 def plain_picture(e: Example, metric: Metric) -> str:

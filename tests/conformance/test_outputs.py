@@ -262,7 +262,7 @@ def scored(images):
 @every_metric
 def test_metrics_take_the_output(name):
     parameter = inspect.signature(METRICS.resolve(name)).parameters["output"]
-    assert parameter.default == ("logit" if name == "idsds" else "probability")
+    assert parameter.default == ("logit" if name in ("idsds", "sensitivity_n") else "probability")
 
 
 @every_metric

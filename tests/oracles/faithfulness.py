@@ -2,7 +2,7 @@
 
 import torch
 from oracles.perturbation import area, pixel_order, probability, segment_curve, segments
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 
 
 def flipped(model, image, order, target, steps):
@@ -64,6 +64,32 @@ def idsds(model, image, saliency, target, grid=4):
             sums.append(sum(float(saliency[pixel]) for pixel in patch))
             falls.append(logit(model, image, target) - logit(model, without(image, patch, 0.0), target))
     return spearmanr(sums, falls).statistic
+
+
+def sensitivity_n(model, image, saliency, target, subsets):
+    """Ancona et al. (2018): Pearson's correlation of sums with the falls of the logit, for subsets of one size."""
+    whole = logit(model, image, target)
+    sums = [sum(float(saliency[pixel]) for pixel in subset) for subset in subsets]
+    falls = [whole - logit(model, without(image, subset, 0.0), target) for subset in subsets]
+    return pearsonr(sums, falls).statistic
+
+
+def monotonicity_correlation(model, image, saliency, target, grid, sources):
+    """Nguyen and Martínez (2020): magnitudes of patches against mean squared changes of the probability."""
+    _, height, width = image.shape
+    whole, magnitudes, effects = probability(model, image, target), [], []
+    for row in range(grid):
+        for column in range(grid):
+            magnitude, changes = 0.0, [image.clone() for _ in sources]
+            for i in range(height):
+                for j in range(width):
+                    if (i * grid // height, j * grid // width) == (row, column):
+                        magnitude += float(saliency[i, j])
+                        for changed, source in zip(changes, sources, strict=True):
+                            changed[:, i, j] = image.flatten(1)[:, source[i * width + j]]
+            magnitudes.append(abs(magnitude))
+            effects.append(sum((whole - probability(model, changed, target)) ** 2 for changed in changes))
+    return spearmanr(magnitudes, effects).statistic
 
 
 def saco(model, image, saliency, target, groups):

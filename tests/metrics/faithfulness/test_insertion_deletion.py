@@ -89,6 +89,37 @@ def test_baselines(case):
     )
 
 
+def test_the_mean_color_is_a_baseline_of_each_image(case):
+    model, images, maps, targets = case
+    found = deletion(model, images, maps, targets, baseline="mean", reduction="none")
+    own = images.mean((2, 3), keepdim=True).expand(images.shape)
+    np.testing.assert_array_equal(found, deletion(model, images, maps, targets, baseline=own, reduction="none"))
+    alone = deletion(model, images[1:2], maps[1:2], targets[1:2], baseline="mean", reduction="none")
+    np.testing.assert_allclose(alone, found[1:2], rtol=1e-6)
+
+
+def contrast(outputs):
+    return outputs[:, 0] - outputs[:, 1]
+
+
+def group(outputs):
+    return outputs[:, [0, 2]].mean(1)
+
+
+@pytest.mark.parametrize("question", [contrast, group])
+def test_contrasts_and_groups_of_classes_are_outputs(case, question):
+    """RFxG (Elisha et al., AAAI 2026): why one class and not another, and why a group of classes."""
+    model, images, maps, _ = case
+    found = deletion(model, images, maps, None, steps=6, output=lambda z: question(z.softmax(1)), reduction="none")
+    for score, image, one in zip(found, images, maps, strict=True):
+        current, values = image.clone(), []
+        for step in range(7):
+            for i, j in oracle.pixel_order(one)[: round(step * 42 / 6)]:
+                current[:, i, j] = 0
+            values.append(float(question(model(current[None]).double().softmax(1)).detach()))
+        assert score == pytest.approx(np.trapezoid(values, dx=1 / 6), abs=1e-6)
+
+
 def test_a_perfect_map_is_best_of_all_orders():
     # The score of class 0 is pixel 1 plus half of pixel 2: of all 24 orders of four pixels none beats this one.
     model = lambda images: images.flatten(1) @ torch.tensor([[0.0, 1.0, 0.5, 0.0]]).T  # noqa: E731

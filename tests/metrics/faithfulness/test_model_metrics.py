@@ -23,8 +23,10 @@ from xaibench.metrics.faithfulness.completeness import completeness_error
 from xaibench.metrics.faithfulness.f_fidelity import f_fidelity
 from xaibench.metrics.faithfulness.idsds import idsds
 from xaibench.metrics.faithfulness.infidelity import infidelity
+from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation
 from xaibench.metrics.faithfulness.road import road
 from xaibench.metrics.faithfulness.saco import saco
+from xaibench.metrics.faithfulness.sensitivity_n import sensitivity_n
 from xaibench.metrics.faithfulness.srg import srg
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
@@ -44,6 +46,8 @@ METRICS = {
     "adversarial, control": partial(adversarial, steps=3, pixels="random"),
     "infidelity": partial(infidelity, n_samples=11),
     "infidelity, gaussian": partial(infidelity, n_samples=11, perturbation="gaussian"),
+    "sensitivity_n": partial(sensitivity_n, n_samples=6),
+    "monotonicity_correlation": partial(monotonicity_correlation, grid_size=3, n_samples=2),
     "road": partial(road, percentiles=(20, 60)),
     "road, morf": partial(road, percentiles=(20, 60), order="morf"),
 }
@@ -269,7 +273,9 @@ def test_bad_settings_are_refused(case, metric, settings, message):
 
 @pytest.mark.parametrize("baseline", [None, [[0.0]], ["black"]])
 def test_a_baseline_is_a_number_or_numbers(case, baseline):
-    with pytest.raises(TypeError, match="baseline must be a number, one number per channel, 'blur' or a tensor, got"):
+    with pytest.raises(
+        TypeError, match="baseline must be a number, one number per channel, 'blur', 'mean' or a tensor, got"
+    ):
         deletion(*case, baseline=baseline)
 
 
@@ -283,7 +289,7 @@ def test_images_that_the_model_cannot_take_are_named(case):
     ("metric", "settings", "message"),
     [
         (deletion, {"steps": 0}, "steps=0: expected an integer"),
-        (deletion, {"baseline": "mean"}, "baseline must be"),
+        (deletion, {"baseline": "median"}, "baseline must be"),
         (deletion, {"baseline": torch.zeros(3, 1, 1)}, r"broadcast to the images, got \[3, 1, 1\]"),
         (insertion, {"baseline": math.nan}, "baseline must be finite"),
         (comprehensiveness, {"fraction": 0.0}, "fraction must be a share"),
@@ -297,6 +303,11 @@ def test_images_that_the_model_cannot_take_are_named(case):
         (infidelity, {"perturbation": "noise"}, "perturbation='noise': expected one of"),
         (infidelity, {"n_samples": 2.0}, "n_samples=2.0: expected an integer"),
         (infidelity, {"noise_std": 0.0}, "noise_std=0.0: expected a number above 0"),
+        (sensitivity_n, {"fraction": (0.0,)}, "fraction must be a share of the pixels"),
+        (sensitivity_n, {"fraction": ()}, "got an empty sequence"),
+        (sensitivity_n, {"n_samples": 1}, "n_samples=1: expected an integer of at least 2"),
+        (monotonicity_correlation, {"grid_size": 1}, "grid_size=1: expected an integer of at least 2"),
+        (monotonicity_correlation, {"n_samples": 0}, "n_samples=0: expected an integer"),
         (road, {"percentiles": (0,)}, "above 0 and below 100"),
         (road, {"percentiles": ()}, "percentiles must be a sequence"),
         (road, {"order": "most"}, "order='most': expected one of"),

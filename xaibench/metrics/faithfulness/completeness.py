@@ -62,8 +62,8 @@ def completeness_error(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``, signed and not scaled.
         targets: ``[N]``.
-        baseline: The baseline that the maps were computed with: a number, one number per channel, ``"blur"``, or an
-            array that broadcasts to the images.
+        baseline: The baseline that the maps were computed with: a number, one number per channel, ``"blur"``,
+            ``"mean"``, or an array that broadcasts to the images.
         relative: Divide by the magnitude of the score difference.
         output: The output that the maps explain: ``"probability"`` (the default of :func:`xaibench.explain`),
             ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.

@@ -17,7 +17,7 @@ from xaibench.metrics.shared.model_inputs import (
     as_map_tensor,
     as_samples,
     check_common,
-    check_fraction,
+    check_fractions,
     count_of_share,
     reduce_tensor,
 )
@@ -74,8 +74,8 @@ def comprehensiveness(
         targets: ``[N]``.
         fraction: Share of the pixels that is removed (rounded, at least one pixel). For several shares, the score is
             the mean.
-        baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
-            to the images.
+        baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, ``"mean"``, or an array that
+            broadcasts to the images.
         output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
@@ -140,8 +140,8 @@ def sufficiency(
         targets: ``[N]``.
         fraction: Share of the pixels that is left (rounded, at least one pixel). For several shares, the score is the
             mean.
-        baseline: Values of the other pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
-            to the images.
+        baseline: Values of the other pixels: a number, one number per channel, ``"blur"``, ``"mean"``, or an array that
+            broadcasts to the images.
         output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
@@ -177,11 +177,7 @@ def _score_drop(
     reveal: bool,
 ) -> Scores:
     check_common(batch_size, reduction)
-    shares = list(fraction) if isinstance(fraction, Sequence) else [fraction]
-    if not shares:
-        raise ValueError("fraction must be a share of the pixels or a sequence of shares, got an empty sequence.")
-    for share in shares:
-        check_fraction("fraction", share)
+    shares = check_fractions(fraction)
     samples = as_samples(model, images, targets, output)
     values, pixels = as_map_tensor(maps, samples), samples.pixels
     counts = [

@@ -98,8 +98,8 @@ def f_fidelity(
         beta: Largest share of all pixels that is removed; the value that the model was fine-tuned with.
         n_samples: Draws per size and side.
         side: ``"both"``, ``"plus"`` or ``"minus"``.
-        baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
-            to the images.
+        baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, ``"mean"``, or an array that
+            broadcasts to the images.
         seed: Seed of the draws, which are the same for all samples.
         output: Class score, a name or a callable; see :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.

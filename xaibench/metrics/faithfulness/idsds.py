@@ -10,6 +10,7 @@ from torch import Tensor
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, SharedModelScores, described
 from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.image_patches import patch_numbers, patch_sums
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     LabeledImages,
@@ -24,7 +25,6 @@ from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturbed_images import (
     Baseline,
     PixelOrder,
-    constant,
     perturbed_scores_in_order,
     score_drops,
 )
@@ -64,7 +64,7 @@ def _deletion_scores(
     check_common(batch_size, "none")
     check_count("grid_size", grid_size, least=2)
     height, width = samples.images.shape[-2:]
-    labels = _patches(height, width, grid_size).to(samples.images.device).reshape(height, width)
+    labels = patch_numbers(height, width, grid_size).to(samples.images.device).reshape(height, width)
     # The position of a pixel is the number of its patch, so a patch is a span of length one.
     numbers = labels.expand(len(samples), -1, -1)
     spans = [(0, 0), *((number, number + 1) for number in range(int(labels.max()) + 1))]
@@ -88,21 +88,8 @@ def idsds_from_scores(scores: Tensor, maps: Array, *, grid_size: int = 4, reduct
 
 
 def _correlation(scores: Tensor, maps: Tensor, grid_size: int) -> Tensor:
-    peak = maps.double().abs().amax((1, 2), keepdim=True)
-    flat = (maps.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)  # avoids overflow in sums of huge values
-    labels = _patches(maps.shape[1], maps.shape[2], grid_size).to(flat.device)
-    sums = flat.new_zeros(len(flat), scores.shape[1] - 1).index_add_(1, labels, flat)
-    sums.masked_fill_(constant(maps)[:, None], 0)  # otherwise patch sizes would decide
-    both = torch.stack([sums, score_drops(scores)]).cpu()
+    both = torch.stack([patch_sums(maps, grid_size), score_drops(scores)]).cpu()
     return torch.from_numpy(correlation(centered_ranks(both[0]), centered_ranks(both[1])))
-
-
-def _patches(height: int, width: int, grid_size: int) -> Tensor:
-    """Return the patch ``[H * W]`` of each pixel, numbered row by row; a side has at most as many patches as pixels."""
-    rows, columns = min(grid_size, height), min(grid_size, width)
-    down = torch.arange(height) * rows // height
-    across = torch.arange(width) * columns // width
-    return (down[:, None] * columns + across).flatten()
 
 
 @described(
@@ -158,8 +145,8 @@ def idsds(
         maps: ``[N, H, W]``, signed.
         targets: ``[N]``.
         grid_size: Patches along each side, at least 2 (and at most the number of pixels).
-        baseline: Values of a deleted patch: a number, one number per channel, ``"blur"``, or an array that broadcasts
-            to the images.
+        baseline: Values of a deleted patch: a number, one number per channel, ``"blur"``, ``"mean"``, or an array that
+            broadcasts to the images.
         output: Class score: ``"logit"`` as the authors, ``"probability"``, ``"margin"`` or a callable; see
             :func:`deletion`.
         batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.

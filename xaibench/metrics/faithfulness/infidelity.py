@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from xaibench.core.part_info import MetricInfo, SharedModelScores, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
-    LabeledImages,
     Model,
     as_map_tensor,
     as_samples,
@@ -25,7 +23,8 @@ from xaibench.metrics.shared.model_inputs import (
     random_generator,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.model_scores import ModelOutput
+from xaibench.metrics.shared.perturbation_fields import Field, Fields, field_scores
 from xaibench.metrics.shared.undefined_scores import ZERO_MAP
 
 if TYPE_CHECKING:
@@ -33,24 +32,6 @@ if TYPE_CHECKING:
 
 #: Kinds of perturbation: a square is set to zero, or Gaussian noise is subtracted.
 Perturbation: TypeAlias = Literal["square", "gaussian"]
-
-#: Returns a perturbation ``[H, W]`` float64 by its index.
-Field: TypeAlias = Callable[[int], Tensor]
-
-
-class Fields(NamedTuple):
-    """The perturbations of an image.
-
-    Attributes:
-        number: Number of perturbations.
-        field: Returns a perturbation by its index; the one after the last is zero.
-        replace: True if the field marks pixels to set to zero, False if it is subtracted from the image.
-    """
-
-    number: int
-    field: Field
-    replace: bool
-
 
 # The authors remove squares of side 1 to 10 from images of 28 × 28.
 _LARGEST_SIDE = 10 / 28
@@ -74,9 +55,8 @@ def infidelity_model_scores(
         ``[N, perturbations + 1]`` float64, on the device of the model; the last column is the original image.
     """
     samples = as_samples(model, images, targets, output)
-    return _perturbed_scores(
-        model, samples, _fields(samples.images, perturbation, n_samples, noise_std, seed), output, batch_size
-    )
+    fields = _fields(samples.images, perturbation, n_samples, noise_std, seed)
+    return field_scores(model, samples, fields, output=output, batch_size=batch_size)
 
 
 def infidelity_from_scores(
@@ -95,26 +75,6 @@ def infidelity_from_scores(
     check_finite(values, "maps")
     fields = _fields(values, perturbation, n_samples, noise_std, seed)
     return reduce_tensor(_error(scores, values, fields, rescale), reduction, maps)
-
-
-def _perturbed_scores(
-    model: Model, samples: LabeledImages, fields: Fields, output: ModelOutput, batch_size: int | None
-) -> Tensor:
-    def prepare(group: slice) -> MakeRows:
-        image = samples.images[group]
-
-        def rows(sample: Tensor, point: Tensor) -> Tensor:
-            # Neighboring rows belong to the same point, whose field is computed once.
-            made = {index: fields.field(index) for index in set(point.tolist())}
-            perturbations = torch.stack([made[index] for index in point.tolist()])[:, None]
-            if fields.replace:
-                return image[sample].masked_fill(perturbations > 0, 0.0)
-            return image[sample] - perturbations.to(image)
-
-        return rows
-
-    with model_scorer(model, samples, fields.number + 1, output=output, batch_size=batch_size) as scorer:
-        return scorer.predict(samples, fields.number + 1, prepare)  # the last column is the original image
 
 
 def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Tensor:
@@ -231,7 +191,7 @@ def infidelity(
     samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
     fields = _fields(samples.images, perturbation, n_samples, noise_std, seed)
-    scores = _perturbed_scores(model, samples, fields, output, batch_size)
+    scores = field_scores(model, samples, fields, output=output, batch_size=batch_size)
     return reduce_tensor(_error(scores, values, fields, rescale), reduction, maps)
 
 

@@ -88,7 +88,7 @@ def deletion(
         targets: ``[N]``, or multi-hot rows with one map per set label, as in :func:`xaibench.explain`.
         steps: Number of equal shares of the pixels.
         baseline: Values of replaced pixels: a number, one number per channel, ``"blur"`` (RISE's blur of the image: 11
-            taps, sigma 5), or an array that broadcasts to the images.
+            taps, sigma 5), ``"mean"`` (the mean color of each image), or an array that broadcasts to the images.
         output: Class score, as in :func:`xaibench.explain`. ``"probability"``: softmax of the model's outputs.
             ``"sigmoid"``: sigmoid of each, or the outputs as they are if the model ends in a sigmoid. ``"logit"``: the
             outputs as they are, also if the model returns probabilities. ``"margin"``: each output minus the
@@ -174,8 +174,8 @@ def insertion(
         maps: ``[N, H, W]``.
         targets: ``[N]``.
         steps: Number of equal shares of the pixels.
-        baseline: Image into which pixels are inserted: a number, one number per channel, ``"blur"``, or an array that
-            broadcasts to the images.
+        baseline: Image into which pixels are inserted: a number, one number per channel, ``"blur"``, ``"mean"``, or an
+            array that broadcasts to the images.
         output: Class score, a name or a callable; see :func:`deletion`.
         segmentation: Units that are replaced together, as in :func:`deletion`.
         n_segments: Approximate number of squares or superpixels per image.

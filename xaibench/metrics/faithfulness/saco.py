@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -25,9 +25,6 @@ from xaibench.metrics.shared.perturbed_images import (
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
-
-#: Values of replaced groups: those of other metrics, or each image's own mean color.
-GroupBaseline: TypeAlias = "Baseline | Literal['mean']"
 
 
 @described(
@@ -52,7 +49,7 @@ def saco(
     targets: Array,
     *,
     n_groups: int = 10,
-    baseline: GroupBaseline = "mean",
+    baseline: Baseline = "mean",
     output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
@@ -108,8 +105,6 @@ def saco(
     check_count("n_groups", n_groups, least=2)
     samples = as_samples(model, images, targets, output)
     values, pixels = as_map_tensor(maps, samples), samples.pixels
-    if isinstance(baseline, str) and baseline == "mean":
-        baseline = samples.images.mean((2, 3), keepdim=True)
     number = min(n_groups, pixels)
     ends = [round(i * pixels / number) for i in range(number + 1)]
     spans = [(0, 0), *itertools.pairwise(ends)]

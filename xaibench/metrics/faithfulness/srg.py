@@ -82,8 +82,8 @@ def srg(
         maps: ``[N, H, W]``.
         targets: ``[N]``.
         steps: Number of equal shares of the pixels, at least 2 (rounded to whole pixels, at most as many as pixels).
-        baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, or an array that broadcasts
-            to the images.
+        baseline: Values of replaced pixels: a number, one number per channel, ``"blur"``, ``"mean"``, or an array that
+            broadcasts to the images.
         output: Class score, a name or a callable; see :func:`deletion`.
         segmentation: Units that are replaced together, as in :func:`deletion`; in either order a segment is replaced
             once all of its pixels fit into the share.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -116,6 +116,20 @@ def check_fraction(name: str, value: float) -> None:
     """Raise a ValueError unless ``value`` is a share of the pixels: above 0, at most 1."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
         raise ValueError(f"{name} must be a share of the pixels, above 0 and at most 1, got {value!r}.")
+
+
+def check_fractions(fraction: float | Sequence[float]) -> list[float]:
+    """Return one or several shares of the pixels as a list.
+
+    Raises:
+        ValueError: If there is none, or one is not above 0 and at most 1.
+    """
+    shares = list(fraction) if isinstance(fraction, Sequence) else [fraction]
+    if not shares:
+        raise ValueError("fraction must be a share of the pixels or a sequence of shares, got an empty sequence.")
+    for share in shares:
+        check_fraction("fraction", share)
+    return shares
 
 
 def check_common(batch_size: int | None, reduction: Reduction, seed: int = 0) -> None:

@@ -19,9 +19,9 @@ from xaibench.metrics.shared.ties import order_descending
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-#: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), or images that
-#: broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``.
-Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
+#: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), the mean color
+#: of each image, or images that broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``.
+Baseline: TypeAlias = "float | Sequence[float] | Literal['blur', 'mean'] | Array"
 
 #: Units that are replaced together: single pixels, the squares of a grid, or superpixels (see :func:`segment_order`).
 Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
@@ -268,16 +268,18 @@ def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
         TypeError: If it is neither a number, a sequence of numbers nor an array.
     """
     if isinstance(baseline, str):
-        if baseline != "blur":
+        if baseline not in ("blur", "mean"):
             raise ValueError(
-                f"baseline must be a number, one number per channel, 'blur' or a tensor, got {baseline!r}."
+                f"baseline must be a number, one number per channel, 'blur', 'mean' or a tensor, got {baseline!r}."
             )
-        return _Baselines(None, images)
+        is_mean = baseline == "mean"
+        return _Baselines(images.mean((2, 3), keepdim=True).expand(images.shape) if is_mean else None, images)
     if isinstance(baseline, list | tuple) and all(isinstance(level, int | float) for level in baseline):
         baseline = torch.tensor(baseline, dtype=images.dtype)[:, None, None]
     if not isinstance(baseline, Tensor | np.ndarray | int | float):
         raise TypeError(
-            f"baseline must be a number, one number per channel, 'blur' or a tensor, got {type(baseline).__name__}."
+            "baseline must be a number, one number per channel, 'blur', 'mean' or a tensor, got "
+            f"{type(baseline).__name__}."
         )
     is_number = isinstance(baseline, int | float)  # torch would round it to float32
     given = torch.as_tensor(baseline, dtype=images.dtype if is_number else None).detach().to(images)
