@@ -14,8 +14,9 @@ import argparse
 import json
 import re
 import warnings
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -121,11 +122,11 @@ def _rows(found: MetaEvaluation, kind: str) -> Iterator[tuple[str, str]]:
         by_way = [row for way in ways for row in rows[rows["degraded"] == way].to_dict("records")]
         singles = "&nbsp;/ ".join(f"{100 * row['one_right']:.0f}&nbsp;%" for row in by_way)
         line = [f"[`{metric}`](metrics/{metric}.md)", SHOWN[overall[metric, truth]]]
-        line += [*map(_share, by_way), singles, _where_not(found, metric, truth)]
+        line += [*map(share_text, by_way), singles, _where_not(found, metric, truth)]
         yield metric, "| " + " | ".join(line) + " |"
 
 
-def _share(row: Mapping[Hashable, Any]) -> str:
+def share_text(row: Mapping[Hashable, Any]) -> str:
     """Return the shares of right and wrong draws as text, with the interval of the former."""
     right = f"{100 * row['right']:.0f}&nbsp;% ({100 * row['low']:.0f}–{100 * row['high']:.0f})".replace(" (", "&nbsp;(")
     wrong = f"{100 * row['wrong']:.0f}" if row["wrong"] >= DOUBTLESS else "<1"
@@ -158,14 +159,16 @@ def main() -> None:
 
 def write(found: MetaEvaluation, seed: int) -> None:
     FILE.write_text(json.dumps(verdicts(found, seed), indent=1) + "\n", encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
     for truth in TRUTHS:
-        start = START.format(truth)
-        above, _, rest = text.partition(start)
-        before, _, below = rest.partition(END)
-        text = f"{above}{start}\n{truth_tables(found, truth, before)}\n{END}{below}"
-    PAGE.write_text(text, encoding="utf-8")
+        write_tables(truth, partial(truth_tables, found, truth))
     print(f"wrote {FILE} and {PAGE}")
+
+
+def write_tables(block: str, tables: Callable[[str], str]) -> None:
+    """Replace the tables of a block of the page, given the tables before."""
+    above, start, rest = PAGE.read_text(encoding="utf-8").partition(START.format(block))
+    before, end, below = rest.partition(END)
+    PAGE.write_text(f"{above}{start}\n{tables(before)}\n{end}{below}", encoding="utf-8")
 
 
 if __name__ == "__main__":
