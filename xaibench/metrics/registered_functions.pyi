@@ -10,8 +10,10 @@ from xaibench.metrics.faithfulness.idsds import idsds as idsds
 from xaibench.metrics.faithfulness.infidelity import infidelity as infidelity
 from xaibench.metrics.faithfulness.insertion_deletion import deletion as deletion
 from xaibench.metrics.faithfulness.insertion_deletion import insertion as insertion
+from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation as monotonicity_correlation
 from xaibench.metrics.faithfulness.road import road as road
 from xaibench.metrics.faithfulness.saco import saco as saco
+from xaibench.metrics.faithfulness.sensitivity_n import sensitivity_n as sensitivity_n
 from xaibench.metrics.faithfulness.srg import srg as srg
 from xaibench.metrics.localization.emd import emd as emd
 from xaibench.metrics.localization.emd import emd_perf as emd_perf
