@@ -156,9 +156,9 @@ def sensitivity_n(
         f_y(x) - f_y(x \text{ without } S)\Bigr), \qquad |S| = n
 
     with Pearson's correlation over random sets :math:`S` of :math:`n` pixels. Ancona et al. (2018) draw a curve over
-    :math:`n` from 1 to about 80 % of the pixels, with 100 sets each. With a single size, ``fraction=0.2``, this is
-    the *faithfulness correlation* of Bhatt, Weller and Moura (IJCAI 2020, arXiv 2005.00631). In [-1, 1]; higher is
-    better, a random map scores 0 on average, and exact contributions to a linear function score 1.
+    :math:`n` from 1 to about 80 % of the pixels, with 100 sets each. With a single size, ``fraction=0.2``, this is the
+    *faithfulness correlation* of Bhatt, Weller and Moura (IJCAI 2020, arXiv 2005.00631). In [-1, 1]; higher is better,
+    a random map scores 0 on average, and exact contributions to a linear function score 1.
 
     The model calls (one per set, plus one) do not depend on the map: ``xb.evaluate`` and suites share them between all
     methods.
