@@ -36,6 +36,8 @@ ASKING: dict[str, tuple[dict[str, Any], int]] = {
     "saco": ({}, 11),
     "f_fidelity": ({"n_samples": 3}, 31),
     "completeness_error": ({}, 2),
+    "sensitivity_n": ({"n_samples": 10}, 41),
+    "monotonicity_correlation": ({"n_samples": 1}, 65),
     "road": ({"order": "both"}, 18),
 }
 #: Parameters of each metric that calls the explainer, and its explanations per image, given the network's layers.
