@@ -4,7 +4,7 @@ import torch
 from oracles.explainers import softmax_gradient
 from torch import nn
 
-from xaibench.compute.explained_output import class_margins, exact_softmax
+from xaibench.compute.explained_output import class_margins, exact_sigmoid, exact_softmax
 from xaibench.explainers import ExplainedOutput
 
 
@@ -46,6 +46,12 @@ def test_any_upstream_gradient_gives_the_softmax_jacobian():
     (theirs,) = torch.autograd.grad(z.softmax(1), z, upstream)
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(exact_softmax(z), z.softmax(1), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("exact", [exact_softmax, exact_sigmoid])
+def test_second_derivatives(exact):
+    logits = torch.randn(2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(exact, logits)
 
 
 def test_margins_are_logits_minus_the_logsumexp_of_the_others():

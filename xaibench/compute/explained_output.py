@@ -198,7 +198,6 @@ class _ExactSoftmax(torch.autograd.Function):
         return probabilities
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Tensor:
         p: Tensor = ctx.saved_tensors[0]
         largest = p.argmax(1, keepdim=True)
@@ -215,7 +214,7 @@ def exact_softmax(logits: Tensor) -> Tensor:
         logits: ``[N, K]``.
 
     Returns:
-        ``[N, K]``, with the values of ``torch.softmax``. It can be differentiated once.
+        ``[N, K]``, with the values of ``torch.softmax``. It can be differentiated twice.
 
     Example:
         >>> import torch
@@ -235,7 +234,6 @@ class _ExactSigmoid(torch.autograd.Function):
         return logits.sigmoid()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Tensor:
         z: Tensor = ctx.saved_tensors[0]
         # p (1 - p), where 1 - p would round to zero for a large z.
@@ -249,7 +247,7 @@ def exact_sigmoid(logits: Tensor) -> Tensor:
         logits: Any shape.
 
     Returns:
-        The same shape, with the values of ``torch.sigmoid``. It can be differentiated once.
+        The same shape, with the values of ``torch.sigmoid``. It can be differentiated twice.
 
     Example:
         >>> import torch
