@@ -172,7 +172,9 @@ def test_a_function_that_selects_a_logit_is_that_logit(name, images):
         with pytest.raises(UnsupportedModelError, match="two or more classes"):
             maps_of(name, model, images, None, output=lambda z: z[:, label])
         return
-    expected = maps_of(name, model, images, label, output="logit")
+    # By default, ShapleyCAM explains a logit and its probability.
+    settings = {"utility": "output"} if name == "shapleycam" else {}
+    expected = maps_of(name, model, images, label, output="logit", **settings)
     close(maps_of(name, model, images, None, output=lambda z: z[:, label]), expected)
     # Whatever the network returns.
     inside = Then(model, lambda z: [{"scores": z, "more": z.detach()}, "text"])

@@ -146,3 +146,60 @@ def finercam(features, head, image, target, *, gamma, n_references):
         _, other = feature_gradient(features, head, image, reference)
         weights.append((own - gamma * other).mean((1, 2)))
     return weighted_sum(torch.stack(weights).mean(0).tolist(), maps).clamp(min=0)
+
+
+def rest(outputs, target):
+    """Cai 2025: the logit plus the logarithm of its softmax probability."""
+    return outputs[target] + outputs[target] - torch.logsumexp(outputs, 0)
+
+
+def shapleycam(features, head, image, target, *, utility):
+    """Cai 2025: weights from the gradient and the whole Hessian of the utility, one row of it at a time."""
+    maps = features(image).detach()
+    size = maps.numel()
+
+    def value(flat):
+        return utility(head(flat.reshape(maps.shape)), target)
+
+    flat = maps.flatten().requires_grad_()
+    (gradient,) = torch.autograd.grad(value(flat), flat)
+    hessian = torch.autograd.functional.hessian(value, flat.detach())
+    shapley = [
+        gradient[i].item() - 0.5 * sum(hessian[i, j].item() * flat[j].item() for j in range(size)) for i in range(size)
+    ]
+    per_map = size // len(maps)
+    weights = [sum(shapley[k * per_map : (k + 1) * per_map]) / per_map for k in range(len(maps))]
+    return weighted_sum(weights, maps).clamp(min=0)
+
+
+def kpcacam(features, image, kernel):
+    """Karmani et al. 2024: kernel PCA of the centered features, by power iteration; largest magnitude positive."""
+    maps = features(image)
+    rows = [maps[:, i, j] for i, j in positions(maps)]
+    mean = sum(rows) / len(rows)
+    n = len(rows)
+    matrix = torch.tensor([[kernel(x - mean, y - mean).item() for y in rows] for x in rows], dtype=maps.dtype)
+    center = torch.eye(n, dtype=maps.dtype) - torch.full((n, n), 1 / n, dtype=maps.dtype)
+    matrix = center @ matrix @ center
+    shift = matrix.abs().sum(1).max()  # makes all eigenvalues positive, so that the iteration finds the largest
+    vector = torch.linspace(1, 2, n, dtype=maps.dtype)
+    for _ in range(20000):
+        vector = matrix @ vector + shift * vector
+        vector = vector / vector.norm()
+    result = (vector * (vector @ matrix @ vector).sqrt()).reshape(maps.shape[1:])
+    return result if result.max() >= -result.min() else -result
+
+
+def refinecam(maps, size):
+    """Domeniconi et al. 2026: the product of maps ``[h, w]`` of one image, scaled to [0, 1] before and after."""
+
+    def scaled(feature):
+        low, high = feature.min().item(), feature.max().item()
+        return (feature - low) / (high - low) if high > low else torch.zeros_like(feature)
+
+    product = torch.ones(size, dtype=maps[0].dtype)
+    for each in maps:
+        large = scaled(torch.nn.functional.interpolate(each.clamp(min=0)[None, None], size, mode="bilinear")[0, 0])
+        for i, j in positions(product):
+            product[i, j] *= large[i, j]
+    return scaled(product)

@@ -1,12 +1,13 @@
 import pytest
 import torch
 from torch import nn
-from torchvision.models import VisionTransformer, resnet18
+from torchvision.models import SwinTransformer, VisionTransformer, resnet18
 
 from xaibench.explainers import ExplainedOutput, UnsupportedModelError
 from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
 from xaibench.explainers.shared.layer_activations import (
     fastest_layout,
+    find_finer_layers,
     find_layer,
     forward_rows,
     resize_maps,
@@ -252,3 +253,23 @@ def test_a_map_lies_as_the_image_does():
 
     x = images()[..., :12, :6]
     assert find_layer("gradcam", Turned().eval(), x).name == "first"
+
+
+def names_of_finer_layers(model, size, layer=None):
+    given = images(size=size)
+    found = find_finer_layers("Mine", model, given, find_layer("Mine", model, given, layer))
+    return [each.name for each in found]
+
+
+def test_finer_layers_are_the_last_feature_maps_of_larger_sizes():
+    assert names_of_finer_layers(resnet18().eval(), 64) == ["layer3", "layer2", "layer1", "relu"]
+    assert names_of_finer_layers(resnet18().eval(), 64, "layer2") == ["layer1", "relu"]
+
+
+def test_finer_layers_of_a_transformer_are_the_tokens_before_earlier_attentions():
+    assert names_of_finer_layers(small_vit(), 16) == ["encoder.layers.encoder_layer_0.ln_1"]
+
+
+def test_finer_layers_of_a_swin_transformer_are_the_last_maps_of_larger_grids():
+    model = SwinTransformer([4, 4], 12, [1, 2, 1], [1, 2, 2], [2, 2], num_classes=3).eval()
+    assert names_of_finer_layers(model, 32) == ["features.3", "features.1"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from xaibench.explainers.base import UnsupportedModelError
@@ -132,20 +133,49 @@ def activations_and_gradients(
         UnsupportedModelError: If the target output does not depend on the feature maps through differentiable
             operations.
     """
+    output, gradient = _output_and_gradient(owner, model, layer, images, targets)
+    return layer.as_maps(output.detach()), layer.as_maps(gradient)
+
+
+def activations_and_curvature(
+    owner: str, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the feature maps A, the gradients g and the products H A with the Hessian, all ``[N, C, h, w]``.
+
+    In a transformer, H A includes the class and register tokens of A.
+
+    Raises:
+        UnsupportedModelError: See :func:`activations_and_gradients`.
+    """
+    # The fused attentions have no second derivative.
+    with sdpa_kernel(SDPBackend.MATH):
+        output, gradient = _output_and_gradient(owner, model, layer, images, targets, create_graph=True)
+    product: Tensor | None = None
+    if gradient.requires_grad:  # not if the rest of the network is linear
+        with torch.enable_grad():
+            (product,) = torch.autograd.grad(gradient, output, output.detach(), allow_unused=True)
+    product = torch.zeros_like(output) if product is None else product
+    return layer.as_maps(output.detach()), layer.as_maps(gradient.detach()), layer.as_maps(product.detach())
+
+
+def _output_and_gradient(
+    owner: str, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor, *, create_graph: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the captured output of the layer with its graph, and the gradient of the target outputs."""
     with captured(layer) as capture, torch.enable_grad():
         # The parameters are frozen, so the images must require the gradient.
         outputs = model(images.detach().requires_grad_()).gather(1, targets[:, None])
         output = capture.output
         gradient: Tensor | None = None
         if output.requires_grad and outputs.requires_grad:
-            (gradient,) = torch.autograd.grad(outputs.sum(), output, allow_unused=True)
+            (gradient,) = torch.autograd.grad(outputs.sum(), output, allow_unused=True, create_graph=create_graph)
     if gradient is None or (layer.grid and gradient.any() and not layer.as_maps(gradient).any()):
         what = "the patch tokens" if layer.grid else "the output"
         raise UnsupportedModelError(
             f"{owner}: the explained output has no gradient with respect to {what} of {layer}. Name an earlier "
             f"layer (layer='...'). {gradient_free_advice()}"
         )
-    return layer.as_maps(output.detach()), layer.as_maps(gradient)
+    return output, gradient
 
 
 def zero_feature_map(layer: Layer, run: int, rows: Tensor, channels: Tensor) -> Callable[[Tensor, int, bool], Tensor]:

@@ -6,6 +6,7 @@ last h·w tokens are the patches, row by row; class and register tokens come bef
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -27,7 +28,7 @@ from xaibench.explainers.shared.feature_grids import (
     spatial_runs,
 )
 from xaibench.explainers.shared.layer_calls import LayerRun, check_sees_whole_image, layer_name, run_layers
-from xaibench.explainers.shared.token_places import TokenLayout, token_layout
+from xaibench.explainers.shared.token_places import TokenLayout, Tokens, token_layout
 
 #: Interpolation to the size of the image: bilinear without aligned corners, or nearest neighbor by pixel centers.
 Resize: TypeAlias = Literal["bilinear", "nearest"]
@@ -78,6 +79,40 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Modu
     )
 
 
+def find_finer_layers(owner: str, model: nn.Module, images: Tensor, layer: Layer) -> list[Layer]:
+    """Return the layers before a layer that add spatial detail, from late to early.
+
+    In a convolutional network or a Swin transformer, these are the last feature map of each larger size; in a ViT, the
+    tokens before each earlier attention. The embedding of the patches is not among them.
+
+    Args:
+        owner: The explainer, for error messages.
+        model: Maps images to ``[N, K]``.
+        images: ``[N, C, H, W]``; the model is called with one of them.
+        layer: The layer, from :func:`find_layer`.
+    """
+    with record_attention(model) as seen:
+        runs = run_layers(model, images)
+    size = (images.shape[-2], images.shape[-1])
+    last, maps = _last_run_index(runs, layer.name), spatial_runs(runs, size)
+    attends = {_last_run_index(runs, attention.name) for attention in seen}
+    # Feature maps between attentions belong to a convolutional network with attention in it.
+    if attends and not any(min(attends) < i < max(attends) for i in maps):
+        return _finer_patch_layers(token_layout(owner, model, images), layer, last)
+    found, area = [], _count_positions(layer, runs[last])
+    for i in reversed([i for i in maps if i < last]):
+        finer = Layer(runs[i].name, runs[i].module)
+        if _count_positions(finer, runs[i]) > area and not is_patch_embedding(runs, i, size):
+            found.append(_with_activation(model, finer, images))
+            area = _count_positions(finer, runs[i])
+    return found
+
+
+def _count_positions(layer: Layer, run: LayerRun) -> int:
+    assert isinstance(run.output, Tensor)
+    return layer.as_maps(run.output).shape[-2:].numel()
+
+
 def _last_run_index(runs: Sequence[LayerRun], name: str) -> int:
     """Return the index of the last run of the layer of that name."""
     return max(i for i, run in enumerate(runs) if run.name == name)
@@ -85,11 +120,35 @@ def _last_run_index(runs: Sequence[LayerRun], name: str) -> int:
 
 def _last_patch_layer(layout: TokenLayout) -> Layer | None:
     """Return the layer with the last tokens or map of patches that the output depends on."""
-    tokens, last = layout.layers[-1], layout.attentions[-1]
     runs = list(layout.runs)
     if not layout.reads_patches:
-        runs = runs[: _last_run_index(runs, last.name)]
-        runs = [run for run in runs if not run.name.startswith(f"{last.name}.")]
+        runs = _runs_before(runs, layout.attentions[-1].name)
+    return _last_with_tokens(runs, layout.layers[-1])
+
+
+def _finer_patch_layers(layout: TokenLayout, layer: Layer, last: int) -> list[Layer]:
+    """Return the layers before run ``last``, that of ``layer``: see :func:`find_finer_layers`."""
+    runs, positions = list(layout.runs)[:last], _count_positions(layer, layout.runs[last])
+    found: list[Layer | None] = []
+    if len({tokens.grid for tokens in layout.layers}) > 1:
+        larger = [tokens for tokens in layout.layers if math.prod(tokens.grid) > positions]
+        found = [_last_with_tokens(runs, tokens) for tokens in reversed(larger)]
+    else:
+        for attention in reversed(layout.attentions):
+            if any(run.name == attention.name for run in runs):
+                runs = _runs_before(runs, attention.name)
+                found.append(_last_with_tokens(runs, layout.layers[-1]))
+    return [each for each in dict.fromkeys(found) if each is not None]
+
+
+def _runs_before(runs: list[LayerRun], attention: str) -> list[LayerRun]:
+    """Return the runs that finish before the last run of an attention, without the layers in it."""
+    before = runs[: _last_run_index(runs, attention)]
+    return [run for run in before if not run.name.startswith(f"{attention}.")]
+
+
+def _last_with_tokens(runs: Sequence[LayerRun], tokens: Tokens) -> Layer | None:
+    """Return the last layer whose output is a sequence or a map of these tokens."""
     for run in reversed(runs):
         output = run.output
         if not isinstance(output, Tensor) or len(output) != 1:
