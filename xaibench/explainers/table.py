@@ -40,6 +40,7 @@ EXPLAINERS = Registry(
         "blur_ig": "xaibench.explainers.gradients.blur_ig:BlurIG",
         "ig2": "xaibench.explainers.gradients.ig2:IG2",
         "xrai": "xaibench.explainers.gradients.xrai:XRAI",
+        "agop": "xaibench.explainers.gradients.agop:AGOP",
         "cam": "xaibench.explainers.cam.gradcam:CAM",
         "gradcam": "xaibench.explainers.cam.gradcam:GradCAM",
         "gradcam++": "xaibench.explainers.cam.gradcam:GradCAMPlusPlus",

@@ -8,17 +8,14 @@ PatternNet is that of the gradient with a instead of w; PatternAttribution uses 
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self, get_args
 
-import torch
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import network_of
-from xaibench.compute.model_state import remove_compilation, restore_model_state
+from xaibench.compute.model_state import remove_compilation
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
@@ -32,7 +29,12 @@ from xaibench.explainers.propagation.pattern_estimation import (
     record_linear_operations,
 )
 from xaibench.explainers.shared.final_activation import skip_last_layer
-from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError, iterate_images
+from xaibench.explainers.shared.fitted_data import (
+    NotFittedError,
+    NotFittedForModelError,
+    iterate_parts,
+    network_for_fitting,
+)
 
 # Minimum number of rows per pass when fitting.
 _FEWEST_ROWS = 32
@@ -100,14 +102,13 @@ class _Patterns(Attribution):
             UnsupportedModelError: If the network has a layer that the method does not support.
         """
         sums: dict[str, PatternSums] = {}
-        with torch.inference_mode(False), restore_model_state(_to_explain_dtype(network_of(model))) as network:
-            for batch in iterate_images(type(self).__name__, loader):
-                for images in self._batches_on_device(batch, network):
-                    if not sums:
-                        remove_compilation(network)
-                        skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)
-                    for name, found in record_linear_operations(network, images).items():
-                        sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)
+        with network_for_fitting(model) as network:
+            for images in iterate_parts(type(self).__name__, loader, network, self._fitting_rows):
+                if not sums:
+                    remove_compilation(network)
+                    skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)
+                for name, found in record_linear_operations(network, images).items():
+                    sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)
             patterns = {name: total.pattern() for name, total in sums.items()}
         return replace(self, patterns=patterns)
 
@@ -144,14 +145,8 @@ class _Patterns(Attribution):
         """Return the weight of the backward pass."""
         raise NotImplementedError
 
-    def _batches_on_device(self, images: Tensor, network: nn.Module) -> Iterator[Tensor]:
-        """Yield the images of a batch on the device of the network, in parts that fit into one pass."""
-        parameter = next(network.parameters(), images)
-        # Autograd cannot record tensors created in inference mode, but clones of them.
-        images = images.to(parameter.device) if not images.is_inference() else images.to(parameter.device).clone()
-        # Small parts stay in the CPU cache, but each one is added to sums of the size of the weights.
-        for part in torch.split(images, self.batch_size or max(_FEWEST_ROWS, self.rows(images))):
-            yield part.to(parameter.dtype)
+    def _fitting_rows(self, images: Tensor) -> int:
+        return self.batch_size or max(_FEWEST_ROWS, self.rows(images))
 
     def _check_pattern(self, operation: Operation) -> Tensor:
         """Return the pattern of a layer, or raise an error if it belongs to other weights."""
@@ -242,13 +237,6 @@ class PatternAttribution(_Patterns):
 
 def _start(outputs: Tensor, slope: Tensor) -> Tensor:
     return (slope * outputs).sign() * slope
-
-
-def _to_explain_dtype(model: nn.Module) -> nn.Module:
-    """Return the model, or a copy in its ``explain_dtype``."""
-    own = getattr(model, "explain_dtype", None)
-    current = next((p.dtype for p in model.parameters() if p.is_floating_point()), own)
-    return copy.deepcopy(model).to(own) if isinstance(own, torch.dtype) and own != current else model
 
 
 def _describe_shapes(patterns: Mapping[str, Tensor]) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from xaibench.compute.explained_output import network_of
+from xaibench.compute.model_state import restore_model_state
 
 
 class NotFittedError(ValueError):
@@ -45,6 +50,44 @@ def iterate_images(owner: str, loader: Iterable[Any]) -> Iterator[Tensor]:
             yield images
     if images is None:
         raise ValueError(f"{owner}.fit: the loader yielded no batch, expected at least one.")
+
+
+@contextmanager
+def network_for_fitting(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the network in evaluation mode and in its ``explain_dtype``, and restore its state afterwards."""
+    # A copy that is made in inference mode could not be differentiated.
+    with torch.inference_mode(False):
+        network = network_of(model)
+        own = getattr(network, "explain_dtype", None)
+        current = next((p.dtype for p in network.parameters() if p.is_floating_point()), own)
+        if isinstance(own, torch.dtype) and own != current:
+            network = copy.deepcopy(network).to(own)
+        with restore_model_state(network) as restored:
+            yield restored
+
+
+def iterate_parts(
+    owner: str, loader: Iterable[Any], network: nn.Module, rows: Callable[[Tensor], int]
+) -> Iterator[Tensor]:
+    """Yield the images of each batch on the device and in the precision of a network, in parts that fit into one pass.
+
+    Args:
+        owner: The explainer, for error messages.
+        loader: See :func:`iterate_images`.
+        network: The network.
+        rows: Returns the number of rows per forward pass for images of one size.
+
+    Raises:
+        TypeError: See :func:`iterate_images`.
+        ValueError: See :func:`iterate_images`.
+    """
+    for batch in iterate_images(owner, loader):
+        parameter = next(network.parameters(), batch)
+        # Autograd cannot record tensors created in inference mode, but clones of them.
+        images = batch.to(parameter.device) if not batch.is_inference() else batch.to(parameter.device).clone()
+        # Small parts stay in the CPU cache, but each one is added to sums of the size of the weights.
+        for part in torch.split(images, rows(images)):
+            yield part.to(parameter.dtype)
 
 
 def sample_images(owner: str, loader: Iterable[Any], n: int, seed: int) -> Tensor:
