@@ -135,6 +135,27 @@ def lime_surrogate(model, image, target, training, rng, n_samples):
     return torch.from_numpy(regression.coef_ / scaler.scale_), torch.tensor(regression.predict(scaled[:1])[0])
 
 
+def shapley_surrogate(model, image, target, training, kept, alpha):
+    """Kernel SHAP with means as the baseline and a penalty on the weights per standard deviation: ``[V]``, f(x).
+
+    The Lagrangian of the constraint is solved as one linear system.
+    """
+    x, mean, scale = image.flatten(), training.mean(0), training.std(0, unbiased=False)
+    scale[scale == 0] = 1.0
+    outputs = []
+    for row in kept:
+        mixed = torch.tensor([x[i] if row[i] else mean[i] for i in range(len(x))], dtype=x.dtype)
+        with torch.no_grad():
+            outputs.append(model(mixed.reshape(1, *image.shape))[0, target].item())
+    reach = ((x - mean) / scale).numpy()
+    rows, values = np.array(kept[2:]) * reach, np.array(outputs[2:]) - outputs[1]
+    system = np.zeros((len(x) + 1, len(x) + 1))
+    system[:-1, :-1] = rows.T @ rows + alpha * np.eye(len(x))
+    system[:-1, -1] = system[-1, :-1] = reach
+    solved = np.linalg.solve(system, np.append(rows.T @ values, outputs[0] - outputs[1]))
+    return torch.from_numpy(solved[:-1]) / scale, torch.tensor(outputs[0], dtype=x.dtype)
+
+
 def xrai(segments, attribution, fewest):
     """Kapishnikov et al. 2019, algorithm 1, pixel by pixel."""
     sets = [{(i, j) for i, j in zip(*np.nonzero(segment), strict=True)} for segment in segments]

@@ -29,6 +29,8 @@ _CLASSES = {
     name: module.removeprefix(f"{__name__}.")
     for module, name in (EXPLAINERS.target(one).split(":") for one in (*EXPLAINERS, "reliance"))
 }
+#: Functions that are imported on first access too.
+_FUNCTIONS = {"tune_pattern_local": "perturbation.pattern_local_tuning"}
 
 __all__ = [
     "EXPLAINERS",
@@ -46,11 +48,12 @@ __all__ = [
     "label_pairs",
     "reduce_channels",
     "reliance",
+    "tune_pattern_local",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    return load_public_name(__name__, name, _CLASSES)
+    return load_public_name(__name__, name, _CLASSES | _FUNCTIONS)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ from torch import nn
 
 from xaibench.compute.sample_random import sample_generators
 from xaibench.explainers import NotFittedError, explain
+from xaibench.explainers.perturbation.kernel_shap import draw_coalitions, least_squares_of_sum
 from xaibench.explainers.perturbation.pattern_local import PatternLocal
 
 CASES = {"pattern_local": ExplainerCase(parameters={"n_samples": 100}, few={"n_samples": 20})}
@@ -29,6 +30,48 @@ def test_oracle(n_samples, projected, batch_size):
     for found, image, target, rng in zip(maps, images, targets, sample_generators(4, images), strict=True):
         w, value = oracle.lime_surrogate(model, image, target, training, rng, n_samples)
         expected = oracle.pattern_local(training, image.flatten(), w, value, 0.3, projected=projected)
+        torch.testing.assert_close(found, expected.reshape(image.shape).sum(0))
+
+
+@pytest.mark.parametrize(("n_samples", "alpha"), [(200, 1.0), (200, 1e-3), (20, 1.0)])
+def test_oracle_of_kernel_shap(n_samples, alpha):
+    """With more coalitions than values and with fewer, for which the dual problem is solved."""
+    model, (images, targets) = bending(), batch()
+    part, training = fitted(surrogate="kernel_shap", n_samples=n_samples, alpha=alpha)
+    maps = part(model, images, targets)
+    for found, image, target, rng in zip(maps, images, targets, sample_generators(4, images), strict=True):
+        kept = draw_coalitions(rng, n_samples, image.numel())
+        w, value = oracle.shapley_surrogate(model, image, target, training, kept, alpha)
+        expected = oracle.pattern_local(training, image.flatten(), w, value, 0.3, projected=True)
+        torch.testing.assert_close(found, expected.reshape(image.shape).sum(0))
+
+
+def test_the_surrogate_has_the_values_of_kernel_shap():
+    """If the penalty is negligible: the same coalitions, baseline and constraint."""
+    model, (images, targets) = bending(), batch()
+    training = torch.cat([images, -images]) * 2  # of mean 0
+    part = PatternLocal(surrogate="kernel_shap", n_samples=300, alpha=1e-12, seed=4)
+    weights, values = part._surrogates(model, images, targets, training.flatten(1))
+    for found, image, target, rng in zip(weights, images, targets, sample_generators(4, images), strict=True):
+        kept = torch.from_numpy(draw_coalitions(rng, 300, image.numel()))
+        outputs = model(torch.where(kept, image.flatten(), 0.0).reshape(-1, *image.shape))[:, target].detach()
+        rises = outputs - outputs[1]
+        expected = least_squares_of_sum(kept[2:].double(), rises[2:], rises[0])
+        torch.testing.assert_close(found * image.flatten(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(values, model(images).gather(1, targets[:, None])[:, 0])
+
+
+@pytest.mark.parametrize("surrogate", ["lime", "kernel_shap"])
+def test_shrinkage_mixes_the_covariance_with_its_mean_variance(surrogate):
+    model, (images, targets) = bending(), batch()
+    part, training = fitted(surrogate=surrogate, n_samples=100, shrinkage=0.3, project_to_boundary=False)
+    weights, _ = part._surrogates(model, images, targets, training)
+    for found, image, w in zip(part(model, images, targets), images, weights, strict=True):
+        # The covariance column by column, from the patterns of unit weights.
+        unit = torch.eye(len(w), dtype=w.dtype)
+        nearest = [oracle.pattern_local(training, image.flatten(), e, 0.0, 0.3, projected=False) for e in unit]
+        covariance = torch.stack(nearest, 1)
+        expected = 0.7 * covariance @ w + 0.3 * covariance.diagonal().mean() * w
         torch.testing.assert_close(found, expected.reshape(image.shape).sum(0))
 
 
@@ -58,6 +101,12 @@ def test_it_must_be_fitted():
     [
         ({"n_samples": 1}, r"PatternLocal\(n_samples=1\): expected at least 2, with the image itself"),
         ({"alpha": 0.0}, r"PatternLocal\(alpha=0.0\): expected a number above 0"),
+        ({"surrogate": "ridge"}, r"PatternLocal\(surrogate='ridge'\): expected one of 'lime', 'kernel_shap'"),
+        (
+            {"surrogate": "kernel_shap", "n_samples": 2},
+            r"n_samples=2\): expected at least 3, with the full and the empty",
+        ),
+        ({"shrinkage": 1.5}, r"PatternLocal\(shrinkage=1.5\): expected a number from 0 to 1"),
         ({"kernel_width": -1.0}, r"PatternLocal\(kernel_width=-1.0\): expected a number above 0"),
     ],
 )

@@ -41,7 +41,9 @@ class AGOP(Attribution):
 
     d is the diagonal of the average gradient outer product M: the mean over the training images of the squared
     gradient of a logit with respect to each value, summed over the logits. Pixels on which the network hardly depends
-    in any training image get little weight. With a constant d, the map is :class:`.Saliency` of the logit.
+    in any training image get little weight. With a constant d, the map is :class:`.Saliency` of the logit. Since d is
+    the same for every image, scores on images with the ground truth at one place, as in most scenarios of XAI-TRIS,
+    favor it: compare with the control ``prior``.
 
     It is fitted first: ``fitted = AGOP().fit(model, loader)``. The definition of the map is that of the paper's
     abstract, which does not specify the averaged outputs; all outputs are the usual definition of M (Radhakrishnan et
@@ -85,7 +87,14 @@ class AGOP(Attribution):
         return {} if self.diagonal is None else {"diagonal": self.diagonal}
 
     def with_fit(self, state: Mapping[str, Tensor]) -> Self:
-        """Return this explainer with the :attr:`fit_state` of another one."""
+        """Return this explainer with the :attr:`fit_state` of another one.
+
+        Args:
+            state: That of an explainer that agrees in the parameters that decide the fit.
+
+        Returns:
+            The fitted explainer.
+        """
         return replace(self, diagonal=state.get("diagonal"))
 
     @property

@@ -55,14 +55,7 @@ class KernelSHAP(LinearSurrogate):
             )
 
     def _coalitions(self, rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
-        if features < 2:
-            return (np.arange(1, count + 1)[:, None] % 2).astype(bool)  # a single feature is either present or absent
-        sizes = np.arange(1, features)
-        kernel = 1 / (sizes * (features - sizes))
-        size = rng.choice(sizes, count - 2, p=kernel / kernel.sum())
-        rank = rng.random((count - 2, features)).argsort(1).argsort(1)
-        full, empty = np.ones((1, features), dtype=bool), np.zeros((1, features), dtype=bool)
-        return np.concatenate([full, empty, rank < size[:, None]])
+        return draw_coalitions(rng, count, features)
 
     def _weights(self, images: Tensor, rows: Tensor) -> Tensor:
         return rows.new_ones(rows.shape[:2])
@@ -70,6 +63,27 @@ class KernelSHAP(LinearSurrogate):
     def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
         rises = outputs - outputs[1]  # above the empty coalition
         return least_squares_of_sum(masks[2:], rises[2:], rises[0])
+
+
+def draw_coalitions(rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
+    """Draw coalitions from the Shapley kernel; the first two are the full and the empty one.
+
+    Args:
+        rng: Source of the random numbers.
+        count: Number of coalitions, at least 3.
+        features: Number of features F.
+
+    Returns:
+        ``[count, F]``: whether each feature is present.
+    """
+    if features < 2:
+        return (np.arange(1, count + 1)[:, None] % 2).astype(bool)  # a single feature is either present or absent
+    sizes = np.arange(1, features)
+    kernel = 1 / (sizes * (features - sizes))
+    size = rng.choice(sizes, count - 2, p=kernel / kernel.sum())
+    rank = rng.random((count - 2, features)).argsort(1).argsort(1)
+    full, empty = np.ones((1, features), dtype=bool), np.zeros((1, features), dtype=bool)
+    return np.concatenate([full, empty, rank < size[:, None]])
 
 
 def least_squares_of_sum(x: Tensor, y: Tensor, total: Tensor) -> Tensor:

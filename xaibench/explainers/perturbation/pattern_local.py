@@ -1,20 +1,25 @@
-"""PatternLocal: the weights of a LIME surrogate times the covariance of the training images near the image."""
+"""PatternLocal: the weights of a local linear surrogate times the covariance of the training images near the image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from xaibench.compute.sample_random import normal_numbers, sample_generators
+from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import blocks, chunks
 from xaibench.explainers.perturbation.feature_attribution import row_outputs
+from xaibench.explainers.perturbation.kernel_shap import KernelSHAP, draw_coalitions
 from xaibench.explainers.shared.local_patterns import LocalPattern
 from xaibench.explainers.shared.passes import Repeating
+
+#: The linear surrogate (see :class:`PatternLocal`).
+Surrogate: TypeAlias = Literal["lime", "kernel_shap"]
 
 
 @described(
@@ -30,7 +35,7 @@ from xaibench.explainers.shared.passes import Repeating
 )
 @dataclass(frozen=True, kw_only=True)
 class PatternLocal(LocalPattern, Repeating):
-    """The weights w of a LIME surrogate near x, times the covariance C of the training images near x: C w.
+    """The weights w of a linear surrogate near x, times the covariance C of the training images near x: C w.
 
     For a linear network with equal weights of all training images, this is the pattern of Haufe et al. (2014) up to a
     factor: a suppressor, which the network uses only to cancel noise elsewhere, gets zero. With weights by distance it
@@ -38,34 +43,50 @@ class PatternLocal(LocalPattern, Repeating):
     distance d, weighted by exp(-d² / 2 h²), with h the median of their distances. This agrees with the solver
     ``local_covariance`` of the authors' package ``patternlocal`` (tested).
 
-    The surrogate is the one of the authors' package for values that are not discretized, LIME for tabular data: each
-    value is perturbed by Gaussian noise with the standard deviation of that value over the training images (1 if it is
-    constant), and a ridge regression with the weights exp(-d² / (2 kernel_width² V)) is fitted to the outputs, with d
-    the Euclidean distance in standard deviations and V the number of values. The image itself is one of the samples.
+    The surrogate ``"lime"`` is the one of the authors' package for values that are not discretized, LIME for tabular
+    data: each value is perturbed by Gaussian noise with the standard deviation of that value over the training images
+    (1 if it is constant), and a ridge regression with the weights exp(-d² / (2 kernel_width² V)) is fitted to the
+    outputs, with d the Euclidean distance in standard deviations and V the number of values. The image itself is one of
+    the samples.
+
+    The surrogate ``"kernel_shap"`` evaluates coalitions of values, drawn from the Shapley kernel as in
+    :class:`.KernelSHAP`; a value b_i that is left out is the mean of the training images. With u_i the weight per
+    standard deviation s_i, the outputs are fitted by ridge regression under the constraint that the contributions
+    u_i (x_i - b_i) / s_i sum to f(x) - f(b). Without penalty they are the values of Kernel SHAP. The paper names this
+    surrogate; its package has LIME only, so the weight per unit of the value is the definition of this library.
 
     Departures: the weights w are per unit of the value, as the equations of the paper need, where the package takes
     them per standard deviation. The margin is explained, so that the surrogate is zero at the decision boundary; the
     package explains a probability. There is no reduction to superpixels or principal components, so the surrogate of a
-    large image needs memory for ``n_samples`` copies of it.
+    large image needs memory for ``n_samples`` copies of it. The paper tunes the parameters on validation images with
+    known masks: :func:`.tune_pattern_local`.
 
     Attributes:
+        surrogate: ``"lime"`` or ``"kernel_shap"``.
         n_samples: Perturbed copies per image, including the image itself. With fewer than V + 1, the weights are mostly
             random.
         alpha: Penalty of the ridge regression, on the weights per standard deviation.
-        kernel_width: Width of the kernel, in units of the root of the number of values.
+        kernel_width: Width of the kernel of ``"lime"``, in units of the root of the number of values.
     """
 
     counted: ClassVar[str] = "n_samples"
     fewest: ClassVar[int] = 2
 
+    surrogate: Surrogate = "lime"
     n_samples: int = 5000
     alpha: float = 1.0
     kernel_width: float = 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice("surrogate", self.surrogate, get_args(Surrogate), owner="PatternLocal")
         if self.n_samples < self.fewest:
             raise ValueError(f"PatternLocal(n_samples={self.n_samples}): expected at least 2, with the image itself.")
+        if self.surrogate == "kernel_shap" and self.n_samples < KernelSHAP.fewest:
+            raise ValueError(
+                f"PatternLocal(surrogate='kernel_shap', n_samples={self.n_samples}): expected at least 3, with the "
+                "full and the empty coalition."
+            )
         for name, value in (("alpha", self.alpha), ("kernel_width", self.kernel_width)):
             if not value > 0:
                 raise ValueError(f"PatternLocal({name}={value!r}): expected a number above 0.")
@@ -75,7 +96,11 @@ class PatternLocal(LocalPattern, Repeating):
         scale = training.std(0, unbiased=False)
         scale = torch.where(scale > 0, scale, 1.0)
         each = zip(chunks(1, images, targets), sample_generators(self.seed, images), strict=True)
-        found = [self._fit(*self._sample(model, image, target, scale, rng)) for (image, target), rng in each]
+        if self.surrogate == "kernel_shap":
+            mean = training.mean(0)
+            found = [self._shapley_surrogate(model, x, y, mean, scale, rng) for (x, y), rng in each]
+        else:
+            found = [self._fit(*self._sample(model, image, target, scale, rng)) for (image, target), rng in each]
         weights, values = (torch.stack(parts) for parts in zip(*found, strict=True))
         return weights / scale, values
 
@@ -108,3 +133,38 @@ class PatternLocal(LocalPattern, Repeating):
         solved = torch.cholesky_solve((values if wide else rows.T @ values)[:, None], factor)[:, 0]
         weights = rows.T @ solved if wide else solved
         return weights.to(offsets), (level - center @ weights).to(offsets)
+
+    def _shapley_surrogate(
+        self, model: nn.Module, image: Tensor, target: Tensor, mean: Tensor, scale: Tensor, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights ``[V]`` per standard deviation of the surrogate of Kernel SHAP, and the output at x."""
+        x = image.flatten()
+        kept = torch.from_numpy(draw_coalitions(rng, self.n_samples, len(x))).to(x.device)
+        outputs = torch.cat(
+            [
+                row_outputs(model, torch.where(kept[None, steps], x, mean), image, target)[0]
+                for _, steps in blocks(1, self.n_samples, self.rows(image))
+            ]
+        )
+        precise = torch.promote_types(x.dtype, torch.float32)
+        # The full and the empty coalition come first. The surrogate is f(b) + rows @ u.
+        reach, y = ((x - mean) / scale).to(precise), outputs.to(precise)
+        weights = _constrained_ridge(kept[2:] * reach, y[2:] - y[1], self.alpha, reach, y[0] - y[1])
+        return weights.to(x), outputs[0]
+
+
+def _constrained_ridge(rows: Tensor, values: Tensor, alpha: float, direction: Tensor, total: Tensor) -> Tensor:
+    """Minimize |rows u - values|² + alpha |u|² over u ``[V]`` under the constraint direction · u = total."""
+    sides = torch.stack([rows.T @ values, direction], 1)
+    # (RᵀR + alpha I)⁻¹ B, by the Woodbury identity if there are fewer rows than columns.
+    wide = len(rows) < rows.shape[1]
+    gram = rows @ rows.T if wide else rows.T @ rows
+    gram.diagonal().add_(alpha)
+    factor, _ = torch.linalg.cholesky_ex(gram)
+    if wide:
+        free, along = ((sides - rows.T @ torch.cholesky_solve(rows @ sides, factor)) / alpha).unbind(1)
+    else:
+        free, along = torch.cholesky_solve(sides, factor).unbind(1)
+    # Without a difference from the baseline there is nothing to distribute.
+    length = direction @ along
+    return free + along * torch.where(length > 0, (total - direction @ free) / length, 0.0)

@@ -20,9 +20,11 @@ class LocalPattern(KeepsTrainingImages, Attribution, ABC):
 
     C is the covariance of the ``neighbor_fraction`` nearest training images in the Euclidean distance d, weighted by
     exp(-d² / 2 h²), with h the median of their distances. This agrees with the solver ``local_covariance`` of the
-    package ``patternlocal`` by the authors of PatternLocal (tested).
+    package ``patternlocal`` by the authors of PatternLocal (tested), as does the shrinkage of C.
 
     Attributes:
+        shrinkage: Weight of the mean variance times the identity in C, from 0 to 1; the covariance has the rest. It
+            regularizes C if few images are near.
         neighbor_fraction: Fraction of the training images that count as near, above 0 and at most 1.
         project_to_boundary: Whether near means near to the projection of x onto the hyperplane where the surrogate is
             zero, as in the authors' package, or near to x itself.
@@ -32,6 +34,7 @@ class LocalPattern(KeepsTrainingImages, Attribution, ABC):
     """
 
     channels: Channels = "sum"
+    shrinkage: float = 0.0
     neighbor_fraction: float = 0.1
     project_to_boundary: bool = True
     n_training_images: int = 5000
@@ -40,6 +43,8 @@ class LocalPattern(KeepsTrainingImages, Attribution, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not 0 <= self.shrinkage <= 1:
+            raise ValueError(f"{type(self).__name__}(shrinkage={self.shrinkage!r}): expected a number from 0 to 1.")
         if not 0 < self.neighbor_fraction <= 1:
             raise ValueError(
                 f"{type(self).__name__}(neighbor_fraction={self.neighbor_fraction!r}): expected a number above 0, at "
@@ -93,4 +98,8 @@ class LocalPattern(KeepsTrainingImages, Attribution, ABC):
         kernel = torch.exp(-0.5 * (distances / width).square())
         kernel = kernel / kernel.sum()
         apart = training[nearest] - kernel @ training[nearest]
-        return (kernel * (apart @ weights)) @ apart
+        pattern = (kernel * (apart @ weights)) @ apart
+        if not self.shrinkage:
+            return pattern
+        variance = (kernel @ apart.square()).mean()
+        return (1 - self.shrinkage) * pattern + self.shrinkage * variance * weights
