@@ -88,8 +88,11 @@ def share(rule, x, w, b, relevance, *, epsilon=0, gamma=0, alpha=1, beta=0, low=
     return w**2 / (w**2).sum() * relevance
 
 
-def relevance(layers, image, target, rules, *, bias=True, positive_start=False, **parameters):
-    """The relevance of each pixel, with one rule for each linear layer, the first first."""
+def relevance(layers, image, target, rules, *, bias=True, positive_start=False, condition=None, **parameters):
+    """The relevance of each pixel, with one rule for each linear layer, the first first.
+
+    ``condition`` is the number of a linear layer and a function of the relevance of its outputs, a flat array.
+    """
     logits, steps = forward(layers, image)
     result = np.zeros_like(logits)
     result[target] = max(logits[target], 0) if positive_start else logits[target]
@@ -103,6 +106,8 @@ def relevance(layers, image, target, rules, *, bias=True, positive_start=False, 
             result = before
         elif kind == "linear":
             rule, before = rules.pop(), np.zeros(x.size)
+            if condition and condition[0] == len(rules):
+                result = condition[1](result)
             for j, r in enumerate(result):
                 if r != 0:
                     before += share(rule, x.reshape(-1), matrix[j], biases[j] if bias else 0.0, r, **parameters)

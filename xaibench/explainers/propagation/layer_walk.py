@@ -43,7 +43,18 @@ Treatment: TypeAlias = Callable[[Operation, tuple[Tensor, ...]], Tensor]
 Start: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
-def propagate(model: nn.Module, images: Tensor, targets: Tensor, treat: Treatment, start: Start) -> Tensor:
+#: Called after the forward pass: returns the output of a layer, and a function that changes the relevance there.
+Condition: TypeAlias = Callable[[], tuple[Tensor, Callable[[Tensor], Tensor]]]
+
+
+def propagate(
+    model: nn.Module,
+    images: Tensor,
+    targets: Tensor,
+    treat: Treatment,
+    start: Start,
+    condition: Condition | None = None,
+) -> Tensor:
     """Run the model with a treatment, and propagate ``start`` of the target's logit back to the image.
 
     Args:
@@ -54,6 +65,8 @@ def propagate(model: nn.Module, images: Tensor, targets: Tensor, treat: Treatmen
         treat: Called for each operation.
         start: The start value of the backward pass, elementwise, from the outputs of the network and the slope of the
             explained value with respect to them (1 for the target's logit, 0 for the others).
+        condition: If given, only what flows through the output of that layer reaches the image, after the function has
+            changed it.
 
     Returns:
         ``[N, C, H, W]``.
@@ -67,7 +80,14 @@ def propagate(model: nn.Module, images: Tensor, targets: Tensor, treat: Treatmen
         # Groups have start values of their own.
         begin = _slope if layer_walk.head else start
         values = target_logits(model, map_tensors(lambda x: _Start.apply(begin, x), found), targets)
-        return torch.autograd.grad(values.sum(), images)[0]
+        if condition is None:
+            return torch.autograd.grad(values.sum(), images)[0]
+        output, change = condition()
+        # None if the value does not depend on that layer.
+        (relevance,) = torch.autograd.grad(values.sum(), output, retain_graph=True, allow_unused=True)
+        return torch.autograd.grad(
+            output, images, change(torch.zeros_like(output) if relevance is None else relevance)
+        )[0]
 
 
 def visit_operations(model: nn.Module, images: Tensor, treat: Treatment) -> None:

@@ -36,7 +36,7 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.layer_operations import Operation
-from xaibench.explainers.propagation.layer_walk import propagate, unsupported_operation, with_backward
+from xaibench.explainers.propagation.layer_walk import Condition, propagate, unsupported_operation, with_backward
 from xaibench.explainers.propagation.lrp_rules import (
     Bound,
     alpha_beta_rule,
@@ -140,16 +140,36 @@ class LayerwiseRelevance(Attribution):
         return self.by_chunk(partial(self._attribute, model), images, targets)
 
     def _attribute(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        return self._propagate(model, images, targets)
+
+    def _propagate(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        watch: Callable[[Operation, Tensor], Tensor] = lambda operation, output: output,
+        condition: Condition | None = None,
+    ) -> Tensor:
+        """Return the relevance of the pixels ``[n, C, H, W]``.
+
+        Args:
+            model: See :func:`.propagate`.
+            images: See :func:`.propagate`.
+            targets: See :func:`.propagate`.
+            watch: Called with every operation and its output, which it returns.
+            condition: See :func:`.propagate`.
+        """
         layers: list[str] = []
 
         def treat(operation: Operation, inputs: tuple[Tensor, ...]) -> Tensor:
             if operation.kind == "linear":
-                layers.append(_layer_name(operation))
-            return with_backward(operation, inputs, self._backward(operation, inputs))
+                layers.append(operation_layer(operation))
+            return watch(operation, with_backward(operation, inputs, self._backward(operation, inputs)))
 
         # The slope of a logit of several classes is never negative, and the check would wait for a GPU.
         may_fall = explains_function(model) or getattr(model, "output", None) == "sigmoid"
-        relevance = propagate(model, images, targets, treat, self._checked_start if may_fall else self._start)
+        start = self._checked_start if may_fall else self._start
+        relevance = propagate(model, images, targets, treat, start, condition)
         for pattern in self.rules:
             if not any(fnmatchcase(layer, pattern) for layer in layers):
                 raise ValueError(
@@ -195,7 +215,7 @@ class LayerwiseRelevance(Attribution):
     def _choose_rule(self, operation: Operation) -> RuleName:
         if operation.kind == "linear":
             for pattern, rule in self.rules.items():
-                if fnmatchcase(_layer_name(operation), pattern):
+                if fnmatchcase(operation_layer(operation), pattern):
                     return rule
             if operation.is_input and self.input_rule is not None:
                 return self.input_rule
@@ -307,5 +327,6 @@ class DeepTaylor(LayerwiseRelevance):
         super()._check_elementwise(operation, inputs)
 
 
-def _layer_name(operation: Operation) -> str:
+def operation_layer(operation: Operation) -> str:
+    """Return the name of the layer of an operation, without the number of the call."""
     return operation.name.partition("#")[0]
