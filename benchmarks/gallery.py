@@ -46,10 +46,14 @@ CAMS = (
     "xgradcam",
     "ablationcam",
     "finercam",
+    "shapleycam",
+    "refinecam",
+    "kpcacam",
+    "crp",
 )
 
 #: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap
-#: values with, five and a control are fitted on a data set, one knows no function of this network, and those of
+#: values with, six and a control are fitted on a data set, one knows no function of this network, and those of
 #: transformers need one.
 ON_PHOTO: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 1000, "feature_mask": "slic"} for name in ("lime", "kernel_shap")},
@@ -57,7 +61,7 @@ ON_PHOTO: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 ATTENTION = tuple(name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention")
 NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "gradient_pattern", "pattern_net", "pattern_attribution")
-NOT_ON_PHOTO += ("lrp", "prior", *ATTENTION)
+NOT_ON_PHOTO += ("agop", "lrp", "prior", *ATTENTION)
 
 
 class Transformer(nn.Module):
