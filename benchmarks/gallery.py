@@ -161,6 +161,8 @@ def draw_on(
     options = {"quality": 85, "optimize": True} if path.suffix == ".jpg" else {}
     figure.savefig(path, dpi=100, pil_kwargs=options)
     plt.close(figure)
+    if path.suffix == ".png":  # a palette takes a third of the size
+        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 def draw_pair(found: Tensor, image: Tensor, mask: Tensor, path: Path, scale: int = 14) -> None:
