@@ -69,6 +69,7 @@ FEW: dict[str, dict[str, Any]] = {
     "random_baseline_ig": {"n_steps": 5, "n_baselines": 1},
     "expected_gradients": {"n_samples": 5, "n_baselines": 5},
     **{name: {"n_samples": 5} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "gradient_pattern")},
+    "agop": {"outputs": "predicted"},
     "pattern_local": {"n_samples": 10},
     "rise": {"n_masks": 10},
     "sobol": {"n_designs": 2, "grid_size": 2},
