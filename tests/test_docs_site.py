@@ -292,7 +292,7 @@ def test_the_menu_groups_metrics_by_call_and_explainers_by_family(parts):
 
     explainers, metrics = below("explainers.md"), below("metrics.md")
     cams = ["cam", "gradcam", "gradcam-plus-plus", "layercam", "scorecam", "eigencam"]
-    cams += ["hirescam", "xgradcam", "ablationcam", "finercam"]
+    cams += ["hirescam", "xgradcam", "ablationcam", "finercam", "shapleycam", "refinecam", "kpcacam"]
     assert explainers["Feature maps"] == [f"explainers/{name}.md" for name in cams]
     assert {"metrics/emd.md", "metrics/iou.md", "metrics/hit.md"} <= {*metrics["Metrics with a ground truth"]}
     assert {"metrics/deletion.md", "metrics/road.md"} <= {*metrics["Metrics that call the model"]}
