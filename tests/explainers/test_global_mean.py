@@ -42,6 +42,7 @@ def test_signed_maps_of_one_class(batches):
     margin = explain("input_x_gradient", model, images, torch.ones(10, dtype=torch.long), output="margin").mean(0)
     part = build("global_mean", of="input_x_gradient", magnitude=False, target=1, explained="margin")
     torch.testing.assert_close(part.fit(model, batches).mean, margin)
+    torch.testing.assert_close(part.fit(model, [images]).mean, margin)
 
 
 def test_parameters_reach_the_explainer_and_it_is_fitted(batches):
@@ -57,7 +58,7 @@ def test_bad_calls_say_what_to_do(batches):
     images, targets = joined(batches)
     with pytest.raises(NotFittedError, match="Fit it to the training data first"):
         explain("global_mean", model, images, targets)
-    with pytest.raises(TypeError, match=r"got a batch of Tensor, expected \(images, masks, targets\)"):
+    with pytest.raises(TypeError, match=r"images without targets, expected \(images, masks, targets\)"):
         build("global_mean").fit(model, [images])
     with pytest.raises(ValueError, match="expected at least one"):
         build("global_mean").fit(model, [])

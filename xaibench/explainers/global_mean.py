@@ -14,7 +14,7 @@ from xaibench.core.frozen import Frozen
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.building import build
-from xaibench.explainers.shared.fitted_data import NotFittedError
+from xaibench.explainers.shared.fitted_data import NotFittedError, iterate_images
 
 
 @described(
@@ -73,7 +73,7 @@ class GlobalMean:
             This explainer with its mean map.
 
         Raises:
-            TypeError: If a batch has no targets.
+            TypeError: If a batch does not begin with a floating-point tensor, or has no targets and ``target`` is None.
             ValueError: If the loader is empty.
         """
         from xaibench.explainers.api import explain
@@ -89,20 +89,25 @@ class GlobalMean:
     def _first(self, batches: Iterable[Any]) -> tuple[Tensor, Tensor]:
         images: list[Tensor] = []
         targets: list[Tensor] = []
+        count = 0
         for batch in batches:
-            if not isinstance(batch, tuple | list) or len(batch) < 2:
-                raise TypeError(
-                    f"GlobalMean.fit: got a batch of {type(batch).__name__}, expected (images, masks, targets) or "
-                    "(images, targets)."
-                )
-            images.append(batch[0])
-            targets.append(torch.as_tensor(batch[-1]))
-            if sum(map(len, images)) >= self.n_images:
+            found = next(iterate_images("GlobalMean", [batch]))
+            images.append(found)
+            if self.target is not None:
+                targets.append(torch.full((len(found),), self.target))
+            elif isinstance(batch, tuple | list) and len(batch) > 1:
+                targets.append(torch.as_tensor(batch[-1]))
+            count += len(found)
+            if count >= self.n_images:
                 break
         if not images:
             raise ValueError("GlobalMean.fit: the loader yielded no batch, expected at least one.")
-        found, classes = torch.cat(images)[: self.n_images], torch.cat(targets)[: self.n_images]
-        return found, classes if self.target is None else torch.full_like(classes, self.target)
+        if len(targets) < len(images):
+            raise TypeError(
+                "GlobalMean.fit: got batches of images without targets, expected (images, masks, targets) or (images, "
+                "targets). Or give the class that is explained, GlobalMean(target=0)."
+            )
+        return torch.cat(images)[: self.n_images], torch.cat(targets)[: self.n_images]
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``; only the number of images is used.

@@ -59,7 +59,7 @@ def test_all_but_those_that_cannot_by_definition_explain_it(name):
         built = part(**QUICK.get(explainer, {}))
         try:
             if hasattr(built, "fit"):
-                built = built.fit(model, [images])
+                built = built.fit(model, [(images, TARGETS)])
             found = explain(built, model, images, TARGETS, device="cpu")
             assert found.shape == (2, 32, 32)
             assert found.isfinite().all()
