@@ -33,6 +33,14 @@ def topk_precision_without_ties(values, mask):
     return sum(inside for _, inside in pixels[:k]) / k
 
 
+def relative_importance(values, mask):
+    """The mean magnitude inside, over the mean magnitude of all pixels."""
+    pixels = _pixels(values, mask)
+    within = [magnitude for magnitude, inside in pixels if inside]
+    mean = math.fsum(magnitude for magnitude, _ in pixels) / len(pixels)
+    return math.fsum(within) / len(within) / mean if within and mean else math.nan
+
+
 def mass_accuracy(values, mask):
     """The mass inside over all mass."""
     pixels = _pixels(values, mask)

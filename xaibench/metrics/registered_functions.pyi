@@ -33,6 +33,7 @@ from xaibench.metrics.localization.skill import fni_emd_skill as fni_emd_skill
 from xaibench.metrics.localization.skill import iou_skill as iou_skill
 from xaibench.metrics.localization.skill import precision_skill as precision_skill
 from xaibench.metrics.localization.topk_precision import mass_accuracy as mass_accuracy
+from xaibench.metrics.localization.topk_precision import relative_importance as relative_importance
 from xaibench.metrics.localization.topk_precision import topk_precision as topk_precision
 from xaibench.metrics.localization.use_ranking import use_ap as use_ap
 from xaibench.metrics.localization.use_ranking import use_auc as use_auc

@@ -14,6 +14,7 @@ METRICS = Registry(
         "fni_emd": "xaibench.metrics.localization.fni_emd:fni_emd",
         "topk_precision": "xaibench.metrics.localization.topk_precision:topk_precision",
         "mass_accuracy": "xaibench.metrics.localization.topk_precision:mass_accuracy",
+        "relative_importance": "xaibench.metrics.localization.topk_precision:relative_importance",
         "iou": "xaibench.metrics.localization.iou:iou",
         "precision": "xaibench.metrics.localization.iou:precision",
         "recall": "xaibench.metrics.localization.iou:recall",
@@ -58,6 +59,7 @@ METRICS = Registry(
     aliases={
         "relevance_rank_accuracy": "topk_precision",
         "relevance_mass_accuracy": "mass_accuracy",
+        "riw": "relative_importance",
         "pointing_game": "hit",
         "focus": "grid_pointing",
         "jaccard": "iou",

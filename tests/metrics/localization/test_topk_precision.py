@@ -9,13 +9,14 @@ from hypothesis.extra import numpy as hnp
 from oracles import localization as oracle
 from part_cases import MetricCase
 
-from xaibench.metrics import mass_accuracy, topk_precision
+from xaibench.metrics import mass_accuracy, relative_importance, topk_precision
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 tiny = st.sampled_from([(1, 1), (1, 5), (2, 3), (3, 2), (6, 1)])
 CASES = {
     "topk_precision": MetricCase(constant=6 / 30, takes_magnitude=True),
     "mass_accuracy": MetricCase(constant=6 / 30, takes_magnitude=True),
+    "relative_importance": MetricCase(constant=1.0, takes_magnitude=True),
 }
 
 
@@ -115,3 +116,19 @@ def test_quantus_epsilon_does_not_lower_the_mass_of_small_maps():
 def test_mass_accuracy_of_extreme_maps(scale):  # the plain sum overflows, or falls among the subnormals
     maps = np.array([[3.0, -3.0, 2.0, 0.0]]) * scale
     assert mass_accuracy(maps, np.array([[1, 1, 0, 0]])) == pytest.approx(0.75, rel=1e-12)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_relative_importance_is_the_mean_inside_over_the_mean_of_the_image(data):
+    shape = data.draw(tiny)
+    maps = data.draw(hnp.arrays(np.float64, shape, elements=st.sampled_from([0.0, 1.0, -1.0, 0.3, -3.0])))
+    masks = data.draw(hnp.arrays(np.bool_, shape))
+    np.testing.assert_allclose(relative_importance(maps, masks), oracle.relative_importance(maps, masks), rtol=1e-12)
+
+
+def test_relative_importance_of_noise_is_one_and_at_most_pixels_per_marked_pixel():
+    rng = np.random.default_rng(0)
+    masks = np.broadcast_to(rng.random((8, 8)) < 0.2, (2000, 8, 8))
+    assert relative_importance(rng.standard_normal((2000, 8, 8)), masks) == pytest.approx(1, abs=0.02)
+    assert relative_importance(masks[:1].astype(float), masks[:1]) == pytest.approx(64 / masks[0].sum())

@@ -1,6 +1,7 @@
 """Share of the map inside the ground truth.
 
-:func:`topk_precision` counts pixels, :func:`mass_accuracy` weights them; both use the magnitude ``|s|`` of a map. The
+:func:`topk_precision` counts pixels, :func:`mass_accuracy` weights them, and :func:`relative_importance` relates their
+mass to the area; all use the magnitude ``|s|`` of a map. The
 distance of a pixel from the ground truth does not matter here; see :mod:`xaibench.metrics.localization.emd`.
 """
 
@@ -149,3 +150,65 @@ def _mass_accuracy(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
     without = np.where(inside, 0.0, magnitude).sum(axis=1)
     # Inside and outside are summed separately, so that the score is exactly 1 if all mass is inside.
     return share(within, within + without, defined)
+
+
+def _one_if_marked(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return 1 where a pixel is marked: noise puts the same expected mass on each pixel."""
+    share_of_area = marked_share(masks)
+    return share_of_area / share_of_area
+
+
+@described(
+    MetricInfo(
+        "Relative importance",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, np.inf),
+        meaning="Mean magnitude of the map inside the mask, divided by its mean magnitude over the image. 1: as much "
+        "as by chance; 2: twice as much.",
+        pitfalls="High is good only if the mask is what should be highlighted. A watermark that the network does not "
+        "use should not be above 1. The largest score is the number of pixels divided by that of the mask, so scores "
+        "of small masks reach further.",
+        map_sign="magnitude",
+        chance="1.",
+        chance_level=_one_if_marked,
+        picture="mass inside",
+        citation="Clark, Oliveira, Wilming, Haufe: Feature salience, not task-informativeness, drives machine learning "
+        "model explanations, 2026, arXiv 2602.09238",
+    )
+)
+def relative_importance(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Mean importance inside the mask, divided by the mean importance over the image.
+
+    .. math:: \frac{1}{|F^+|} \sum_{F^+} |s| \Big/ \frac{1}{N} \sum |s|
+
+    with :math:`N` pixels. The *relative importance of the watermark* (RIW) of Clark et al. (2026), called ``energy`` in
+    their code (``watermarks/calculate_energy.py`` of ``braindatalab/debugging_xai``): :func:`mass_accuracy` divided by
+    the share of the image that the mask covers. From 0 to :math:`N / |F^+|`; higher is better if the mask is what
+    should be highlighted. Random maps score 1 on average, and a constant map 1.
+
+    Departures: the released code adds 1e-12 to the divisor, so that the scale of the map matters and a map of zeros
+    scores 0; it is undefined here. An empty mask scores 0 there.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = the region in question, such as a watermark.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for a map that is all zero and for an empty mask.
+
+    Raises:
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> relative_importance(np.array([[3.0, -3.0, 2.0, 0.0]]), np.array([[1, 1, 0, 0]]))
+        1.5
+    """
+    return score_pairs(_relative_importance, maps, masks, reduction)
+
+
+def _relative_importance(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return _mass_accuracy(maps, masks) / marked_share(masks)
