@@ -14,13 +14,15 @@ from xaibench.benchmarks.certified.functions import FUNCTIONS
 from xaibench.benchmarks.checksums import parameters_as_json
 from xaibench.benchmarks.pattern_gam import data_sets as pattern_gam
 from xaibench.benchmarks.pattern_gam.facets import VARIANTS
+from xaibench.benchmarks.watermarks.generated import SETS
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
 from xaibench.data import load
 from xaibench.data.checksums import checksum
 
 BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
-#: Number of seeds of the suites at 8×8 (25 in the paper), at 64×64, of the certified sets and of PatternGAM's.
-SEEDS = {"8x8": 25, "64x64": 1, "certified": 3, "pattern_gam": 5}
+#: Number of seeds of the suites at 8×8 (25 in the paper), at 64×64, of the certified sets, and of those of PatternGAM and
+#: the watermarks.
+SEEDS = {"8x8": 25, "64x64": 1, "certified": 3, "pattern_gam": 5, "watermarks": 3}
 
 
 def sets() -> Iterator[tuple[str, str, int]]:
@@ -37,6 +39,9 @@ def sets() -> Iterator[tuple[str, str, int]]:
     for function in FUNCTIONS:
         for seed in range(SEEDS["certified"]):
             yield "certified", f"certified:{function}", seed
+    for name in SETS:
+        for seed in range(SEEDS["watermarks"]):
+            yield "watermarks", f"watermarks/{name}", seed
 
 
 def main() -> None:

@@ -19,16 +19,18 @@ from xaibench.data.checksums import checksum
 
 #: The names of the published sets.
 NAMES = sorted({name for name, _ in published_checksums()})
+#: Those with 8×8 pixels.
+SMALL = [name for name in NAMES if not name.endswith("64x64") and not name.startswith("watermarks/")]
 #: Prints the checksums of every published set with seed 0; of those with 64×64 pixels, of the first samples only.
 CODE = """
 from xaibench.benchmarks.checksums import published_checksums
 from xaibench.data import load
 from xaibench.data.checksums import checksum
 for name in sorted({name for name, _ in published_checksums()}):
-    print(name, checksum(load(name, **({"n_samples": 300} if name.endswith("64x64") else {}))))
+    print(name, checksum(load(name, **({"n_samples": 300} if name.endswith("64x64") or "watermarks/" in name else {}))))
 import hashlib
 from xaibench.models import build
-for name, side in (("llr", 8), ("mlp", 8), ("cnn", 8), ("mlp", 64), ("cnn", 64)):
+for name, side in (("llr", 8), ("mlp", 8), ("cnn", 8), ("mlp", 64), ("cnn", 64), ("small_cnn", 64)):
     weights = (each.numpy().tobytes() for each in build(name, (1, side, side), 2, seed=1).state_dict().values())
     print(f"{name}-{side}", hashlib.sha256(b"".join(weights)).hexdigest())
 """
@@ -39,6 +41,7 @@ NETWORKS = {
     "cnn-8": "03942440886cf2978671fcd908776d994d6a9c346c3e73eb49a938edb45feaee",
     "mlp-64": "9fd50a0d69ea74d5020c112f29751b02b6e78c6ece8605b58e1d7f787d044074",
     "cnn-64": "e99e645c76c2ac83125b829baca33588cf23f5ba3cba950557b24285d2e3478a",
+    "small_cnn-64": "bbdb0d9e19d491fe3fb7ff2733e264527607b611409b1161f36df441a21c41b7",
 }
 SETTINGS = {
     "defaults": {},
@@ -66,19 +69,24 @@ def sums_of_process(settings):
 
 @pytest.fixture(scope="module")
 def here():
-    few = {name: {"n_samples": 300} if name.endswith("64x64") else {} for name in NAMES}
+    few = {name: {} if name in SMALL else {"n_samples": 300} for name in NAMES}
     return {name: load(name, **few[name]) for name in NAMES}
 
 
 def test_sets_have_the_published_checksums(here):
-    small = [dataset for name, dataset in here.items() if not name.endswith("64x64")]
+    small = [dataset for name, dataset in here.items() if name in SMALL]
     assert len(small) == 16
     for dataset in small:
         assert checksum(dataset) == published_checksum(dataset)
 
 
 def test_other_seeds_are_published_too():
-    for name, seed in (("xai-tris/rigid-corr-8x8", 24), ("xai-tris/lin-white-8x8", 2), ("certified:xor", 1)):
+    for name, seed in (
+        ("xai-tris/rigid-corr-8x8", 24),
+        ("xai-tris/lin-white-8x8", 2),
+        ("certified:xor", 1),
+        ("watermarks/none-inverted", 1),
+    ):
         dataset = load(name, seed=seed)
         assert checksum(dataset) == published_checksum(dataset)
 

@@ -15,6 +15,7 @@ from xaibench.benchmarks.facets import (
     variant_order,
 )
 from xaibench.benchmarks.pattern_gam.facets import VARIANTS as PATTERN_GAM
+from xaibench.benchmarks.watermarks.regimes import REGIMES
 from xaibench.benchmarks.xai_tris.noise import BACKGROUNDS
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
 from xaibench.data import load
@@ -22,10 +23,11 @@ from xaibench.explainers.controls import Prior
 from xaibench.metrics import precision_skill
 
 
-def test_facets_of_xai_tris_are_those_of_its_data_sets():
-    assert set(subset_order()) == set(SCENARIOS)
-    assert {*variant_order()} > {*BACKGROUNDS, *PATTERN_GAM}
+def test_facets_are_those_of_the_data_sets():
+    assert set(subset_order()) == {*SCENARIOS, *REGIMES}
+    assert {*variant_order()} > {*BACKGROUNDS, *PATTERN_GAM, "bright", "inverted"}
     assert facet_headings(SCENARIOS) == ("Scenario", "Background")
+    assert facet_headings(REGIMES) == ("Watermark in training", "Intensities")
     assert facet_headings(["my-set"]) == ("Subset", "Variant")
     assert [name for name in SCENARIOS if is_moving(name)] == ["rigid"]
     assert (facet_label("corr"), facet_label("my-set")) == ("CORR", "my-set")
@@ -42,6 +44,11 @@ def test_controls_that_are_the_answer_score_best_where_the_facets_say_so():
         masks = load(f"certified:{name}", n_samples=50).test.masks
         assert bool((masks == masks[:1]).all())
         assert answering_controls(name, "-") == {"prior"}
+    for regime, ending in itertools.product(REGIMES, ("", "-inverted")):
+        data = load(f"watermarks/{regime}{ending}", n_samples=80)
+        prior = Prior().fit(None, [data.train[:]])(None, *data.test[:][::2])
+        assert (precision_skill(prior.numpy(), data.test.masks.numpy(), reduction="none") == 1).all()
+        assert answering_controls(regime, data.info.variant) == {"prior"}
 
 
 def test_facets_need_no_torch():

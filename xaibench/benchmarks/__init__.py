@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from xaibench.benchmarks.certified.planted_triggers import checkerboard, plant_trigger
     from xaibench.benchmarks.certified.triggered_networks import triggered
     from xaibench.benchmarks.mosaics.image_grids import make_mosaics, select_confident
+    from xaibench.benchmarks.watermarks.effects import WatermarkUse, watermark_use
+    from xaibench.benchmarks.watermarks.networks import SmallCNN
     from xaibench.benchmarks.xai_tris.networks import CNN, LLR, MLP
     from xaibench.benchmarks.xai_tris.published_accuracy import paper_accuracy, paper_alpha
     from xaibench.benchmarks.xai_tris.released_pickles import read_released, write_released
@@ -21,6 +23,8 @@ __all__ = [
     "CNN",
     "LLR",
     "MLP",
+    "SmallCNN",
+    "WatermarkUse",
     "blind",
     "checkerboard",
     "disconnected",
@@ -31,6 +35,7 @@ __all__ = [
     "read_released",
     "select_confident",
     "triggered",
+    "watermark_use",
     "write_released",
 ]
 
@@ -41,6 +46,8 @@ _HOME = {
     **dict.fromkeys(("make_mosaics", "select_confident"), "mosaics.image_grids"),
     **dict.fromkeys(("paper_accuracy", "paper_alpha"), "xai_tris.published_accuracy"),
     **dict.fromkeys(("read_released", "write_released"), "xai_tris.released_pickles"),
+    **dict.fromkeys(("WatermarkUse", "watermark_use"), "watermarks.effects"),
+    "SmallCNN": "watermarks.networks",
     "blind": "certified.blind_networks",
     "disconnected": "certified.disconnected_networks",
     "triggered": "certified.triggered_networks",

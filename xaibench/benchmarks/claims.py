@@ -18,6 +18,8 @@ from xaibench.benchmarks.folders import benchmark_modules
 Floats: TypeAlias = NDArray[np.float64]
 #: Subset, variant and model.
 Cell: TypeAlias = tuple[str, str, str]
+#: Cell to method to scores ``[D, G, 2]`` by data set seed, pair and form; NaN if undefined.
+Pairs: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
 #: Cell to method to means ``[1 + R]``: the mean of the run, then those of the resamples.
 Means: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
 
@@ -99,6 +101,31 @@ class CorrelationStatement:
     tried: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True)
+class PairStatement:
+    """A paper's statement about samples that come in two forms, such as with and without a watermark.
+
+    Attributes:
+        statement: The statement.
+        source: Paper and section.
+        metric: The metric of the scores.
+        quantity: Definition of the number.
+        bound: Bound beyond which the statement holds.
+        above: Whether the statement holds above the bound, or below it.
+        compute: Returns the number from the scores; NaN if the run lacks a part of them.
+        tried: Other bounds, if the bound is ours; see :class:`Statement`.
+    """
+
+    statement: str
+    source: str
+    metric: str
+    quantity: str
+    bound: float
+    above: bool
+    compute: Callable[[Pairs], float]
+    tried: tuple[float, ...] = ()
+
+
 def _keep(cell: Cell, accuracy: float, note: str) -> str:
     """Leave no cell out, regardless of its accuracy."""
     return ""
@@ -113,6 +140,8 @@ class PaperClaims:
         statements: Statements about the mean scores of one run.
         size_statements: Statements about two runs of the benchmark with small and large images.
         correlations: Statements about pairs of metrics.
+        pairs: Statements about samples in two forms.
+        forms: Endings of the names of the two forms of a sample, in the order of the scores of ``pairs``.
         explainers: The paper's methods and controls. Others of a run are left out, as no statement is about them. Empty
             = all.
         leave_out: Called with a cell, the mean test accuracy of its networks in percent (NaN if unknown) and the note
@@ -123,6 +152,8 @@ class PaperClaims:
     statements: tuple[Statement, ...]
     size_statements: tuple[Statement, ...] = ()
     correlations: tuple[CorrelationStatement, ...] = ()
+    pairs: tuple[PairStatement, ...] = ()
+    forms: tuple[str, str] = ("", "")
     explainers: frozenset[str] = frozenset()
     leave_out: Callable[[Cell, float, str], str] = _keep
 

@@ -13,8 +13,8 @@ def benchmark_modules(name: str) -> tuple[ModuleType, ...]:
     """Import the module with a name from each benchmark's folder that has it, in the order of the folders' names.
 
     Example:
-        >>> [module.__name__ for module in benchmark_modules("facets")]
-        ['xaibench.benchmarks.certified.facets', 'xaibench.benchmarks.xai_tris.facets']
+        >>> [module.__name__.split(".")[2] for module in benchmark_modules("facets")]
+        ['certified', 'watermarks', 'xai_tris']
     """
     folders = [file.parent.name for file in benchmark_files(f"{name}.py")]
     return tuple(importlib.import_module(f"{__package__}.{folder}.{name}") for folder in folders)

@@ -39,6 +39,11 @@ DATASETS = Registry(
         for background in ("white", "corr", "dist-white", "dist-corr")
     }
     | {
+        f"watermarks/{regime}{ending}": (f"xaibench.benchmarks.watermarks.generated:{regime}{ending.replace('-', '_')}")
+        for ending in ("", "-inverted")
+        for regime in ("confounder", "suppressor", "none")
+    }
+    | {
         "gender": "xaibench.data.photographs.coco_gender:gender",
         "scene": "xaibench.data.photographs.places_scene:scene",
         "glasses": "xaibench.data.photographs.celeba_glasses:glasses",
@@ -81,6 +86,7 @@ DATASETS = Registry(
         "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",
         "whitened": "xaibench.benchmarks.whitening.whitened_sets:WhitenedSet",
+        "watermarks": "xaibench.benchmarks.watermarks.photographs:WatermarkedPhotographs",
         "certified": "xaibench.benchmarks.certified.images:KnownImages",
     },
     hints={

@@ -25,6 +25,7 @@ MODELS = Registry(
         "llr": "xaibench.benchmarks.xai_tris.networks:LLR",
         "mlp": "xaibench.benchmarks.xai_tris.networks:MLP",
         "cnn": "xaibench.benchmarks.xai_tris.networks:CNN",
+        "small_cnn": "xaibench.benchmarks.watermarks.networks:SmallCNN",
         "vit": "xaibench.models.networks.tiny_vit:ViT",
         **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
         **{name: f"xaibench.models.networks.efficientnet_lite:{name}" for name in _LITE},

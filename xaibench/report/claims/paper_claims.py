@@ -5,6 +5,7 @@ from __future__ import annotations
 from xaibench.benchmarks.claims import all_claims
 from xaibench.report.claims.correlations import check_correlations
 from xaibench.report.claims.evaluation import Claim, check_statements, left_out, supported_cells
+from xaibench.report.claims.sample_pairs import check_pairs
 from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.read.results import RunResults, place
 
@@ -20,8 +21,8 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
         seed: Seed of the resamples.
 
     Returns:
-        The claims paper by paper: metric by metric, followed by those on pairs of metrics. Empty for a run of other
-        data sets.
+        The claims paper by paper: metric by metric, followed by those on pairs of metrics and of samples. Empty for a
+        run of other data sets.
     """
     matrices = list(cell_matrices(run))
     found: list[Claim] = []
@@ -29,6 +30,7 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
         cells = supported_cells(run, matrices, paper)
         found += check_statements(run, cells, paper, resamples, seed)
         found += check_correlations(run, cells, paper.correlations, resamples, seed)
+        found += check_pairs(run, paper, resamples, seed)
     return found
 
 
