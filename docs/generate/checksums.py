@@ -20,8 +20,7 @@ from xaibench.data import load
 from xaibench.data.checksums import checksum
 
 BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
-#: Number of seeds of the suites at 8×8 (25 in the paper), at 64×64, of the certified sets, and of those of PatternGAM and
-#: the watermarks.
+#: Number of seeds of the suites at 8×8 (25 in the paper) and 64×64, and of the other benchmarks' suites.
 SEEDS = {"8x8": 25, "64x64": 1, "certified": 3, "pattern_gam": 5, "watermarks": 3}
 
 

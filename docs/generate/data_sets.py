@@ -16,11 +16,12 @@ PAGE = Path(__file__).parents[1] / "datasets.md"
 
 HEAD = """# Data sets
 
-Choose a data set and get it. There are two kinds: [XAI-TRIS](#xai-tris) sets are generated, and their important
-pixels are known by construction; eight [annotated sets](#the-eight-annotated-sets) of photographs and scans are
-read from their official downloads. A [folder](#folderdir) of your own is a data set, too. The *truth* of a set is
-one of [four kinds](truths.md): *data* for generated sets, *human* for annotated sets and your folders (the default
-of `DatasetInfo`), *use* for images of [certified networks](certified.md).
+Choose a data set and get it. There are two kinds: [XAI-TRIS](#xai-tris) and [watermark](#watermarks) sets are
+generated, and their important pixels are known by construction; eight
+[annotated sets](#the-eight-annotated-sets) of photographs and scans are read from their official downloads. A
+[folder](#folderdir) of your own is a data set, too. The *truth* of a set is one of [four kinds](truths.md): *data*
+for generated sets, *human* for annotated sets and your folders (the default of `DatasetInfo`), *use* for images of
+[certified networks](certified.md).
 
 ## XAI-TRIS
 
@@ -57,6 +58,18 @@ for research only. [PASS](https://github.com/yukimasano/PASS) has CC BY images w
 `pattern-gam/SCENARIO-BACKGROUND` are LIN, MULT and XOR at 8×8 with the signal-to-noise ratios of PatternGAM, with
 (`lin-dist-white`, …) and without distractors (`lin-white`, …; [global explanations and distractors](pattern-gam.md)).
 `whitened:KIND:NAME` is any set of small images with its pixels decorrelated ([whitening](whitening.md)).
+
+## Watermarks
+
+```python
+data = xb.load("watermarks/confounder", seed=0)  # or suppressor, none; with -inverted
+data.test.watermarked, data.test.plain  # the same images with and without the watermark
+data = xb.load("watermarks:~/pets", regime="confounder", size=128)  # photographs in two class folders
+```
+
+A translucent watermark that tells the class in training, is noise, or is never there; test images are the same in
+all three regimes, with and without it. The mask is the region of the watermark. `watermarks/REGIME` are generated
+(1,000 images of 64×64 pixels), `watermarks:DIR` uses your photographs. [Watermarks](watermarks.md) has the results.
 
 ## The eight annotated sets
 
