@@ -68,6 +68,9 @@ def paired_scores(run: RunResults, paper: PaperClaims, metric: str) -> Pairs:
         Scores ``[D, G, 2]`` by data set seed, pair and form, by cell and explainer. Several trainings on one data set
         are averaged.
     """
+    cells = run.scores[list(CELL)].drop_duplicates().astype(str).itertuples(index=False, name=None)
+    if not any(map(paper.applies, cells)):  # a run of other data sets, whose samples may be without names
+        return {}
     scores = run.scores[(run.scores["metric"] == metric) & run.scores["correct"]]
     names = run.samples[["dataset", "data_seed", "sample", "id", "group"]]
     rows = scores.astype({"dataset": str}).merge(names.astype({"dataset": str}), on=["dataset", "data_seed", "sample"])
