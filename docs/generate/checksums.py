@@ -7,7 +7,7 @@ Run it when a revision of a data set changes. Tests compare a part of the checks
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from xaibench.benchmarks.certified.functions import FUNCTIONS
@@ -22,32 +22,41 @@ from xaibench.data.checksums import checksum
 BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
 #: Number of seeds of the suites at 8×8 (25 in the paper) and 64×64, and of the other benchmarks' suites.
 SEEDS = {"8x8": 25, "64x64": 1, "certified": 3, "pattern_gam": 5, "watermarks": 3}
+#: The sets of creatures, and small ones that tests make.
+CREATURES = (
+    ("parts/creatures-96x96", {}),
+    ("parts/creatures-96x96", {"n_samples": 80}),
+    ("parts/creatures-224x224", {}),
+    ("parts/creatures-224x224", {"n_samples": 80}),
+)
 
 
-def sets() -> Iterator[tuple[str, str, int]]:
-    """Yield the folder, the name and a seed of each set."""
+def sets() -> Iterator[tuple[str, str, Mapping[str, int]]]:
+    """Yield the folder, the name and the parameters of each set."""
     for size in ("8x8", "64x64"):
         for scenario in SCENARIOS:
             for background in ("white", "corr"):
                 for seed in range(SEEDS[size]):
-                    yield "xai_tris", f"xai-tris/{scenario}-{background}-{size}", seed
+                    yield "xai_tris", f"xai-tris/{scenario}-{background}-{size}", {"seed": seed}
     for scenario in pattern_gam.SCENARIOS:
         for variant in VARIANTS:
             for seed in range(SEEDS["pattern_gam"]):
-                yield "pattern_gam", f"pattern-gam/{scenario}-{variant.removeprefix('plain-')}", seed
+                yield "pattern_gam", f"pattern-gam/{scenario}-{variant.removeprefix('plain-')}", {"seed": seed}
     for function in FUNCTIONS:
         for seed in range(SEEDS["certified"]):
-            yield "certified", f"certified:{function}", seed
+            yield "certified", f"certified:{function}", {"seed": seed}
     for name in SETS:
         for seed in range(SEEDS["watermarks"]):
-            yield "watermarks", f"watermarks/{name}", seed
+            yield "watermarks", f"watermarks/{name}", {"seed": seed}
+    for name, parameters in CREATURES:
+        yield "parts", name, parameters
 
 
 def main() -> None:
     """Write the files."""
     lines: dict[str, list[str]] = {}
-    for folder, name, seed in sets():
-        dataset = load(name, seed=seed)
+    for folder, name, parameters in sets():
+        dataset = load(name, **parameters)
         line = f"{checksum(dataset)}  {name} {parameters_as_json(dataset.parameters)}\n"
         lines.setdefault(folder, []).append(line)
     for folder, found in lines.items():

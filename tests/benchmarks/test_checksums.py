@@ -20,14 +20,17 @@ from xaibench.data.checksums import checksum
 #: The names of the published sets.
 NAMES = sorted({name for name, _ in published_checksums()})
 #: Those with 8×8 pixels.
-SMALL = [name for name in NAMES if not name.endswith("64x64") and not name.startswith("watermarks/")]
-#: Prints the checksums of every published set with seed 0; of those with 64×64 pixels, of the first samples only.
-CODE = """
-from xaibench.benchmarks.checksums import published_checksums
+SMALL = [name for name in NAMES if not name.startswith(("parts/", "watermarks/")) and not name.endswith("64x64")]
+#: Parameters that make a set of many pixels small.
+FEW = {name: {"n_samples": 80 if name.startswith("parts/") else 300} for name in NAMES if name not in SMALL}
+#: Prints the checksums of every published set with seed 0; of those with many pixels, of a few samples only.
+CODE = f"""
 from xaibench.data import load
 from xaibench.data.checksums import checksum
-for name in sorted({name for name, _ in published_checksums()}):
-    print(name, checksum(load(name, **({"n_samples": 300} if name.endswith("64x64") or "watermarks/" in name else {}))))
+for name in {NAMES}:
+    print(name, checksum(load(name, **{FEW}.get(name, {{}}))))
+"""
+CODE += """
 import hashlib
 from xaibench.models import build
 for name, side in (("llr", 8), ("mlp", 8), ("cnn", 8), ("mlp", 64), ("cnn", 64), ("small_cnn", 64)):
@@ -69,13 +72,12 @@ def sums_of_process(settings):
 
 @pytest.fixture(scope="module")
 def here():
-    few = {name: {} if name in SMALL else {"n_samples": 300} for name in NAMES}
-    return {name: load(name, **few[name]) for name in NAMES}
+    return {name: load(name, **FEW.get(name, {})) for name in NAMES}
 
 
 def test_sets_have_the_published_checksums(here):
-    small = [dataset for name, dataset in here.items() if name in SMALL]
-    assert len(small) == 28
+    small = [here[name] for name in SMALL] + [here[name] for name in NAMES if name.startswith("parts/")]
+    assert len(small) == 28 + 2
     for dataset in small:
         assert checksum(dataset) == published_checksum(dataset)
 

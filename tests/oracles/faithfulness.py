@@ -92,6 +92,22 @@ def monotonicity_correlation(model, image, saliency, target, grid, sources):
     return spearmanr(magnitudes, effects).statistic
 
 
+def part_rank(model, image, saliency, target, parts, behind, importance):
+    """Hesse et al. (2023), single deletion: SciPy's correlation of sums of parts with the falls of the logit."""
+    values, falls = [], []
+    for part in range(1, int(parts.max()) + 1):
+        pixels = [(i, j) for i in range(image.shape[1]) for j in range(image.shape[2]) if parts[i, j] == part]
+        if not pixels:
+            continue
+        removed = image.clone()
+        for i, j in pixels:
+            removed[:, i, j] = behind[:, i, j]
+        total = sum(float(saliency[pixel]) for pixel in pixels)
+        values.append(total / len(pixels) if importance == "mean" else total)
+        falls.append(logit(model, image, target) - logit(model, removed, target))
+    return spearmanr(values, falls).statistic
+
+
 def saco(model, image, saliency, target, groups):
     """Wu et al. (2024), Algorithm 1, for as many groups as divide the pixels."""
     order, mean = pixel_order(saliency), image.mean((1, 2))

@@ -141,6 +141,8 @@ class MetricInfo:
         skill_parameters: The parameters of that metric, if they are not its defaults.
         shared_scores: The two steps of a metric whose model calls do not depend on the map, so that an evaluation of
             several methods calls the model once.
+        sample_inputs: Parameters of the metric that the data set gives for each sample, if it has them
+            (:meth:`xaibench.data.Split.metric_inputs`); a suite does not set them.
         picture: Name of its drawing in ``docs/generate``; empty = the one of its kind.
         class_name: Name of its class in :mod:`xaibench.metrics.torchmetrics`; empty = its name in CamelCase, such as
             ``MassAccuracy``.
@@ -168,6 +170,7 @@ class MetricInfo:
     skill_of: str = ""
     skill_parameters: Frozen = field(default_factory=Frozen)
     shared_scores: SharedModelScores | None = None
+    sample_inputs: tuple[str, ...] = ()
     picture: str = ""
     class_name: str = ""
     citation: str = ""

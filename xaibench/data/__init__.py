@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xaibench.core.lazy_names import load_public_name
 from xaibench.data.base import Dataset, Split
 from xaibench.data.loaders import load, loading
+from xaibench.data.part_split import PartSplit
 from xaibench.data.table import DATASETS
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "DATASETS",
     "Dataset",
     "ImageCollection",
+    "PartSplit",
     "Split",
     "from_datasets",
     "load",

@@ -131,6 +131,10 @@ class Split(torch_data.Dataset[Sample]):
         """Whether the samples are in memory. If not, ``images`` and ``masks`` read from disk on every access."""
         return True
 
+    def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
+        """Return what metrics can read about the samples ``index`` besides images, masks and targets, by parameter."""
+        return {}
+
     def __len__(self) -> int:
         return len(self.targets)
 

@@ -44,6 +44,10 @@ DATASETS = Registry(
         for regime in ("confounder", "suppressor", "none")
     }
     | {
+        f"parts/creatures-{side}x{side}": (f"xaibench.benchmarks.parts.creature_images:creatures_{side}x{side}")
+        for side in (96, 224)
+    }
+    | {
         "gender": "xaibench.data.photographs.coco_gender:gender",
         "scene": "xaibench.data.photographs.places_scene:scene",
         "glasses": "xaibench.data.photographs.celeba_glasses:glasses",

@@ -238,7 +238,7 @@ class AppliedMetric:
 
         if not self.info.skill_of:
             return None
-        shared = self._accepted_parameters(METRICS.resolve(self.info.skill_of)) | dict(self.info.skill_parameters)
+        shared = _accepted(METRICS.resolve(self.info.skill_of), self._parameters) | dict(self.info.skill_parameters)
         return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, sign=self._sign, device=self._device)
 
     @property
@@ -254,6 +254,7 @@ class AppliedMetric:
         explainer: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
         scored: dict[str, pd.DataFrame] | None = None,
         answers: dict[str, Tensor] | None = None,
+        sample_inputs: Mapping[str, Any] | None = None,
     ) -> pd.DataFrame:
         """Score maps.
 
@@ -267,6 +268,8 @@ class AppliedMetric:
             scored: Cache of the scores of these maps by :attr:`identity`. Cached scores are reused, new ones are added.
             answers: Cache of model outputs on this batch that do not depend on the map (``info.shared_scores``), by
                 :attr:`identity`; used in the same way.
+            sample_inputs: What the data set gives for these samples
+                (:meth:`xaibench.data.Split.metric_inputs`), for metrics that take it.
 
         Returns:
             One row per sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, if the
@@ -282,7 +285,7 @@ class AppliedMetric:
         if self.identity not in scored:
             raw = self.raw(maps, batch, model, explainer, scored) if self.raw else None
             scored[self.identity] = (
-                self._score(maps, batch, model, explainer, answers)
+                self._score(maps, batch, model, explainer, answers, self._own_inputs(sample_inputs))
                 if raw is None
                 else self.against_chance(raw, batch[1])
             )
@@ -319,16 +322,25 @@ class AppliedMetric:
         return self._parameters | ({"scaled": True} if self._protocol == "scaled" else {})
 
     def _score(
-        self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any, answers: dict[str, Tensor] | None
+        self,
+        maps: Tensor,
+        batch: Batch,
+        model: nn.Module | None,
+        explainer: Any,
+        answers: dict[str, Tensor] | None,
+        sample_inputs: Mapping[str, Any],
     ) -> pd.DataFrame:
         import pandas as pd
 
         maps = round_maps(maps)
-        given, parameters, function = maps.numpy(), self._parameters, self._function
+        given, parameters, function = maps.numpy(), self._parameters | sample_inputs, self._function
         if (once := self.info.shared_scores) is not None:
-            function, parameters = once.score, self._accepted_parameters(once.score)
             cache = {} if answers is None else answers
-            inputs: tuple[Any, ...] = (self._shared_outputs(once.ask, batch, model, cache), maps)
+            if self.identity not in cache:
+                asked = _accepted(once.ask, parameters)
+                cache[self.identity] = once.ask(*self._move_to_device(batch, model), **asked)
+            inputs: tuple[Any, ...] = (cache[self.identity], maps)
+            function, parameters = once.score, _accepted(once.score, parameters)
         elif self.info.kind in ("ground-truth", "map"):
             given = apply_sign(given, self._map_part)
             given = scaled(given) if self._protocol == "scaled" else given
@@ -359,18 +371,9 @@ class AppliedMetric:
         table.loc[rows, "reason"] += SCORED_AS_CHANCE
         return table
 
-    def _shared_outputs(
-        self, compute: Callable[..., Any], batch: Batch, model: nn.Module | None, cache: dict[str, Tensor]
-    ) -> Tensor:
-        """Return the model outputs that do not depend on the map, from the cache if possible."""
-        if self.identity not in cache:
-            cache[self.identity] = compute(*self._move_to_device(batch, model), **self._accepted_parameters(compute))
-        return cache[self.identity]
-
-    def _accepted_parameters(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Return the parameters of the metric that ``function`` accepts."""
-        accepted = inspect.signature(function).parameters
-        return {name: value for name, value in self._parameters.items() if name in accepted}
+    def _own_inputs(self, sample_inputs: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return what the metric takes of the inputs that the data set gives."""
+        return {name: value for name, value in (sample_inputs or {}).items() if name in self.info.sample_inputs}
 
     def _move_to_device(self, batch: Batch, model: nn.Module | None) -> tuple[nn.Module, Tensor, Tensor]:
         """Return the network, images and targets on the device."""
@@ -404,6 +407,12 @@ class AppliedMetric:
         threshold = parameters.get("threshold", default.default if default else 0.0)
         reasons = undefined_reasons(given, masks, self._registered_name, threshold=threshold)
         return [(why or "undefined") if nan else "" for nan, why in zip(undefined, reasons, strict=True)]
+
+
+def _accepted(function: Callable[..., Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that ``function`` accepts."""
+    accepted = inspect.signature(function).parameters
+    return {name: value for name, value in parameters.items() if name in accepted}
 
 
 def shares_of(maps: Tensor, masks: Tensor, reliance: Tensor) -> Mapping[str, Any]:

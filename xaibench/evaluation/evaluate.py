@@ -178,7 +178,8 @@ def evaluate(
                 if scored == "correct":
                     batch, numbers = (batch[0][correct], batch[1][correct], batch[2][correct]), numbers[correct]
             if len(numbers):
-                for table in _score_batch(applied_methods, scorers, model, batch, numbers, collector):
+                more = split.metric_inputs(numbers)
+                for table in _score_batch(applied_methods, scorers, model, batch, numbers, collector, more):
                     collector.tables.append(table)
                     # With the samples that are not scored, so that all batches count alike. Metrics differ in cost.
                     bar.advance(stop - start, whole=len(collector.tables) % len(scorers) == 0)
@@ -306,6 +307,7 @@ def _score_batch(
     batch: Batch,
     numbers: Tensor,
     collector: ScoreCollector,
+    sample_inputs: Mapping[str, Any],
 ) -> Iterator[pd.DataFrame]:
     """Yield the scores of the batch per method and metric, with samples as their indices in the split."""
     images, masks, targets = batch
@@ -335,7 +337,7 @@ def _score_batch(
                     f"Metric {scorer.name!r} needs the explainer, but the maps of {method.label!r} are precomputed. "
                     "Give the explainer itself, or omit the metric."
                 )
-            table = scorer(maps, batch, model, method.explainer, scored, answers)
+            table = scorer(maps, batch, model, method.explainer, scored, answers, sample_inputs)
             table["sample"] = numbers.numpy()
             table.insert(0, "method", method.label)
             table.insert(1, "metric", scorer.name)

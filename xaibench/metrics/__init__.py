@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xaibench.metrics.localization.chance_corrected import chance_level, skill_scores
     from xaibench.metrics.localization.emd import TransportError
     from xaibench.metrics.localization.mass_shares import Shares, shares
+    from xaibench.metrics.localization.part_shares import part_shares
     from xaibench.metrics.localization.shapley_error import shapley_error, sign_agreement
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.metrics.undefined import undefined_reasons
@@ -33,6 +34,7 @@ __all__ = [
     "TransportError",
     "agreement",
     "chance_level",
+    "part_shares",
     "shapley_error",
     "shares",
     "sign_agreement",
@@ -48,6 +50,7 @@ _HOME = {
     "TransportError": "localization.emd",
     "agreement": "correlations",
     "chance_level": "localization.chance_corrected",
+    "part_shares": "localization.part_shares",
     "shapley_error": "localization.shapley_error",
     "shares": "localization.mass_shares",
     "sign_agreement": "localization.shapley_error",

@@ -37,6 +37,7 @@ METRICS = Registry(
         "insertion": "xaibench.metrics.faithfulness.insertion_deletion:insertion",
         "srg": "xaibench.metrics.faithfulness.srg:srg",
         "idsds": "xaibench.metrics.faithfulness.idsds:idsds",
+        "part_rank": "xaibench.metrics.faithfulness.part_rank:part_rank",
         "saco": "xaibench.metrics.faithfulness.saco:saco",
         "f_fidelity": "xaibench.metrics.faithfulness.f_fidelity:f_fidelity",
         "completeness_error": "xaibench.metrics.faithfulness.completeness:completeness_error",

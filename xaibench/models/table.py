@@ -27,6 +27,8 @@ MODELS = Registry(
         "cnn": "xaibench.benchmarks.xai_tris.networks:CNN",
         "small_cnn": "xaibench.benchmarks.watermarks.networks:SmallCNN",
         "vit": "xaibench.models.networks.tiny_vit:ViT",
+        "parts_cnn": "xaibench.benchmarks.parts.networks:PartsCNN",
+        "parts_vit": "xaibench.benchmarks.parts.networks:PartsViT",
         **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
         **{name: f"xaibench.models.networks.efficientnet_lite:{name}" for name in _LITE},
     },

@@ -50,24 +50,31 @@ def idsds_model_scores(
     Returns:
         ``[N, 1 + patches]`` float64, on the device of the model: the whole image, then without each patch.
     """
-    return _deletion_scores(model, as_samples(model, images, targets, output), grid_size, baseline, output, batch_size)
+    samples = as_samples(model, images, targets, output)
+    return deletion_scores(model, samples, _grid_of(samples, grid_size), baseline, output, batch_size)
 
 
-def _deletion_scores(
+def deletion_scores(
     model: Model,
     samples: LabeledImages,
-    grid_size: int,
+    numbers: Tensor,
     baseline: Baseline,
     output: ModelOutput,
     batch_size: int | None,
 ) -> Tensor:
+    """Return the model's scores ``[N, 1 + P]``: the whole image, then without each of its segments.
+
+    Args:
+        model: The model.
+        samples: Images and targets.
+        numbers: ``[N, H, W]`` number of the segment of each pixel, from 0 to P - 1; -1 is never deleted.
+        baseline: Values of a deleted segment.
+        output: Class score.
+        batch_size: Rows per forward pass.
+    """
     check_common(batch_size, "none")
-    check_count("grid_size", grid_size, least=2)
-    height, width = samples.images.shape[-2:]
-    labels = patch_numbers(height, width, grid_size).to(samples.images.device).reshape(height, width)
-    # The position of a pixel is the number of its patch, so a patch is a span of length one.
-    numbers = labels.expand(len(samples), -1, -1)
-    spans = [(0, 0), *((number, number + 1) for number in range(int(labels.max()) + 1))]
+    # The position of a pixel is the number of its segment, so a segment is a span of length one.
+    spans = [(0, 0), *((number, number + 1) for number in range(int(numbers.max()) + 1))]
     return perturbed_scores_in_order(
         model,
         samples,
@@ -78,6 +85,13 @@ def _deletion_scores(
         output=output,
         batch_size=batch_size,
     )
+
+
+def _grid_of(samples: LabeledImages, grid_size: int) -> Tensor:
+    check_count("grid_size", grid_size, least=2)
+    height, width = samples.images.shape[-2:]
+    labels = patch_numbers(height, width, grid_size).reshape(height, width)
+    return labels.to(samples.images.device).expand(len(samples), -1, -1)
 
 
 def idsds_from_scores(scores: Tensor, maps: Array, *, grid_size: int = 4, reduction: Reduction = "mean") -> Scores:
@@ -172,5 +186,5 @@ def idsds(
     check_common(batch_size, reduction)
     samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
-    scores = _deletion_scores(model, samples, grid_size, baseline, output, batch_size)
+    scores = deletion_scores(model, samples, _grid_of(samples, grid_size), baseline, output, batch_size)
     return reduce_tensor(_correlation(scores, values, grid_size), reduction, maps)

@@ -27,6 +27,7 @@ _SET_BY_JOBS = {
     "metric": {
         **dict.fromkeys(("maps", "masks", "model", "images", "targets", "explainer"), "the jobs set it"),
         "reduction": "the scores of all samples are kept",
+        **dict.fromkeys(("parts", "behind"), "the data set gives them"),
     },
     "dataset": {
         "seed": "it is stated as seeds in [data]",

@@ -156,7 +156,8 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
             batch = (images, masks if job.blind is None else _visible_mask(job.blind, images), targets)
             stop = start + len(targets)
             outputs = {} if shared is None else {metric.identity: shared[start:stop]}
-            table = metric(maps[start:stop], batch, network, explainer, answers=outputs)
+            more = split.metric_inputs(slice(start, stop))
+            table = metric(maps[start:stop], batch, network, explainer, answers=outputs, sample_inputs=more)
             table["sample"] += start
             tables.append(table)
             computed += outputs.values()

@@ -57,6 +57,8 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
                 tensors[f"{name}.groups"] = torch.from_numpy(split.groups)
             if list(split.ids) != [str(number) for number in range(len(split))]:
                 ids[name] = list(split.ids)
+    if not on_disk:  # only test samples are scored
+        tensors |= {f"test.{name}": each for name, each in dataset.test.metric_inputs(slice(None)).items()}
     meta = {
         "classes": list(dataset.info.classes),
         "parameters": dict(dataset.parameters),
@@ -210,8 +212,10 @@ def _hash_samples(dataset: Any) -> str:
 
 
 def _make_split(tensors: dict[str, Tensor], name: str, meta: dict[str, Any]) -> Split:
-    from xaibench.data import Split
+    from xaibench.data import PartSplit, Split
 
     images, masks, targets = (tensors[f"{name}.{part}"] for part in ("images", "masks", "targets"))
+    if f"{name}.parts" in tensors:
+        return PartSplit(images, masks, targets, tensors[f"{name}.parts"], tensors[f"{name}.behind"])
     groups = tensors.get(f"{name}.groups")
     return Split(images, masks, targets, ids=meta.get("ids", {}).get(name), groups=groups)

@@ -1,0 +1,62 @@
+"""Splits of images whose parts can be removed."""
+
+import pytest
+import torch
+
+from xaibench.data import PartSplit, Split
+
+
+@pytest.fixture
+def split():
+    generator = torch.Generator().manual_seed(0)
+    images, behind = (torch.rand(3, 2, 4, 5, generator=generator) for _ in range(2))
+    parts = torch.randint(0, 4, (3, 4, 5), generator=generator).to(torch.uint8)
+    return PartSplit(images, parts == 1, torch.arange(3), parts, behind)
+
+
+def test_a_removed_part_is_replaced_pixel_by_pixel(split):
+    for index in range(3):
+        for part in (1, 2, 3):
+            image = split.without(index, part)
+            for row in range(4):
+                for column in range(5):
+                    source = split.behind if split.parts[index, row, column] == part else split.images
+                    assert torch.equal(image[:, row, column], source[index, :, row, column])
+
+
+def test_part_masks_are_where_the_part_is_visible(split):
+    masks = split.part_masks(2)
+    assert masks.shape == (split.part_count, 4, 5) == (3, 4, 5)
+    assert all(torch.equal(masks[part - 1], split.parts[2] == part) for part in (1, 2, 3))
+
+
+def test_metrics_get_the_rows_of_their_samples(split):
+    for index in (slice(1, 3), torch.tensor([2, 0])):
+        given = split.metric_inputs(index)
+        assert {*given} == {"parts", "behind"}
+        assert torch.equal(given["parts"], split.parts[index])
+        assert torch.equal(given["behind"], split.behind[index])
+    assert Split(*split[:]).metric_inputs(slice(0, 2)) == {}
+
+
+def test_it_is_a_split(split):
+    image, mask, target = split[1]
+    assert torch.equal(image, split.images[1])
+    assert (int(target), len(split)) == (1, 3)
+    assert torch.equal(mask, split.parts[1] == 1)
+
+
+@pytest.mark.parametrize("part", [0, 4, -1])
+def test_there_is_no_other_part(split, part):
+    with pytest.raises(ValueError, match="expected a number from 1 to 3"):
+        split.without(0, part)
+
+
+def test_bad_input_is_refused(split):
+    parts, behind = split.parts, split.behind
+    with pytest.raises(ValueError, match=r"parts are \[2, 4, 5\], expected \[3, 4, 5\]"):
+        PartSplit(*split[:], parts[:2], behind)
+    with pytest.raises(ValueError, match=r"behind are \[3, 1, 4, 5\], expected \[3, 2, 4, 5\]"):
+        PartSplit(*split[:], parts, behind[:, :1])
+    with pytest.raises(TypeError, match=r"parts are torch.int64 .* expected torch.uint8"):
+        PartSplit(*split[:], parts.long(), behind)

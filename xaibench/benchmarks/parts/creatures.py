@@ -1,0 +1,165 @@
+"""The creatures of the data sets ``parts/...``: their parts, the variants of each part, and the classes.
+
+A creature looks like a bird seen from the side. It has seven parts. Beak, wing, tail and feet decide the class, each by
+one of two variants; a variant has a shape and a group of colors. Body, crest and eye vary at random and carry no
+information.
+
+The eight classes are the combinations of four variants with an even number of second variants. Every variant occurs in
+four classes. Any three of the four parts determine the class, and no two do: a network must use at least three, and an
+image without one part still has its class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from xaibench.benchmarks.parts.shapes import Ellipse, Polygon, Shape
+
+Color = tuple[int, int, int]
+
+_WARM: tuple[Color, ...] = ((205, 45, 40), (232, 120, 30), (225, 75, 120), (240, 190, 40))
+_COOL: tuple[Color, ...] = ((45, 75, 205), (40, 165, 205), (45, 150, 70), (110, 65, 185))
+_NEUTRAL: tuple[Color, ...] = ((120, 85, 60), (165, 160, 155), (225, 220, 210), (75, 75, 80), (190, 160, 120))
+#: All colors, of which clutter is drawn.
+COLORS = _WARM + _COOL + _NEUTRAL
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a creature.
+
+    Attributes:
+        name: Its name.
+        shapes: The shape of each variant, in the frame of the creature.
+        colors: The group of colors of each variant.
+        decides: Whether the class decides the variant. If not, shape and group of colors are drawn independently.
+    """
+
+    name: str
+    shapes: tuple[Shape, ...]
+    colors: tuple[tuple[Color, ...], ...]
+    decides: bool = False
+
+
+def _polygon(*corners: tuple[int, int]) -> Polygon:
+    return Polygon(corners)
+
+
+#: The parts, in the order in which they are painted. Their numbers in label maps start at 1.
+PARTS = (
+    Part(
+        "tail",
+        (
+            [_polygon((-2300, -350), (-2300, 350), (-5600, 1900), (-5600, -1900))],
+            [
+                _polygon((-2300, -450), (-2300, 450), (-6000, -1150), (-6000, -1950)),
+                _polygon((-2300, -450), (-2300, 450), (-6000, 1950), (-6000, 1150)),
+            ],
+        ),
+        (_WARM, _COOL),
+        True,
+    ),
+    Part(
+        "feet",
+        (
+            [
+                _polygon((-1100, 1500), (-700, 1500), (-700, 3900), (-1100, 3900)),
+                _polygon((-1100, 3500), (100, 3500), (100, 3900), (-1100, 3900)),
+                _polygon((500, 1500), (900, 1500), (900, 3900), (500, 3900)),
+                _polygon((500, 3500), (1700, 3500), (1700, 3900), (500, 3900)),
+            ],
+            [
+                _polygon((-900, 1500), (-100, 3900), (-1700, 3900)),
+                _polygon((800, 1500), (1600, 3900), (0, 3900)),
+            ],
+        ),
+        (_WARM, _COOL),
+        True,
+    ),
+    Part(
+        "crest",
+        (
+            [Ellipse(2500, -3500, 450, 1100), Ellipse(3300, -3500, 450, 1100)],
+            [_polygon((3700, -2900), (1900, -2700), (1300, -4500))],
+        ),
+        (_WARM + _COOL,),
+    ),
+    Part(
+        "beak",
+        (
+            [_polygon((3700, -2450), (6600, -1800), (3700, -1400))],
+            [Ellipse(4300, -1950, 750, 850)],
+        ),
+        (_WARM, _COOL),
+        True,
+    ),
+    Part(
+        "body",
+        (
+            [Ellipse(0, 0, 3000, 1950), Ellipse(2800, -2000, 1350, 1300)],
+            [Ellipse(0, 100, 2800, 2150), Ellipse(2800, -2000, 1350, 1300), Ellipse(1900, -1000, 1100, 1100)],
+        ),
+        (_NEUTRAL,),
+    ),
+    Part(
+        "wing",
+        (
+            [Ellipse(-500, -150, 1900, 1050)],
+            [_polygon((900, -1000), (900, 300), (-900, 1300), (-2600, -700))],
+        ),
+        (_WARM, _COOL),
+        True,
+    ),
+    Part("eye", ([Ellipse(3150, -2350, 480, 480)], [Ellipse(3150, -2350, 650, 330)]), (_WARM + _COOL + _NEUTRAL,)),
+)
+PART_NAMES = tuple(part.name for part in PARTS)
+#: Numbers of the parts that decide the class, as in label maps.
+DECIDING = tuple(number for number, part in enumerate(PARTS, start=1) if part.decides)
+
+#: The variants of the deciding parts of each class, in the order of :data:`DECIDING`.
+CODES = tuple(code for code in product((0, 1), repeat=len(DECIDING)) if sum(code) % 2 == 0)
+CLASSES = tuple(f"species {number}" for number in range(1, len(CODES) + 1))
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one part of one creature looks.
+
+    Attributes:
+        shape: Number of its shape.
+        color: Its color.
+        x: Shift along x in the frame of the creature.
+        y: Shift along y.
+    """
+
+    shape: int
+    color: Color
+    x: int
+    y: int
+
+
+def draw_looks(target: int, rng: np.random.Generator) -> tuple[Look, ...]:
+    """Draw the looks of the parts of a creature of a class, in the order of :data:`PARTS`."""
+    variants = dict(zip(DECIDING, CODES[target], strict=True))
+    looks = []
+    for number, part in enumerate(PARTS, start=1):
+        shape, group = int(rng.integers(len(part.shapes))), int(rng.integers(len(part.colors)))
+        if part.decides:
+            shape = group = variants[number]
+        colors = part.colors[group]
+        color = jitter(colors[int(rng.integers(len(colors)))], 15, rng)
+        x, y = rng.integers(-150, 151, 2).tolist()
+        looks.append(Look(shape, color, x, y))
+    return tuple(looks)
+
+
+def jitter(color: Color, most: int, rng: np.random.Generator) -> Color:
+    """Change each channel of a color by at most ``most``, within 0 and 255."""
+    red, green, blue = (
+        min(255, max(0, channel + change))
+        for channel, change in zip(color, rng.integers(-most, most + 1, 3).tolist(), strict=True)
+    )
+    return red, green, blue
