@@ -47,6 +47,7 @@ PAGES = [
     ["coming-from"],
     ["architecture"],
     ["certified"],
+    ["parts"],
     ["metrics-tested"],
 ]
 NUMBER = re.compile(r"-?\d+\.\d+")

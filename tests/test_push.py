@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.cli import app
+from xaibench.data import load
 from xaibench.data.annotated import MissingDataError
 from xaibench.hub import (
     HubError,
@@ -526,3 +527,13 @@ def test_the_name_of_a_set_does_not_leave_its_block_of_code(monkeypatch):
     fence = "`" * 4
     assert text.count(fence) == 2
     assert text.rstrip().endswith(fence)
+
+
+def test_the_datasheet_of_creatures_says_how_they_are_made():
+    data = load("parts/creatures-96x96", n_samples=40, split=(0.6, 0.2, 0.2))
+    sheet = set_datasheet.render_datasheet(data, set_datasheet.measure_dataset(data), "cc0-1.0", "ann/creatures")
+    assert "a creature of 7 parts" in sheet
+    assert "4 parts (tail, feet, beak, wing)" in sheet
+    assert "the visible pixels of the parts that decide the class" in sheet
+    assert "The samples are independent." in sheet
+    assert "divided by its largest" not in sheet

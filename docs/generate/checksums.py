@@ -22,9 +22,10 @@ from xaibench.data.checksums import checksum
 BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
 #: Number of seeds of the suites at 8×8 (25 in the paper) and 64×64, and of the other benchmarks' suites.
 SEEDS = {"8x8": 25, "64x64": 1, "certified": 3, "pattern_gam": 5, "watermarks": 3}
-#: The sets of creatures, and small ones that tests make.
+#: The sets of creatures, those of the suite and small ones that tests make.
 CREATURES = (
     ("parts/creatures-96x96", {}),
+    ("parts/creatures-96x96", {"n_samples": 6000}),
     ("parts/creatures-96x96", {"n_samples": 80}),
     ("parts/creatures-224x224", {}),
     ("parts/creatures-224x224", {"n_samples": 80}),

@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[1] / "datasets.md"
 
 HEAD = """# Data sets
 
-Choose a data set and get it. There are two kinds: [XAI-TRIS](#xai-tris) and [watermark](#watermarks) sets are
-generated, and their important pixels are known by construction; eight
+Choose a data set and get it. There are two kinds: [XAI-TRIS](#xai-tris) sets, [watermarks](#watermarks) and
+[creatures](#creatures) are generated, and their important pixels are known by construction; eight
 [annotated sets](#the-eight-annotated-sets) of photographs and scans are read from their official downloads. A
 [folder](#folderdir) of your own is a data set, too. The *truth* of a set is one of [four kinds](truths.md): *data*
 for generated sets, *human* for annotated sets and your folders (the default of `DatasetInfo`), *use* for images of
@@ -70,6 +70,19 @@ data = xb.load("watermarks:~/pets", regime="confounder", size=128)  # photograph
 A translucent watermark that tells the class in training, is noise, or is never there; test images are the same in
 all three regimes, with and without it. The mask is the region of the watermark. `watermarks/REGIME` are generated
 (1,000 images of 64×64 pixels), `watermarks:DIR` uses your photographs. [Watermarks](watermarks.md) has the results.
+
+## Creatures
+
+```python
+data = xb.load("parts/creatures-96x96", seed=0)  # 3,000 images; or parts/creatures-224x224, 1,000 images
+image, mask, target = data.test[0]  # [3,96,96] float32 in [0, 1]; the mask covers the parts that decide the class
+data.test.part_masks(0)  # [7,96,96] bool: the visible pixels of each part
+data.test.without(0, 6)  # [3,96,96]: the image without part 6, the wing
+```
+
+Creatures of seven parts on cluttered backgrounds, drawn by integer arithmetic from `seed` without download. Four parts
+decide the class (8 classes), and every part can be removed. [Creatures of parts](parts.md) shows them and the suite
+`parts`.
 
 ## The eight annotated sets
 

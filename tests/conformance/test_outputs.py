@@ -268,7 +268,7 @@ def scored(images):
 @every_metric
 def test_metrics_take_the_output(name):
     parameter = inspect.signature(METRICS.resolve(name)).parameters["output"]
-    assert parameter.default == ("logit" if name in ("idsds", "sensitivity_n") else "probability")
+    assert parameter.default == ("logit" if name in ("idsds", "part_rank", "sensitivity_n") else "probability")
 
 
 @every_metric

@@ -33,7 +33,7 @@ def test_a_metric_has_the_truth_of_its_family(name):
 @pytest.mark.parametrize("name", [*DATASETS, "certified:xor"])
 def test_a_data_set_is_of_the_truth_of_its_masks(name):
     part = DATASETS.resolve(name)
-    generated = name.startswith(("xai-tris/", "pattern-gam/", "watermarks/"))
+    generated = name.startswith(("xai-tris/", "pattern-gam/", "watermarks/", "parts/"))
     expected = "data" if generated else "use" if name.startswith("certified:") else "human"
     assert part.info.truth == expected
     assert (expected == "human") == isinstance(part, AnnotatedSet)

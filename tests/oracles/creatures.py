@@ -1,4 +1,4 @@
-"""The rendering of creature scenes again, pixel by pixel, with the fractions of Python instead of integer arithmetic."""
+"""The rendering of creature scenes again, pixel by pixel, with the fractions of Python."""
 
 from fractions import Fraction
 from math import floor

@@ -132,7 +132,15 @@ class Split(torch_data.Dataset[Sample]):
         return True
 
     def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
-        """Return what metrics can read about the samples ``index`` besides images, masks and targets, by parameter."""
+        """Return what metrics can read about some samples besides images, masks and targets.
+
+        Args:
+            index: The samples.
+
+        Returns:
+            Arrays with a row per sample, by the name of the parameter of a metric; none for most data sets
+            (:class:`xaibench.data.PartSplit` has some).
+        """
         return {}
 
     def __len__(self) -> int:

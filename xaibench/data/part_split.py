@@ -54,15 +54,25 @@ class PartSplit(Split):
         return int(self.parts.max()) if self.parts.numel() else 0
 
     def part_masks(self, index: int) -> Tensor:
-        """Return the visible pixels of each part of one sample, ``[P, H, W]`` bool."""
+        """Return the visible pixels of each part of one sample.
+
+        Args:
+            index: Index of the sample.
+
+        Returns:
+            ``[P, H, W]`` bool, where P is the largest number of a part.
+        """
         return self.parts[index] == torch.arange(1, self.part_count + 1)[:, None, None]
 
     def without(self, index: int, part: int) -> Tensor:
-        """Return the image of one sample without a part, ``[C, H, W]``; what is behind the part is visible.
+        """Return the image of one sample without a part.
 
         Args:
             index: Index of the sample.
             part: Number of the part, starting at 1.
+
+        Returns:
+            ``[C, H, W]``; what is behind the part is visible.
 
         Raises:
             ValueError: If there is no part of this number.
@@ -72,6 +82,13 @@ class PartSplit(Split):
         return torch.where(self.parts[index] == part, self.behind[index], self.images[index])
 
     def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
-        """Return the parts ``[n, H, W]`` and what is behind them ``[n, C, H, W]``."""
+        """Return the parts of some samples and what is behind them, which metrics take as parameters.
+
+        Args:
+            index: The samples.
+
+        Returns:
+            ``parts`` ``[n, H, W]`` and ``behind`` ``[n, C, H, W]``.
+        """
         inputs: dict[str, Array] = {"parts": self.parts[index], "behind": self.behind[index]}
         return inputs

@@ -333,7 +333,7 @@ class AppliedMetric:
         import pandas as pd
 
         maps = round_maps(maps)
-        given, parameters, function = maps.numpy(), self._parameters | sample_inputs, self._function
+        given, parameters, function = maps.numpy(), self._parameters | dict(sample_inputs), self._function
         if (once := self.info.shared_scores) is not None:
             cache = {} if answers is None else answers
             if self.identity not in cache:

@@ -52,4 +52,4 @@ def choose_license(info: DatasetInfo, license: str | None) -> str:
 
 def is_generated_set(info: DatasetInfo) -> bool:
     """Return whether xaibench generated the images (some of them over photographs)."""
-    return info.name.startswith("xai-tris/")
+    return info.name.startswith(("xai-tris/", "parts/"))

@@ -9,10 +9,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
 import torch
 
 from xaibench._version import __version__
+from xaibench.benchmarks.parts import datasheet as parts
 from xaibench.benchmarks.xai_tris import datasheet as xai_tris
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
@@ -93,7 +95,7 @@ def render_datasheet(dataset: Dataset, facts: DatasetFacts, license: str, repo: 
         repo: ``"owner/name"``.
     """
     info = dataset.info
-    parts = (
+    sections = (
         f"# {escape_markdown(info.name)}\n\n{_describe_content(info)}\n\n{_USE.format(repo=repo)}",
         f"## Motivation\n\n{_motivation(info)}",
         f"## Composition\n\n{_composition(dataset, facts)}",
@@ -104,7 +106,7 @@ def render_datasheet(dataset: Dataset, facts: DatasetFacts, license: str, repo: 
         f"{escape_markdown(info.citation or 'none was given')}",
         f"## Maintenance\n\n{_MAINTENANCE.format(version=__version__, revision=info.revision, repo=repo)}",
     )
-    return "\n\n".join(parts)
+    return "\n\n".join(sections)
 
 
 _USE = """```python
@@ -131,8 +133,13 @@ def _describe_content(info: DatasetInfo) -> str:
         return "Images, their classes, and for each image a mask of the pixels that are important for its class."
     return (
         "Images whose important pixels are known by construction, to score saliency maps against. "
-        f"{xai_tris.describe_images(info)}"
+        f"{_texts(info).describe_images(info)}"
     )
+
+
+def _texts(info: DatasetInfo) -> ModuleType:
+    """Return the module of texts about a generated data set."""
+    return parts if info.name.startswith("parts/") else xai_tris
 
 
 def _motivation(info: DatasetInfo) -> str:
@@ -152,8 +159,7 @@ def _composition(dataset: Dataset, facts: DatasetFacts) -> str:
     rows = [(theirs, facts.samples[theirs], *facts.classes[theirs]) for theirs in HUB_SPLITS.values()]
     low, mean, high = (f"{100 * share:.2f} %" for share in facts.marked)
     missing = (
-        "Nothing is missing. The samples of a data set share its norms and its largest value, and are otherwise "
-        "independent. No people, nothing confidential."
+        f"Nothing is missing. {_texts(info).describe_dependence(info)} No people, nothing confidential."
         if is_generated_set(info) and info.variant != "imagenet"
         else "It is unknown whether the images show people, or anything confidential or offensive; ask the "
         "owner of this repository."
@@ -191,9 +197,8 @@ def _preprocessing(info: DatasetInfo, facts: DatasetFacts) -> str:
             f"masks by the nearest pixel. {mask}"
         )
     return (
-        f"{xai_tris.describe_mixture(info)}; then the whole data set is divided by its largest absolute value. "
-        f"Nothing is clipped or rounded to bytes: `image` holds the float32 values. {mask} "
-        f"{xai_tris.describe_masks(info)} `preview` is only for viewing: 8 bit, each "
+        f"{_texts(info).describe_mixture(info)} Nothing is clipped or rounded to bytes: `image` holds the float32 "
+        f"values. {mask} {_texts(info).describe_masks(info)} `preview` is only for viewing: 8 bit, each "
         "image scaled by its own largest magnitude, 0 is gray, small images are enlarged."
     )
 

@@ -11,6 +11,7 @@ from xaibench.metrics.faithfulness.infidelity import infidelity as infidelity
 from xaibench.metrics.faithfulness.insertion_deletion import deletion as deletion
 from xaibench.metrics.faithfulness.insertion_deletion import insertion as insertion
 from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation as monotonicity_correlation
+from xaibench.metrics.faithfulness.part_rank import part_rank as part_rank
 from xaibench.metrics.faithfulness.road import road as road
 from xaibench.metrics.faithfulness.saco import saco as saco
 from xaibench.metrics.faithfulness.sensitivity_n import sensitivity_n as sensitivity_n

@@ -169,17 +169,20 @@ def _background(scene: Scene, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDA
 
 
 def _softness(shape: Ellipse, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the share of a blob's color in each pixel, in 256ths: 200 in its center, 0 at its border and outside."""
+    """Return the share of a blob's color in each pixel, times 256: 200 in its center, 0 at its border and outside."""
     across, down = (x - shape.x) * 1024 // shape.width, (y - shape.y) * 1024 // shape.height
     distance = across * across + down * down
-    return 200 * np.maximum(1024 * 1024 - distance, 0) // (1024 * 1024)
+    softness: NDArray[np.int64] = 200 * np.maximum(1024 * 1024 - distance, 0) // (1024 * 1024)
+    return softness
 
 
 def _shade(color: Color, y: NDArray[np.int64]) -> NDArray[np.int16]:
-    """Return the color ``[..., 3]`` of an object at heights in its own frame: brighter at the top than at the bottom."""
+    """Return the color ``[..., 3]`` of an object at heights in its own frame; the top is brighter."""
     light = np.clip(256 - y // 64, 190, 310)
-    return np.minimum(np.array(color, np.int64) * light[..., None] // 256, 255).astype(np.int16)
+    shaded: NDArray[np.int16] = np.minimum(np.array(color, np.int64) * light[..., None] // 256, 255).astype(np.int16)
+    return shaded
 
 
 def _add_noise(image: NDArray[np.int16], noise: NDArray[np.int16]) -> NDArray[np.uint8]:
-    return np.clip(image + noise, 0, 255).astype(np.uint8)
+    noisy: NDArray[np.uint8] = np.clip(image + noise, 0, 255).astype(np.uint8)
+    return noisy

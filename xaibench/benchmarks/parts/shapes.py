@@ -92,8 +92,8 @@ class Pose:
     Attributes:
         x: Center of the object in the image.
         y: Center of the object in the image.
-        scale: Size in 1024ths.
-        turn: Tangent of half the angle of rotation, in 64ths: 16 is a rotation by 28 degrees.
+        scale: Size, times 1024.
+        turn: Tangent of half the angle of rotation, times 64: 16 is a rotation by 28 degrees.
         mirrored: Whether left and right are exchanged.
     """
 
@@ -105,7 +105,7 @@ class Pose:
 
     def own_coordinates(self, x: Points, y: Points) -> tuple[Points, Points]:
         """Return the coordinates of points of the image in the frame of the object, rounded down to integers."""
-        # Cosine and sine are rational functions of the tangent of half the angle, in 4096ths.
+        # Cosine and sine are rational functions of the tangent of half the angle; here times 4096.
         tangent = 64
         whole = tangent * tangent + self.turn * self.turn
         cosine = 4096 * (tangent * tangent - self.turn * self.turn) // whole

@@ -33,8 +33,14 @@ def describe_images(info: DatasetInfo) -> str:
 
 
 def describe_mixture(info: DatasetInfo) -> str:
-    """Return the formula by which pattern and background are combined."""
-    return _MIXTURES.get(info.subset, _MIXTURES[""])
+    """Return the formula by which pattern and background are combined, and how the images are scaled."""
+    formula = _MIXTURES.get(info.subset, _MIXTURES[""])
+    return f"{formula}; then the whole data set is divided by its largest absolute value."
+
+
+def describe_dependence(info: DatasetInfo) -> str:
+    """Return what the samples of a data set share."""
+    return "The samples of a data set share its norms and its largest value, and are otherwise independent."
 
 
 def describe_masks(info: DatasetInfo) -> str:

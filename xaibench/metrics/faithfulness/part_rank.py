@@ -115,10 +115,10 @@ def _correlation(scores: Tensor, maps: Tensor, numbers: Tensor, importance: Part
     areas = flat.new_zeros(len(flat), count).scatter_add_(1, labels, torch.ones_like(flat))[:, 1:]
     values = sums / areas.clamp_min(1) if importance == "mean" else sums
     values.masked_fill_(constant(maps)[:, None], 0)  # otherwise the areas would decide
-    drops, visible = score_drops(scores), areas > 0
+    both = torch.stack([values, score_drops(scores), (areas > 0).double()]).cpu()  # waits for the device once
     found = torch.full((len(flat),), torch.nan, dtype=torch.float64)
-    for number in range(len(flat)):
-        pair = torch.stack([values[number], drops[number]])[:, visible[number]].cpu()
+    for number, visible in enumerate(both[2] > 0):
+        pair = both[:2, number, visible]
         if pair.shape[1] > 1:
             ranks = centered_ranks(pair)
             found[number] = correlation(ranks[:1], ranks[1:])[0]
@@ -133,15 +133,14 @@ def _correlation(scores: Tensor, maps: Tensor, numbers: Tensor, importance: Part
         range=(-1.0, 1.0),
         meaning="Rank correlation between the sum of the map over each part of the object and the drop of the class’s "
         "score when the part is removed. 0: no better than a random order of the parts.",
-        pitfalls="With seven parts, the correlation of a single image is coarse: read the mean. Sums favor large parts "
-        'for maps without zero mean: compare with the control `uniform`, or use `importance="mean"`. A part that '
+        pitfalls="With seven parts, the correlation of a single image is coarse: read the mean. Sums of nonnegative "
+        'maps favor large parts: compare with the control `center_prior`, or use `importance="mean"`. A part that '
         "another one makes redundant has little effect when it is removed alone. Without known parts, the parts are "
         "patches of a 4×4 grid that are set to 0, as in `idsds`.",
         undefined=(CONSTANT_MAP,),
         class_name="PartRank",
         shared_scores=SharedModelScores(part_rank_model_scores, part_rank_from_scores),
         sample_inputs=("parts", "behind"),
-        picture="idsds",
         citation="Hesse, Schaub-Meyer, Roth: FunnyBirds: A Synthetic Vision Dataset for a Part-Based Analysis of "
         "Explainable AI Methods, ICCV 2023, arXiv 2308.06248",
     )
@@ -165,8 +164,8 @@ def part_rank(
         \bigl(f_y(x) - f_y(x \text{ without } P_i)\bigr)_i\Bigr)
 
     with Spearman's rank correlation over the parts :math:`P_i` of the object that are visible; ties get their mean
-    rank. This is the *single deletion* protocol of FunnyBirds (Hesse et al. 2023, Section 4). In [-1, 1]; higher is
-    better. A map whose order of the parts is random scores 0 on average.
+    rank. This is the *single deletion* protocol of FunnyBirds (Hesse et al. 2023, Section 4). In [-1, 1], and higher
+    is better. A map whose order of the parts is random scores 0 on average.
 
     ``xb.evaluate`` and suites take the parts from the data set (``xb.load("parts/creatures-96x96")``), and what is
     behind them: the image without a part shows the scene as if the part had never been there. The model calls do not
