@@ -100,7 +100,7 @@ def maps_of(name, model, images, targets):
     part = build_explainer(name, **case(EXPLAINERS, name, ExplainerCase()).parameters)
     if hasattr(part, "fit"):
         training = pictures(20)
-        part = part.fit(model, [(training, training[:, 0] > 0, torch.zeros(20))])
+        part = part.fit(model, [(training, training[:, 0] > 0, torch.zeros(20, dtype=torch.long))])
     return explain(part, model, images, targets, device="cpu")
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.metrics.faithfulness.idsds import _patches as metric_patches
+from xaibench.metrics.shared.image_patches import patch_numbers
 from xaibench.models import accuracy, fine_tune_for_deletion
 from xaibench.models.training import deletion_training
 
@@ -70,7 +70,7 @@ def test_half_of_the_images_lack_a_patch_of_the_metrics_grid():
     gone = deletion_training._draw_patches(images, 4, chance)[:, 0]
     some = gone.flatten(1).any(1)
     assert 0.4 < some.float().mean() < 0.6
-    labels = metric_patches(10, 9, 4)
+    labels = patch_numbers(10, 9, 4)
     patches = {tuple(mask.flatten().nonzero()[:, 0].tolist()) for mask in gone[some]}
     assert patches == {tuple((labels == number).nonzero()[:, 0].tolist()) for number in range(16)}
 
