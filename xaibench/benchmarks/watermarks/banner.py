@@ -38,7 +38,7 @@ def banner_mask(side: int) -> NDArray[np.bool_]:
     Example:
         >>> mask = banner_mask(64)
         >>> int(mask.sum()), int(mask.any(1).nonzero()[0].max())
-        (236, 17)
+        (268, 17)
     """
     check_count("side", side, least=LEAST_SIDE)
     dots = np.arange(side) * LEAST_SIDE // side
