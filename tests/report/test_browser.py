@@ -253,6 +253,7 @@ def test_maps_are_painted_in_their_colors_and_described(visit, hostile_run):
     assert labels[2].startswith("Map of PFI, largest ")
     assert all(labels)
     tab.click("#samples-all summary")
+    tab.wait_for_selector("#samples-all tbody tr")  # rows are made once the list is open
     assert tab.locator("#samples-all tbody tr").count() == 16
 
 

@@ -14,7 +14,7 @@ def benchmark_modules(name: str) -> tuple[ModuleType, ...]:
 
     Example:
         >>> [module.__name__.split(".")[2] for module in benchmark_modules("facets")]
-        ['certified', 'parts', 'watermarks', 'xai_tris']
+        ['certified', 'parts', 'pattern_gam', 'watermarks', 'whitening', 'xai_tris']
     """
     folders = [file.parent.name for file in benchmark_files(f"{name}.py")]
     return tuple(importlib.import_module(f"{__package__}.{folder}.{name}") for folder in folders)

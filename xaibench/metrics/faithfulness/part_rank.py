@@ -205,7 +205,7 @@ def part_rank(
         >>> model = lambda images: (images * torch.tensor([4.0, 2.0, 1.0, 0.0])).sum((2, 3))
         >>> image, target, parts = torch.ones(1, 1, 1, 4), torch.tensor([0]), torch.tensor([[[1, 2, 3, 0]]])
         >>> map = torch.tensor([[[0.9, 0.1, 0.3, 5.0]]])
-        >>> part_rank(model, image, map, target, parts=parts)  # parts 2 and 3 are the wrong way round
+        >>> round(part_rank(model, image, map, target, parts=parts), 6)  # parts 2 and 3 are the wrong way round
         0.5
     """
     check_common(batch_size, reduction)

@@ -72,8 +72,9 @@ def paired_scores(run: RunResults, paper: PaperClaims, metric: str) -> Pairs:
     if not any(map(paper.applies, cells)):  # a run of other data sets, whose samples may be without names
         return {}
     scores = run.scores[(run.scores["metric"] == metric) & run.scores["correct"]]
-    names = run.samples[["dataset", "data_seed", "sample", "id", "group"]]
-    rows = scores.astype({"dataset": str}).merge(names.astype({"dataset": str}), on=["dataset", "data_seed", "sample"])
+    keys = ["dataset", "data_seed", "sample"]
+    names = run.samples[[*keys, "id", "group"]]
+    rows = scores.astype({"dataset": str}).merge(names.astype({"dataset": str}), on=keys)
     rows["form"] = rows["id"].str.rpartition("-")[2]
     excluded = left_out(run, paper)
     found: dict[Cell, dict[str, Floats]] = {}
