@@ -85,6 +85,15 @@ def test_large_masks_with_little_or_much_mass_inside(inside):
     np.testing.assert_allclose(fni_emd(maps, masks, reduction="none"), expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("inside", [0.0, 1e-15])
+def test_large_images_with_no_mass_inside_need_no_matrix(inside, monkeypatch):
+    monkeypatch.setattr("xaibench.metrics.localization.fni_emd._MOST_PAIRS", 0)
+    mask = np.zeros((24, 24), dtype=bool)
+    mask[2:14, 3:17] = True
+    values = np.where(mask, inside, np.random.default_rng(0).random(mask.shape))
+    assert fni_emd(values, mask) == pytest.approx(literal(values, mask), abs=1e-9)
+
+
 def test_problems_that_do_not_fit_into_memory_are_refused(monkeypatch):
     monkeypatch.setenv("XAIBENCH_KERNELS", "0")
     mask = np.zeros((400, 400), dtype=bool)

@@ -20,11 +20,13 @@ from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.localization.emd_bounds import (
     FEW_PAIRS,
     ROUNDING,
+    Bounds,
     TransportError,
     check_proven,
     group_masks,
     marks_few,
     solve_with_pot,
+    wasserstein,
     wasserstein_to_few,
 )
 from xaibench.metrics.localization.emd_noise import draws
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
 PATTERN_GAM = "Clark et al.: Correcting misinterpretations of additive models (PatternGAM), NeurIPS 2025"
 #: Largest number of pairs of a pixel outside and a pixel of the ground truth for POT: 256 MiB of distances.
 _MOST_PAIRS = 2**25
-#: Smallest share of mass on the ground truth for our own solver, in which it is a source.
-_LEAST_INSIDE = 1e-9
+#: Smallest share of mass on the ground truth that is a source of its own; it is above the rounding of the solver's
+#: integer masses.
+_LEAST_INSIDE = 1e-12
 #: Pixels of which distances to all pixels of the ground truth are computed at a time.
 _CHUNK = 1024
 
@@ -143,11 +146,8 @@ def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_])
     if not len(outside):
         return 0.0
     inside = magnitude[mask].sum()
-    if kernels_enabled() and len(outside) * len(marked) > FEW_PAIRS and inside > _LEAST_INSIDE * magnitude.sum():
-        from xaibench.kernels.emd import emd_with_free_mass  # loads numba
-
-        source = np.where(mask, 0.0, magnitude) / magnitude.sum()
-        found = emd_with_free_mass(source, mask / len(marked))
+    if kernels_enabled() and len(outside) * len(marked) > FEW_PAIRS:
+        found = _bounds_of_large(np.where(mask, 0.0, magnitude), mask / len(marked), float(inside))
         check_proven(np.array([sample]), np.array([found]), ROUNDING)
         return found[1]
     if len(outside) * len(marked) > _MOST_PAIRS:
@@ -164,6 +164,16 @@ def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_])
         raise TransportError(f"Map {sample}: {error}") from error
     check_proven(np.array([sample]), np.array([bounds]), ROUNDING)
     return bounds[1]
+
+
+def _bounds_of_large(outside: NDArray[np.float64], target: NDArray[np.float64], inside: float) -> Bounds:
+    """Return bounds without the matrix of all pairs; without mass inside it is the plain earth mover's distance."""
+    from xaibench.kernels.emd import emd_with_free_mass  # loads numba
+
+    total = outside.sum() + inside
+    if inside <= _LEAST_INSIDE * total:
+        return wasserstein(outside / outside.sum(), target)
+    return emd_with_free_mass(outside / total, target)
 
 
 def _largest(mask: NDArray[np.bool_]) -> float:
