@@ -1,4 +1,4 @@
-"""Discovery of what the benchmarks' folders define."""
+"""Discovery of the modules in the benchmarks' folders."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class PartSplit(Split):
         return torch.where(self.parts[index] == part, self.behind[index], self.images[index])
 
     def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
-        """Return the parts of some samples and what is behind them, which metrics take as parameters.
+        """Return the parts and the background behind them, which metrics take as parameters.
 
         Args:
             index: The samples.

@@ -1,4 +1,4 @@
-"""Global explanations: the mean of the maps of many images, as one map of what a network uses in general."""
+"""Global explanations: the mean of the maps of many images, one map for all images."""
 
 from __future__ import annotations
 

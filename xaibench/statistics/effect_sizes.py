@@ -15,7 +15,7 @@ def rank_share(first: ArrayLike, second: ArrayLike) -> float:
 
     .. math:: T^+ \,/\, \sum_i r_i
 
-    with :math:`r_i` the ranks of the absolute differences and :math:`T^+` the sum of those of positive differences.
+    with :math:`r_i` the ranks of the absolute differences and :math:`T^+` the sum of the ranks of positive differences.
     0.5: no effect; 1: every pair is higher in ``first``. The matched-pairs rank-biserial correlation is 2 times the
     share minus 1. Pairs without a difference are left out, as are pairs with an undefined score.
 

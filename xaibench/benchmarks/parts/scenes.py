@@ -70,7 +70,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Layers:
-    """The image of a scene, and what is behind each pixel.
+    """The image of a scene, and the background behind each pixel.
 
     Attributes:
         image: ``[H, W, 3]`` uint8.

@@ -1,4 +1,4 @@
-"""What the printed table of PatternGAM shows about the four methods that explain a network (:mod:`.published_table`).
+"""Statements of the printed table of PatternGAM about the four methods for networks (:mod:`.published_table`).
 
 The paper draws no conclusions about them in words, so each statement is one that holds in all, or nearly all, cells of
 its table. Tests are on means of signed maps of one class, which is how the published notebook reads.

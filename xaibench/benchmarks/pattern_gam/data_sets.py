@@ -1,8 +1,8 @@
 """The data sets of PatternGAM: LIN, MULT and XOR of XAI-TRIS at 8×8 pixels, with and without distractors.
 
-Without distractors, they are those of XAI-TRIS (:mod:`xaibench.benchmarks.xai_tris.tetrominoes`) with other
+Without distractors, they equal the sets of XAI-TRIS (:mod:`xaibench.benchmarks.xai_tris.tetrominoes`) with other
 signal-to-noise ratios. With distractors (*DIST*), two columns of 6×2 pixels, which contain the positions of T and of L,
-are added or subtracted with a random sign each, whatever the class: a pixel of the ground truth is then disturbed
+are added or subtracted with a random sign each, independent of the class: a pixel of the ground truth is then disturbed
 together with its neighbors, which a network can use to remove the disturbance. With the patterns S, the distractors D
 and the noise E of all samples, and Frobenius norms over the whole data set,
 

@@ -1,6 +1,6 @@
 """The printed table of PatternGAM, for the four of its methods that explain a network.
 
-Clark et al.: Correcting misinterpretations of additive models, NeurIPS 2025; the third decimals are those of the
+Clark et al.: Correcting misinterpretations of additive models, NeurIPS 2025; with the three decimals of the
 evaluation notebook of its code repository. Means and standard deviations over five data sets of 10,000 images, of a
 perceptron with three hidden layers. The other twelve methods explain additive models and kernel machines.
 """

@@ -64,7 +64,7 @@ class WhitenedSet:
         """Make the data set and whiten it.
 
         Args:
-            **parameters: Those of the data set.
+            **parameters: Parameters of the original data set.
 
         Returns:
             The data set with whitened images ``[N, C, H, W]`` in [−1, 1]; see :func:`xaibench.data.whiten`.

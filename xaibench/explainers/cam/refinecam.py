@@ -44,14 +44,14 @@ _METHODS: dict[str, type[FeatureMaps]] = {
 class RefineCAM(FeatureMaps):
     """The product over the layers of their class activation maps, each without its negative part and scaled to [0, 1].
 
-    The map of a late layer distinguishes the classes but is coarse; those of earlier layers add detail. Maps are
+    The map of a late layer distinguishes the classes but is coarse; earlier layers add detail. Maps are
     enlarged to the image before they are scaled, by their smallest and largest value; the product is scaled in the same
     way. A constant map counts as zero, so the product is zero everywhere.
 
     The layers are ``layer`` and earlier ones: the last feature map of each larger size in a convolutional network or a
     Swin transformer, the tokens before each earlier attention in a ViT. The authors take pooled feature maps in a VGG
     and the input of the last block of each stage in a Swin transformer. In a ResNet and a ViT, the layers are theirs.
-    For equal layers, the map is that of the ``grad-cam`` package (tested).
+    For equal layers, the map equals the result of the ``grad-cam`` package (tested).
 
     Attributes:
         method: The method whose maps are multiplied; ``"gradcam++"`` is the default of the ``grad-cam`` package.

@@ -103,7 +103,7 @@ class AGOP(Attribution):
         return self.diagonal is not None
 
     def passes_with(self, model: nn.Module, images: Tensor) -> int:
-        """Return the number of passes, without those of :meth:`fit`.
+        """Return the number of passes, not counting :meth:`fit`.
 
         Args:
             model: Not used.

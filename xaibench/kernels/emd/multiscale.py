@@ -150,13 +150,13 @@ def _improve(
 
 
 def sink_potentials(level: TransportProblem, u: Floats, points: Points) -> Floats:
-    """Return the smallest feasible potentials of sinks at some points, given those of the sources of a level."""
+    """Return the smallest feasible potentials of sinks at some points, given the potentials of the sources."""
     found = envelope(level.source_points, u[: len(level.sources)], points)
     return np.maximum(found, u[-1]) if level.pool else found
 
 
 def _cheap_arcs(level: TransportProblem, u: Floats, v: Floats, limit: float) -> Arcs:
-    """Return all pairs with a reduced cost below a limit, those of the pool last."""
+    """Return all pairs with a reduced cost below a limit; pairs with the pool come last."""
     pairs = cheap_arcs(level.source_points, level.sink_points, u[: len(level.sources)], v, limit)
     if not level.pool:
         return pairs

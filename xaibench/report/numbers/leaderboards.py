@@ -82,7 +82,7 @@ class Standings:
         return columns | {column: columns[f"{name}:{shown}"] for column, name in over.items()}
 
     def _metrics_columns(self, cells: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-        """Return the columns of every metric, and those that name the explainers."""
+        """Return the columns of every metric, and the names of the explainers."""
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
         columns: dict[str, NDArray[Any]] = {"explainer": np.array(self.explainers, dtype=object), "control": control}
         for k, name in enumerate(self.metrics):
