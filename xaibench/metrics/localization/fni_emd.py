@@ -75,8 +75,8 @@ def _expected(packed: bytes, shape: tuple[int, int]) -> float:
         meaning="One minus the distance that mass outside of the ground truth must move, divided by the largest "
         "possible one. 1: all importance is on the ground truth, wherever on it.",
         pitfalls="A map that marks a single right pixel scores 1, even if the rest is not found. "
-        "Diffuse maps score high, as with `emd_perf`: compare with the controls or use `fni_emd_skill`. A map "
-        "of 224×224 pixels takes some 20 s.",
+        "Diffuse maps score high, as with `emd_perf`: compare with the controls or use `fni_emd_skill`. Maps "
+        "of 224×224 pixels are slow: resize them.",
         map_sign="magnitude",
         chance="About 0.69 in XAI-TRIS’s LIN at 8×8.",
         chance_level=expected_fni_emd,
