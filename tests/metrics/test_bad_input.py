@@ -74,7 +74,12 @@ BAD = {
     ),
     "maps of another size": ("maps", lambda m: m[:, 1:], ValueError, r"\[4, 4, 6\] and (masks|images) \[4, "),
     "fewer maps": ("maps", lambda m: m[:3], ValueError, r"\[3, 5, 6\] and (masks|images) \[4, "),
-    "maps with channels": ("maps", lambda m: m[:, None], ValueError, r"\[4, 1, 5, 6\].*Reduce the channels"),
+    "maps with channels": (
+        "maps",
+        lambda m: m[:, None].repeat(3, 1),
+        ValueError,
+        r"\[4, 3, 5, 6\].*Reduce the channels",
+    ),
     "flat maps": ("maps", lambda m: m.reshape(-1), ValueError, r"\[120\]"),
     "maps without pixels": ("maps", lambda m: m[:, :0], ValueError, r"\[4, 0, 6\]"),
     "complex maps": ("maps", lambda m: m + 0j, TypeError, "maps must hold real numbers, got complex128"),

@@ -10,6 +10,9 @@ maps       ``[N, H, W]`` float, signed     attribution; larger magnitude = more 
 scores     ``[N]`` float                   one number per sample; ``nan`` if undefined
 =========  ==============================  ==========================================================
 
+Volumes have one more axis: images ``[N, C, D, H, W]``, masks and maps ``[N, D, H, W]``, with D slices of H rows and W
+columns. The *spatial axes* are all axes after the channel. "Pixel" also means voxel.
+
 This module imports neither torch nor anything else that is slow to load.
 """
 

@@ -19,7 +19,8 @@ _T = TypeVar("_T")
 #: With more classes, the notebook table has their number instead of one column per class.
 _MAX_CLASS_COLUMNS = 10
 
-#: One sample ``(image [C,H,W], mask [H,W], target [])``, or a batch of them with a leading ``N``.
+#: One sample ``(image [C,H,W], mask [H,W], target [])``, of volumes with ``D`` before ``H``, or a batch of them with a
+#: leading ``N``.
 Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 #: What to do with multi-hot targets, which a sample cannot have.
@@ -33,8 +34,8 @@ class Split(torch_data.Dataset[Sample]):
     """Samples of one split, held in memory (:class:`~xaibench.data.disk.disk_split.DiskSplit` reads them from disk).
 
     Args:
-        images: ``[N, C, H, W]`` float32.
-        masks: ``[N, H, W]`` bool, ``True`` = important.
+        images: ``[N, C, H, W]`` float32, or volumes ``[N, C, D, H, W]``.
+        masks: ``[N, H, W]`` bool, ``True`` = important; ``[N, D, H, W]`` for volumes.
         targets: ``[N]`` int64 class indices.
         ids: ``[N]`` unique sample names. None = ``"0"``, ``"1"``, and so on.
         groups: ``[N]`` integers: samples with the same number (of a patient, of a photograph) are not independent,
@@ -75,12 +76,13 @@ class Split(torch_data.Dataset[Sample]):
         count = len(targets)
         if (
             targets.ndim != 1
-            or images.ndim != 4
+            or images.ndim not in (4, 5)
             or masks.shape != (count, *images.shape[2:])
             or images.shape[0] != count
         ):
             raise ValueError(
-                "Expected images [N,C,H,W], masks [N,H,W] and targets [N] with the same N, H and W; got "
+                "Expected images [N,C,H,W], masks [N,H,W] and targets [N] with the same N, H and W (volumes have D "
+                "before H); got "
                 f"{list(images.shape)}, {list(masks.shape)} and {list(targets.shape)}."
                 + (_MULTI_HOT if targets.ndim == 2 else "")
             )

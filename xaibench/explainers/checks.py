@@ -14,15 +14,17 @@ from xaibench.explainers.base import Channels, reduce_channels
 
 
 def check_images(images: Any) -> Tensor:
-    """Return the images as a tensor ``[N, C, H, W]``.
+    """Return the images as a tensor ``[N, C, H, W]``, or ``[N, C, D, H, W]`` for volumes.
 
     Raises:
         ValueError: If the shape is wrong, the batch is empty, or a value is not finite.
         TypeError: If they are not a floating-point tensor or array.
     """
     x = _as_tensor(images, "images").detach()
-    if x.ndim != 4 or x.numel() == 0:
-        raise ValueError(f"images: got {list(x.shape)}, expected [N, C, H, W] with at least one image.")
+    if x.ndim not in (4, 5) or x.numel() == 0:
+        raise ValueError(
+            f"images: got {list(x.shape)}, expected [N, C, H, W] (volumes: [N, C, D, H, W]) with at least one image."
+        )
     if not x.is_floating_point():
         raise TypeError(f"images: got {x.dtype}, expected floating numbers, scaled as the model expects them.")
     finite = x.isfinite().flatten(1).all(1)
@@ -45,11 +47,11 @@ def _as_tensor(values: Any, what: str) -> Tensor:
 def check_returned_maps(
     maps: Any, images: Tensor, channels: Channels | None, name: str, *, own_size: bool = False
 ) -> Tensor:
-    """Return the result of an explainer as maps ``[N, H, W]`` on the CPU, reducing channels if there are any.
+    """Return the result of an explainer as maps on the CPU, reducing channels if there are any.
 
     Args:
         maps: The result of the explainer.
-        images: ``[N, C, H, W]``.
+        images: ``[N, C, H, W]`` for maps ``[N, H, W]``, or ``[N, C, D, H, W]`` for maps ``[N, D, H, W]``.
         channels: How the channels become one map.
         name: Name of the explainer, for messages.
         own_size: Whether the maps may differ from the images in size (``resize=None``).
@@ -58,11 +60,13 @@ def check_returned_maps(
         ValueError: If the shape is wrong or a value is not finite; the message names the explainer.
     """
     result: Tensor = torch.as_tensor(maps).detach().cpu()
-    if result.ndim == 4 and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:
+    if result.ndim == images.ndim and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:
         result = reduce_channels(result, channels or "sum")
-    expected = (len(images), *(result.shape[1:] if own_size and result.ndim == 3 else images.shape[2:]))
+    own_size = own_size and result.ndim == images.ndim - 1
+    expected = (len(images), *(result.shape[1:] if own_size else images.shape[2:]))
     if tuple(result.shape) != expected:
-        raise ValueError(f"{name} returned maps {list(result.shape)}, expected {list(expected)} ([N, H, W]).")
+        axes = "[N, H, W]" if images.ndim == 4 else "[N, D, H, W]"
+        raise ValueError(f"{name} returned maps {list(result.shape)}, expected {list(expected)} ({axes}).")
     finite = result.isfinite().flatten(1).all(1)
     if not finite.all():
         hint = (

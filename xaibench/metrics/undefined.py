@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.shared.map_inputs import Threshold, check_pair, check_threshold, finite_samples
+from xaibench.metrics.shared.map_inputs import Threshold, check_pair, check_threshold, finite_samples, flat
 from xaibench.metrics.shared.undefined_scores import (
     CONSTANT_MAP,
     EMPTY_MASK,
@@ -91,14 +91,15 @@ def _holds(
     cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], threshold: Threshold
 ) -> NDArray[np.bool_]:
     """Return ``[N]`` bool: for which samples ``cause`` holds."""
+    values, truth = flat(values), flat(truth)
     if cause == EMPTY_MASK:
-        holds = ~np.any(truth, axis=(1, 2))
+        holds = ~np.any(truth, axis=1)
     elif cause == FULL_MASK:
-        holds = np.all(truth, axis=(1, 2))
+        holds = np.all(truth, axis=1)
     elif cause == ZERO_MAP:
-        holds = ~np.any(values, axis=(1, 2))
+        holds = ~np.any(values, axis=1)
     elif cause == CONSTANT_MAP:
-        holds = np.all(values == values[:, :1, :1], axis=(1, 2))
+        holds = np.all(values == values[:, :1], axis=1)
     else:
-        holds = ~np.any(values.astype(np.float64) > (0.0 if threshold == "area" else threshold), axis=(1, 2))
+        holds = ~np.any(values.astype(np.float64) > (0.0 if threshold == "area" else threshold), axis=1)
     return np.asarray(holds)

@@ -213,7 +213,11 @@ BAD = {
     "numbers differ": (np.ones((2, 3, 3)), np.ones((1, 3, 3)), r"got maps \[2, 3, 3\] and masks \[1, 3, 3\]"),
     "one mask for many": (np.ones((2, 3, 3)), np.ones((3, 3)), r"got maps \[2, 3, 3\] and masks \[3, 3\]"),
     "channels": (np.ones((2, 1, 3, 3)), np.ones((2, 3, 3)), r"\[2, 1, 3, 3\].*Reduce the channels"),
-    "flat": (np.ones(9), np.ones(9), r"must have the same shape \[N, H, W\] or \[H, W\], got maps \[9\]"),
+    "flat": (
+        np.ones(9),
+        np.ones(9),
+        r"must have the same shape \[N, H, W\] or \[H, W\], or .* volumes, got maps \[9\]",
+    ),
     "no pixels": (np.ones((2, 0, 3)), np.ones((2, 0, 3)), r"got maps \[2, 0, 3\]"),
     "gray mask": (np.ones((3, 3)), np.full((3, 3), 0.5), r"masks must be binary .* got the value 0\.5"),
     "0-255 mask": (np.ones((3, 3)), np.full((3, 3), 255), r"got the value 255"),
@@ -321,8 +325,8 @@ def test_scores_of_maps_do_not_depend_on_the_batch(metric, batch, data):
 @pytest.mark.parametrize(
     ("maps", "error", "message"),
     [
-        (np.ones(9), ValueError, r"maps must have the shape \[N, H, W\] or \[H, W\], got \[9\]"),
-        (np.ones((2, 1, 3, 3)), ValueError, r"got \[2, 1, 3, 3\]\. Reduce the channels"),
+        (np.ones(9), ValueError, r"maps must have the shape \[N, H, W\] or \[H, W\], or .* got \[9\]"),
+        (np.ones((2, 3, 4, 4)), ValueError, r"are \[2, 3, 4, 4\]: .*Reduce the channels"),
         (np.ones((2, 3, 0)), ValueError, r"got \[2, 3, 0\]"),
         (np.full((2, 3, 3), np.inf), ValueError, "NaN or infinity in 2 of 2 samples"),
         ([[1.0]], TypeError, "maps must be a numpy array or a torch tensor, got list"),

@@ -24,7 +24,8 @@ Scores: TypeAlias = float | Any
 #: number of pixels of the sample's mask.
 Threshold: TypeAlias = float | Literal["area"]
 
-#: Computes the scores of samples from checked maps ``[n, H, W]`` float64 and masks ``[n, H, W]`` bool.
+#: Computes the scores of samples from checked maps float64 and masks bool, both ``[n, H, W]``, or ``[n, D, H, W]`` for
+#: volumes.
 Kernel: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]]
 
 #: The same for a metric that uses only the map.
@@ -32,6 +33,9 @@ MapKernel: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 #: Pixels per call of a kernel; bounds the memory (8 MB per temporary array) and does not affect scores.
 _BLOCK_PIXELS = 2**20
+
+#: The shapes that maps and masks can have, for messages.
+_SHAPES = "[N, H, W] or [H, W], or [N, D, H, W] for volumes"
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -41,7 +45,7 @@ def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction)
 
     Args:
         kernel: Scores each of the given samples independently.
-        maps: ``[N, H, W]`` or ``[H, W]``, real and finite.
+        maps: ``[N, H, W]``, ``[N, D, H, W]`` or ``[H, W]``, real and finite.
         masks: Same shape, bool or only 0 and 1.
         reduction: ``"mean"`` or ``"none"``.
 
@@ -66,10 +70,10 @@ def score_maps(kernel: MapKernel, maps: Array, reduction: Reduction) -> Scores:
 
 
 def checked_maps(maps: Array, name: str = "maps") -> NDArray[np.float64]:
-    """Return maps as float64 ``[N, H, W]``, after checking shape and finiteness.
+    """Return maps as float64 ``[N, H, W]`` or ``[N, D, H, W]``, after checking shape and finiteness.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``.
+        maps: ``[N, H, W]``, ``[N, D, H, W]`` or ``[H, W]``.
         name: Name of the argument in errors.
 
     Raises:
@@ -81,11 +85,15 @@ def checked_maps(maps: Array, name: str = "maps") -> NDArray[np.float64]:
 
 def _checked(maps: Array, name: str) -> NDArray[Any]:
     values = _as_numpy(maps, name)
-    if values.ndim not in (2, 3) or 0 in values.shape[-2:]:
+    if not _has_map_shape(values):
+        raise ValueError(f"{name} must have the shape {_SHAPES}, got {list(values.shape)}.")
+    if values.ndim == 4 and values.shape[1] == 3:
+        # Without masks and images, nothing else tells color channels from slices.
         raise ValueError(
-            f"{name} must have the shape [N, H, W] or [H, W], got {list(values.shape)}.{_channel_hint(values)}"
+            f"{name} are {list(values.shape)}: three color channels, or volumes of three slices? Reduce the channels "
+            "of the maps first; for volumes, move the axis of three to the end, which does not change the score."
         )
-    values = values if values.ndim == 3 else values[None]
+    values = values if values.ndim > 2 else values[None]
     _check_finite(values, name)
     return values
 
@@ -135,12 +143,13 @@ def check_threshold(threshold: Threshold) -> None:
 
 
 def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return maps unchanged and masks as bool, both numpy ``[N, H, W]``; raise an error if they are invalid."""
+    """Return maps unchanged and masks as bool, both numpy ``[N, H, W]`` or ``[N, D, H, W]``; or raise an error."""
     values, truth = _as_numpy(maps, "maps"), _as_numpy(masks, "masks")
-    if values.shape != truth.shape or values.ndim not in (2, 3) or 0 in values.shape[-2:]:
+    if values.shape != truth.shape or not _has_map_shape(values):
+        hint = " Reduce the channels of the maps first." if values.ndim == 4 and truth.ndim < 4 else ""
         raise ValueError(
-            "maps and masks must have the same shape [N, H, W] or [H, W], "
-            f"got maps {list(values.shape)} and masks {list(truth.shape)}.{_channel_hint(values)}"
+            f"maps and masks must have the same shape {_SHAPES}, "
+            f"got maps {list(values.shape)} and masks {list(truth.shape)}.{hint}"
         )
     if truth.dtype != np.bool_:
         stray = (truth != 0) & (truth != 1)
@@ -156,15 +165,15 @@ def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool
 
 
 def finite_samples(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return ``[N]`` bool: which of the maps ``[N, H, W]`` contain neither NaN nor infinity."""
+    """Return ``[N]`` bool: which of the maps contain neither NaN nor infinity."""
     return np.concatenate(
-        [np.empty(0, np.bool_), *(np.isfinite(values[block]).all(axis=(1, 2)) for block in _blocks(values))]
+        [np.empty(0, np.bool_), *(flat(np.isfinite(values[block])).all(axis=1) for block in _blocks(values))]
     )
 
 
 def flat(images: NDArray[_T]) -> NDArray[_T]:
-    """Reshape ``[N, H, W]`` to ``[N, H·W]``."""
-    return images.reshape(len(images), -1)
+    """Reshape ``[N, H, W]`` or ``[N, D, H, W]`` to one row of pixels per sample."""
+    return images.reshape(len(images), math.prod(images.shape[1:]))
 
 
 def share(
@@ -210,10 +219,10 @@ def _is_tensor(array: object) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def _channel_hint(values: NDArray[Any]) -> str:
-    return " Reduce the channels of the maps first." if values.ndim == 4 else ""
+def _has_map_shape(values: NDArray[Any]) -> bool:
+    return values.ndim in (2, 3, 4) and 0 not in values.shape[values.ndim > 2 :]
 
 
 def _blocks(values: NDArray[Any]) -> Iterator[slice]:
-    step = max(1, _BLOCK_PIXELS // (values.shape[1] * values.shape[2]))
+    step = max(1, _BLOCK_PIXELS // math.prod(values.shape[1:]))
     return (slice(start, start + step) for start in range(0, len(values), step))

@@ -20,7 +20,7 @@ from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_s
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-#: Images ``[n, C, H, W]`` to outputs ``[n, K]``.
+#: Images ``[n, C, H, W]``, or volumes ``[n, C, D, H, W]``, to outputs ``[n, K]``.
 Model: TypeAlias = Callable[[Tensor], Tensor]
 
 
@@ -29,7 +29,8 @@ class LabeledImages:
     """Images and their classes, on the device of the model and in its precision.
 
     Attributes:
-        images: ``[N, C, H, W]``; an image is repeated for each of its labels if the targets are multi-hot.
+        images: ``[N, C, H, W]``, or volumes ``[N, C, D, H, W]``; an image is repeated for each of its labels if the
+            targets are multi-hot.
         targets: ``[N]`` int64.
         labels: The targets as they were given.
     """
@@ -43,8 +44,8 @@ class LabeledImages:
 
     @property
     def pixels(self) -> int:
-        """Number of pixels per image, H·W."""
-        return self.images.shape[-2] * self.images.shape[-1]
+        """Number of pixels (voxels) per image."""
+        return self.images.shape[2:].numel()
 
 
 def as_samples(model: Model, images: Array, targets: Any, output: object = "probability") -> LabeledImages:
@@ -52,7 +53,7 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
 
     Args:
         model: Decides device and precision.
-        images: ``[N, C, H, W]``.
+        images: ``[N, C, H, W]``, or volumes ``[N, C, D, H, W]``.
         targets: As :func:`xaibench.compute.targets.as_targets` accepts them. Multi-hot targets give one sample per set
             label. Ignored if they are None and ``output`` is a callable.
         output: The score of the metric; multi-hot targets need ``"sigmoid"``, ``"logit"`` or a callable.
@@ -64,8 +65,10 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
     x = _tensor(images, "images")
     if x.ndim == 3:
         x = x[None]
-    if x.ndim != 4 or x.numel() == 0:
-        raise ValueError(f"images must be [N, C, H, W] with at least one image, got {list(x.shape)}.")
+    if x.ndim not in (4, 5) or x.numel() == 0:
+        raise ValueError(
+            f"images must be [N, C, H, W] (volumes: [N, C, D, H, W]) with at least one image, got {list(x.shape)}."
+        )
     if not x.is_floating_point():
         raise TypeError(f"images must be floating, scaled as the model expects them, got {x.dtype}.")
     y = as_targets(0 if targets is None and callable(output) else targets, len(x))
@@ -81,7 +84,7 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
 
 
 def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:
-    """Return maps ``[N, H, W]`` as a tensor on the device of the samples, without changing their precision.
+    """Return maps, with the shape of the images without channels, as a tensor on their device in its own precision.
 
     Raises:
         ValueError: If the shape does not match the images (the message contains both), or values are not finite.
@@ -94,10 +97,9 @@ def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:
     if s.ndim == 2:
         s = s[None]
     if list(s.shape) != [shape[0], *shape[2:]]:
-        hint = " Reduce the channels of the maps first." if s.ndim == 4 else ""
-        raise ValueError(
-            f"maps must be [N, H, W] for images [N, C, H, W], got maps {list(s.shape)} and images {shape}.{hint}"
-        )
+        hint = " Reduce the channels of the maps first." if s.ndim == len(shape) else ""
+        axes = "[N, H, W] for images [N, C, H, W]" if len(shape) == 4 else "[N, D, H, W] for volumes [N, C, D, H, W]"
+        raise ValueError(f"maps must be {axes}, got maps {list(s.shape)} and images {shape}.{hint}")
     check_finite(s, "maps")
     return s.to(samples.images.device)
 
