@@ -42,6 +42,15 @@ class ImageShapeError(ValueError):
     """Raised if a model does not accept images of a shape."""
 
 
+def check_plane(name: str, in_shape: tuple[int, ...]) -> None:
+    """Raise an error if a shape is not ``(C, H, W)``, for a network that has no form for volumes ``(C, D, H, W)``."""
+    if len(in_shape) != 3:
+        raise ImageShapeError(
+            f"{name}: in_shape is {tuple(in_shape)}, expected (C, H, W): the network is for images, not for volumes. "
+            "For volumes, 'cnn' takes (1, 16, 16, 16); give another network as 'package.module:name'."
+        )
+
+
 def probe(
     model: Callable[[Tensor], object],
     images: Tensor,

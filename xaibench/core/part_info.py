@@ -48,7 +48,7 @@ class DatasetInfo:
 
     name: str
     classes: tuple[str, ...]
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     citation: str = ""
     license: str = ""
     how_to_get: str = ""

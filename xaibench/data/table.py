@@ -27,9 +27,10 @@ DATASETS = Registry(
         f"xai-tris/{scenario}-{background}-{side}": (
             f"xaibench.benchmarks.xai_tris.tetrominoes:{scenario}_{background}_{side}"
         )
-        for side in ("8x8", "64x64")
+        for side in ("8x8", "64x64", "16x16x16")
         for scenario in ("lin", "mult", "rigid", "xor")
         for background in ("white", "corr", "imagenet")
+        if (background, side) != ("imagenet", "16x16x16")
     }
     | {
         f"pattern-gam/{scenario}-{background}": (

@@ -15,15 +15,13 @@ from xaibench.models.networks.user_networks import check_outputs, check_paramete
 from xaibench.models.table import MODELS
 
 
-def build(
-    name: str, in_shape: tuple[int, int, int], num_classes: int, *, seed: int = 0, **parameters: Any
-) -> nn.Module:
+def build(name: str, in_shape: tuple[int, ...], num_classes: int, *, seed: int = 0, **parameters: Any) -> nn.Module:
     """Build a model, with pretrained weights if its name refers to them, otherwise with random ones from ``seed``.
 
     Args:
         name: A name of :data:`MODELS`, ``"timm:<name>"``, or ``"package.module:name"`` of a class, a factory or a
             module. A module is copied.
-        in_shape: ``(C, H, W)`` of the images.
+        in_shape: ``(C, H, W)`` of the images, or ``(C, D, H, W)`` of volumes.
         num_classes: Number of logits.
         seed: Seed of the initial weights; for a pretrained network, of its new last layer. The global random state is
             neither used nor changed.
@@ -64,11 +62,11 @@ def build(
     return model
 
 
-def _check_shape(in_shape: object) -> tuple[int, int, int]:
+def _check_shape(in_shape: object) -> tuple[int, ...]:
     sides = in_shape if isinstance(in_shape, Sequence) else ()
-    if len(sides) == 3 and all(isinstance(side, int | np.integer) and side > 0 for side in sides):
-        return int(sides[0]), int(sides[1]), int(sides[2])
-    raise ValueError(f"in_shape={in_shape!r}: expected (C, H, W), three whole numbers above 0.")
+    if len(sides) in (3, 4) and all(isinstance(side, int | np.integer) and side > 0 for side in sides):
+        return tuple(map(int, sides))
+    raise ValueError(f"in_shape={in_shape!r}: expected (C, H, W) or (C, D, H, W), whole numbers above 0.")
 
 
 def drawn_seed() -> int:

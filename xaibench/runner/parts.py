@@ -135,9 +135,9 @@ class DatasetPart(Part):
         return "network" in self.accepted
 
     @functools.cached_property
-    def image_shape(self) -> tuple[int, int, int]:
+    def image_shape(self) -> tuple[int, ...]:
         """``(C, H, W)`` of the images, as far as it is known before the set is loaded."""
-        shape: tuple[int, int, int] = getattr(self.info, "image_shape", (3, 224, 224))
+        shape: tuple[int, ...] = getattr(self.info, "image_shape", (3, 224, 224))
         size, channels = self.parameters.get("size"), self.parameters.get("channels")
         channels = channels if isinstance(channels, int) else shape[0]
         return (channels, size, size) if isinstance(size, int) else (channels, *shape[1:])
@@ -199,7 +199,7 @@ def _default_shares(dataset: str) -> tuple[float, float, float]:
 
 
 def build_network(
-    name: str, image_shape: tuple[int, int, int], class_count: int, *, seed: int = 0, **parameters: Any
+    name: str, image_shape: tuple[int, ...], class_count: int, *, seed: int = 0, **parameters: Any
 ) -> nn.Module:
     """Build a network as :func:`xaibench.models.build`; an error about the size of the images names ``--size``."""
     from xaibench.compute.model_probe import ImageShapeError
@@ -238,7 +238,7 @@ class ModelPart(Part):
         """Whether the model reads only some pixels, which are known without its weights (``visible``)."""
         return callable(getattr(self.target, "visible", None))
 
-    def visible_pixels(self, shape: tuple[int, int, int]) -> Any:
+    def visible_pixels(self, shape: tuple[int, ...]) -> Any:
         """Return the pixels of an image that a blind model reads, ``[H, W]`` bool."""
         return self.target.visible(shape, **self.parameters)
 
@@ -333,7 +333,7 @@ class ExplainerPart(Part):
 
         return AppliedExplainer(self.name, self.parameters)
 
-    def passes_in_budget(self, shape: tuple[int, int, int]) -> int:
+    def passes_in_budget(self, shape: tuple[int, ...]) -> int:
         """Return the number of passes for an image of a shape within the budget; 0 without a budget or if unknown.
 
         Raises:
@@ -341,13 +341,13 @@ class ExplainerPart(Part):
         """
         return _passes_in_budget(self, shape) if "budget" in self.parameters else 0
 
-    def declared_passes(self, shape: tuple[int, int, int]) -> int:
+    def declared_passes(self, shape: tuple[int, ...]) -> int:
         """Return the number of passes for an image of a shape; 0 if unknown, or if the budget is too small."""
         return _declared_passes(self, shape)
 
 
 @functools.cache
-def _declared_passes(explainer: ExplainerPart, shape: tuple[int, int, int]) -> int:
+def _declared_passes(explainer: ExplainerPart, shape: tuple[int, ...]) -> int:
     import torch
 
     if "budget" not in explainer.parameters:
@@ -359,7 +359,7 @@ def _declared_passes(explainer: ExplainerPart, shape: tuple[int, int, int]) -> i
 
 
 @functools.cache
-def _passes_in_budget(explainer: ExplainerPart, shape: tuple[int, int, int]) -> int:
+def _passes_in_budget(explainer: ExplainerPart, shape: tuple[int, ...]) -> int:
     import torch
 
     return explainer.applied.passes_in_budget(torch.zeros(1, *shape)) or 0

@@ -25,10 +25,10 @@ def test_smoothing_is_that_of_whole_numbers(size):
     assert np.array_equal(weights, np.rint(weights))
     whole = [np.vectorize(int, otypes=[object])(each) for each in (weights, white / WHITE_STEP)]
     rows = np.einsum("ij,njk->nik", *whole)  # in units of 2^-42; Python's whole numbers are exact
-    unit = round(noise._ROW_STEP / (WHITE_STEP * WEIGHT_STEP))
+    unit = round(noise._SUM_STEP / (WHITE_STEP * WEIGHT_STEP))
     rounded = np.vectorize(lambda value: round(Fraction(value, unit)), otypes=[object])(rows)
     sums = np.einsum("njk,lk->njl", rounded, whole[0])
-    expected = (sums.astype(np.float64) * (noise._ROW_STEP * WEIGHT_STEP)).astype(np.float32)
+    expected = (sums.astype(np.float64) * (noise._SUM_STEP * WEIGHT_STEP)).astype(np.float32)
     assert max(map(abs, sums.ravel())) < 2**53
     assert np.array_equal(filled("corr", 3, size), expected)
 
@@ -36,7 +36,7 @@ def test_smoothing_is_that_of_whole_numbers(size):
 def test_no_partial_sum_needs_more_than_53_bits():
     largest = (8 - WHITE_STEP) / WHITE_STEP
     assert largest / WEIGHT_STEP < 2**53
-    assert (8 - noise._ROW_STEP) / noise._ROW_STEP / WEIGHT_STEP < 2**53
+    assert (8 - noise._SUM_STEP) / noise._SUM_STEP / WEIGHT_STEP < 2**53
     for size, sigma in CORR_SIGMA.items():
         assert (smoothing_matrix(size, sigma).sum(axis=1) == 1).all()
 

@@ -7,10 +7,10 @@ from xaibench.benchmarks.xai_tris.patterns import (
     SIGNS,
     WEIGHT_STEP,
     Patterns,
-    fixed_placements,
     smoothing_matrix,
     support,
 )
+from xaibench.benchmarks.xai_tris.shapes import fixed_placements
 
 #: Number of different layouts except that of the paper.
 LAYOUTS = 976
@@ -23,7 +23,9 @@ def rendered(scenario, size, kinds, layout=0):
 
 def cells_of(letter, placement):
     """The cells ``{(row, column)}`` of a shape on the grid of 8×8 cells, by the oracle."""
-    return {tuple(map(int, cell)) for cell in np.argwhere(oracle.draw(oracle.Placed(letter, 1, *placement), 1, 8))}
+    turns, corner = placement
+    drawn = oracle.draw(oracle.Placed(letter, 1, turns, *corner), 1, 8)
+    return {tuple(map(int, cell)) for cell in np.argwhere(drawn)}
 
 
 def extent(cells, axis):
@@ -71,14 +73,14 @@ def test_xor_keeps_the_support_of_negative_patterns(size):
 
 def all_layouts():
     """Every pair of placements that a layout may have, found by trying all placements inside the image."""
-    paper, found = cells_of("T", (0, 1, 1)) | cells_of("L", (0, 4, 5)), set()
+    paper, found = cells_of("T", (0, (1, 1))) | cells_of("L", (0, (4, 5))), set()
     shapes = {}
     for letter in "TL":
         for turns in range(4):
             for row in range(8):
                 for column in range(8):
                     try:
-                        shapes[letter, (turns, row, column)] = cells_of(letter, (turns, row, column))
+                        shapes[letter, (turns, (row, column))] = cells_of(letter, (turns, (row, column)))
                     except IndexError:  # part of the shape is outside
                         continue
     for (letter, t), cells_t in shapes.items():
@@ -98,7 +100,7 @@ def test_the_layouts_are_all_pairs_that_keep_the_margin_and_the_gap():
     layouts = [fixed_placements(layout) for layout in range(1, LAYOUTS + 1)]
     assert len(set(layouts)) == LAYOUTS
     assert set(layouts) == all_layouts()
-    assert fixed_placements(0) == ((0, 1, 1), (0, 4, 5))
+    assert fixed_placements(0) == ((0, (1, 1)), (0, (4, 5)))
     assert fixed_placements(1 + LAYOUTS) == layouts[0]
     assert fixed_placements(2**31) == layouts[(2**31 - 1) % LAYOUTS]
 
@@ -106,9 +108,9 @@ def test_the_layouts_are_all_pairs_that_keep_the_margin_and_the_gap():
 def test_the_order_of_the_layouts_is_fixed():
     """Rounds refer to layouts by number, so these must never change."""
     assert [fixed_placements(layout) for layout in (1, 2, 3)] == [
-        ((3, 1, 3), (0, 4, 2)),
-        ((1, 3, 1), (0, 3, 5)),
-        ((1, 5, 2), (3, 1, 2)),
+        ((3, (1, 3)), (0, (4, 2))),
+        ((1, (3, 1)), (0, (3, 5))),
+        ((1, (5, 2)), (3, (1, 2))),
     ]
     # Consecutive layouts are unrelated: each shape moves or turns nearly always.
     for shape in (0, 1):
@@ -123,7 +125,7 @@ def test_patterns_and_masks_follow_the_layout(size):
         placed = fixed_placements(layout)
         shapes = [
             oracle.Placed(letter, 1, turns, row * cell, column * cell)
-            for letter, (turns, row, column) in zip("TL", placed, strict=True)
+            for letter, (turns, (row, column)) in zip("TL", placed, strict=True)
         ]
         t, l = expected = [oracle.pattern("lin", size, [shape]) for shape in shapes]  # noqa: E741
         np.testing.assert_allclose(rendered("lin", size, [0, 1], layout), expected, atol=1e-12)
@@ -171,11 +173,12 @@ def test_rigid_draws_uniformly_and_keeps_the_class():
 def test_rigid_patterns_are_the_oracles(size):
     patterns = Patterns("rigid", size)
     places = len(patterns.placements)
-    corners = [i for i, (_, row, column) in enumerate(patterns.placements) if row == 0 and column == 0]
+    corners = [i for i, (_, corner) in enumerate(patterns.placements) if corner == (0, 0)]
     kinds = [*corners, *(places + i for i in corners), places - 1, 2 * places - 1]
     for kind, image in zip(kinds, rendered("rigid", size, kinds), strict=True):
         shape, placement = divmod(kind, places)
-        shown = [oracle.Placed("TL"[shape], 1, *patterns.placements[placement])]
+        turns, corner = patterns.placements[placement]
+        shown = [oracle.Placed("TL"[shape], 1, turns, *corner)]
         np.testing.assert_allclose(image, oracle.pattern("rigid", size, shown), atol=1e-12)
 
 

@@ -11,8 +11,9 @@ from threadpoolctl import threadpool_limits
 
 from xaibench.benchmarks.checksums import published_checksum
 from xaibench.benchmarks.xai_tris.noise import fill_noise, layout_rng
-from xaibench.benchmarks.xai_tris.patterns import SIGNS, Patterns, fixed_placements
+from xaibench.benchmarks.xai_tris.patterns import SIGNS, Patterns
 from xaibench.benchmarks.xai_tris.published_accuracy import PAPER, paper_accuracy, paper_alpha
+from xaibench.benchmarks.xai_tris.shapes import fixed_placements
 from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino
 from xaibench.data import DATASETS, load
 from xaibench.data.checksums import checksum
@@ -49,14 +50,15 @@ def fixed_shapes(size, layout):
     """T and L of a layout, whose placements are in cells."""
     cell = oracle.cell_size("lin", size)
     placements = zip("TL", fixed_placements(layout), strict=True)
-    return [oracle.Placed(letter, 1, turns, row * cell, column * cell) for letter, (turns, row, column) in placements]
+    return [oracle.Placed(letter, 1, turns, row * cell, column * cell) for letter, (turns, (row, column)) in placements]
 
 
 def shapes_shown(scenario, size, kind, layout=0):
     patterns, fixed = Patterns(scenario, size), fixed_shapes(size, layout) if layout else oracle.fixed_shapes(size)
     if scenario == "rigid":
         shape, placement = divmod(kind, len(patterns.placements))
-        return [oracle.Placed("TL"[shape], 1, *patterns.placements[placement])]
+        turns, corner = patterns.placements[placement]
+        return [oracle.Placed("TL"[shape], 1, turns, *corner)]
     if scenario == "xor":
         return [dataclasses.replace(placed, sign=sign) for placed, sign in zip(fixed, SIGNS[kind], strict=True)]
     return [fixed[kind]]
@@ -227,11 +229,11 @@ def test_imagenet_asks_for_what_it_needs():
 
 def test_every_registered_set_resolves_and_says_what_it_is():
     names = [name for name in DATASETS if name.startswith("xai-tris/")]
-    assert len(names) == 24
+    assert len(names) == 24 + 8
     for name in names:
         part = DATASETS.resolve(name)
         assert part.info.name == name
-        assert part.info.image_shape in {(1, 8, 8), (1, 64, 64)}
+        assert part.info.image_shape in {(1, 8, 8), (1, 64, 64), (1, 16, 16, 16)}
         assert "2306.12816" in part.info.citation
         assert len(part.info.classes) == 2
         assert part.info.license

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.model_probe import check_module
+from xaibench.compute.model_probe import check_module, check_plane
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ModelInfo
 from xaibench.models.building import as_it_comes, build, drawn_seed
@@ -124,7 +124,7 @@ class DisconnectedCopies:
 
     def __call__(
         self,
-        in_shape: tuple[int, int, int],
+        in_shape: tuple[int, ...],
         num_classes: int,
         *,
         side: int = 2,
@@ -145,6 +145,7 @@ class DisconnectedCopies:
             ValueError: If height, width or outputs cannot be divided among the cells, or the network refuses its share.
         """
         check_count("side", side)
+        check_plane(f"disconnected:{self.copied}", in_shape)
         channels, height, width = in_shape
         if height % side or width % side or num_classes % side**2:
             raise ValueError(

@@ -103,7 +103,7 @@ class HandSet:
         function, _, form = self.name.rpartition("-")
         return ModelInfo(f"{FUNCTIONS[function].label}, {form if form == 'linear' else form.upper()}", _CITATION)
 
-    def __call__(self, in_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+    def __call__(self, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         """Build the network, in evaluation mode.
 
         Args:

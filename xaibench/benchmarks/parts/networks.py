@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.model_probe import ImageShapeError
+from xaibench.compute.model_probe import ImageShapeError, check_plane
 from xaibench.core.part_info import ModelInfo, described
 from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.networks.tiny_vit import TransformerBlock
@@ -59,7 +59,8 @@ class PartsCNN(Network):
 
     explain_dtype = torch.float32
 
-    def __init__(self, in_shape: tuple[int, int, int] = (3, 96, 96), num_classes: int = 8) -> None:
+    def __init__(self, in_shape: tuple[int, ...] = (3, 96, 96), num_classes: int = 8) -> None:
+        check_plane("PartsCNN", in_shape)
         if min(in_shape[1:]) < 8:
             raise ImageShapeError(f"PartsCNN: in_shape is {tuple(in_shape)}, expected sides of at least 8 pixels.")
         super().__init__(
@@ -88,7 +89,8 @@ class PartsViT(nn.Module):
         torch.Size([5, 8])
     """
 
-    def __init__(self, in_shape: tuple[int, int, int] = (3, 96, 96), num_classes: int = 8) -> None:
+    def __init__(self, in_shape: tuple[int, ...] = (3, 96, 96), num_classes: int = 8) -> None:
+        check_plane("PartsViT", in_shape)
         channels, height, width = in_shape
         if height % 16 or width % 16:
             raise ImageShapeError(f"PartsViT: in_shape is {tuple(in_shape)}, expected sides that are multiples of 16.")

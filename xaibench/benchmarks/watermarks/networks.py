@@ -7,6 +7,7 @@ from itertools import pairwise
 from torch import nn
 
 from xaibench.benchmarks.watermarks.regimes import CITATION
+from xaibench.compute.model_probe import check_plane
 from xaibench.core.part_info import ModelInfo, described
 from xaibench.models.networks.stackable import Network, he_normal_
 
@@ -31,7 +32,8 @@ class SmallCNN(Network):
         4750
     """
 
-    def __init__(self, in_shape: tuple[int, int, int] = (1, 64, 64), num_classes: int = 2) -> None:
+    def __init__(self, in_shape: tuple[int, ...] = (1, 64, 64), num_classes: int = 2) -> None:
+        check_plane("SmallCNN", in_shape)
         channels, height, width = in_shape
         if min(in_shape) < 1 or height % 8 or width % 8:
             raise ValueError(

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.benchmarks.xai_tris.patterns import smoothing_matrix
+from xaibench.benchmarks.xai_tris.patterns import smoothing_matrix, transform_axis
 from xaibench.compute.normal_numbers import normal_numbers
 
 Background: TypeAlias = Literal["white", "corr", "imagenet"]
@@ -22,13 +22,13 @@ BACKGROUNDS: tuple[Background, ...] = get_args(Background)
 BLOCK = 128
 
 #: Standard deviation of the Gaussian that smooths the noise, by image size.
-CORR_SIGMA: dict[int, float] = {8: 3.0, 64: 10.0}
+CORR_SIGMA: dict[int, float] = {8: 3.0, 16: 3.0, 64: 10.0}
 
 #: White noise is a multiple of this, so that its pixels are below 2^23 in units of it: float32 holds them exactly.
 WHITE_STEP = 2.0**-20
-#: Sums along columns are below 2^31 in units of this; times weights whose sum is 2^22 in units of
+#: Sums along an axis are below 2^31 in units of this; times weights whose sum is 2^22 in units of
 #: :data:`~xaibench.benchmarks.xai_tris.patterns.WEIGHT_STEP`, they are below 2^53.
-_ROW_STEP = 2.0**-28
+_SUM_STEP = 2.0**-28
 
 _LAYOUT, _NOISE, _IMAGES, _DISTRACTORS = range(4)
 
@@ -51,20 +51,20 @@ def distractor_rng(seed: int) -> np.random.Generator:
 def fill_noise(background: Background, seed: int, start: int, out: NDArray[np.float32]) -> None:
     """Write the backgrounds of consecutive samples, before any normalization.
 
-    White noise is rounded to multiples of :data:`WHITE_STEP`, and the sums of the first of two products to multiples of
-    :data:`_ROW_STEP`. Every partial sum of a product is then a multiple of the step of its terms and needs at most 53
+    White noise is rounded to multiples of :data:`WHITE_STEP`, and the sums of each product but the last to multiples of
+    :data:`_SUM_STEP`. Every partial sum of a product is then a multiple of the step of its terms and needs at most 53
     bits: float64 holds it without rounding. So the sums are the same in any order and with any BLAS library.
 
     Args:
         background: ``"white"``: standard normal pixels; ``"corr"``: the same, smoothed by a Gaussian of sigma 10
-            (64×64) or 3 (8×8), as in ``scipy.ndimage.gaussian_filter``.
+            (64×64) or 3 (8×8, 16×16×16), as in ``scipy.ndimage.gaussian_filter``.
         seed: Seed of the data set.
         start: Number of the first sample; a multiple of :data:`BLOCK`.
-        out: ``[N, size, size]`` output array for the samples from ``start`` on.
+        out: ``[N, size, size]`` or ``[N, size, size, size]`` output array for the samples from ``start`` on.
     """
     size = out.shape[1]
     smooth = smoothing_matrix(size, CORR_SIGMA[size])
-    noise = np.empty((BLOCK, size, size))
+    noise = np.empty((BLOCK, *out.shape[1:]))
     for first in range(0, len(out), BLOCK):
         block = out[first : first + BLOCK]
         white = noise[: len(block)]
@@ -73,9 +73,11 @@ def fill_noise(background: Background, seed: int, start: int, out: NDArray[np.fl
         if background == "white":
             block[:] = white
             continue
-        rows = smooth @ white
-        _round_to(rows, _ROW_STEP)
-        block[:] = rows @ smooth.T
+        for axis in range(1, white.ndim):
+            if axis > 1:
+                _round_to(white, _SUM_STEP)
+            white = transform_axis(white, smooth, axis)
+        block[:] = white
 
 
 def _round_to(values: NDArray[np.float64], step: float) -> None:

@@ -5,8 +5,8 @@ pixels are Gaussian, for white and for correlated noise. If there are several pa
 
     x | k  ~  N(m_k, S_k C S_k),   k with probability p_k,   C = (G Gᵀ) ⊗ (G Gᵀ) + ε² I
 
-``G`` is the smoothing matrix of the noise (the identity for white noise). For the sum (LIN, RIGID, XOR), the noise has
-one scale; for the product (MULT), the scale depends on the pattern:
+with one factor ``G Gᵀ`` per axis. ``G`` is the smoothing matrix of the noise (the identity for white noise). For the
+sum (LIN, RIGID, XOR), the noise has one scale; for the product (MULT), the scale depends on the pattern:
 
     m_k = α A_k / (‖A‖ c),  S_k = (1 − α) / (‖E‖ c) I        and        m_k = 0,  S_k = diag(1 − α a_k) / c
 
@@ -35,6 +35,7 @@ Learning (2006), equations A.6 and A.11 for the conditional.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+
+from xaibench.benchmarks.xai_tris.patterns import transform_axis
 
 _Floats = NDArray[np.float64]
 _Indices = NDArray[np.int64]
@@ -59,9 +62,9 @@ class PatternMixture:
     """The distribution of one image of a generated data set.
 
     Args:
-        means: ``[K, H, W]`` noise-free image of each pattern.
-        scales: ``[K, H, W]`` factor of the noise of each pixel for each pattern.
-        smoothing: ``[H, H]`` smoothing matrix ``G`` of square images; the noise is ``G @ white @ G.T``.
+        means: ``[K, H, W]`` noise-free image of each pattern, or ``[K, D, H, W]`` of volumes.
+        scales: Factor of the noise of each pixel for each pattern, in the same shape.
+        smoothing: ``[H, H]`` smoothing matrix ``G`` of images with equal sides; it smooths the noise along each axis.
         shares: ``[K]`` probabilities of the patterns.
 
     Example:
@@ -78,10 +81,13 @@ class PatternMixture:
     shares: _Floats
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """``(1, H, W)`` of the images."""
-        _, height, width = self.means.shape
-        return 1, height, width
+    def image_shape(self) -> tuple[int, ...]:
+        """``(1, H, W)`` of the images, or ``(1, D, H, W)`` of volumes."""
+        return 1, *self._sides
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        return self.means.shape[1:]
 
     def redrawn(
         self,
@@ -121,12 +127,18 @@ class PatternMixture:
     def _spectrum(self) -> tuple[_Floats, _Floats, float]:
         """Eigenvectors ``[H, H]`` and eigenvalues ``[H]`` of ``G Gᵀ``, and ``ε²``."""
         vectors, values, _ = np.linalg.svd(np.asarray(self.smoothing, np.float64))
-        variances = (vectors**2 @ values**2).mean() ** 2  # mean variance of a pixel
+        variances = (vectors**2 @ values**2).mean() ** len(self._sides)  # mean variance of a pixel
         return vectors, values**2, ROUNDING**2 * float(variances)
 
     @cached_property
+    def _wave_variances(self) -> _Floats:
+        """Variances of the products of eigenvectors, one per axis, in the shape of an image."""
+        _, values, _ = self._spectrum
+        return functools.reduce(np.multiply.outer, [values] * len(self._sides))
+
+    @cached_property
     def _scales(self) -> _Floats:
-        """The scales ``[K, H, W]`` as divisors, bounded below: a pattern may set the noise of a pixel to 0."""
+        """The scales as divisors, bounded below: a pattern may set the noise of a pixel to 0."""
         divisors: _Floats = np.maximum(self.scales, ROUNDING * self.scales.max())
         return divisors
 
@@ -134,24 +146,28 @@ class PatternMixture:
         """Return ``C_BB``."""
         vectors, values, rounding = self._spectrum
         along = (vectors * values) @ vectors.T
-        row, column = np.divmod(places, len(along))
-        found: _Floats = along[np.ix_(row, row)] * along[np.ix_(column, column)] + rounding * np.eye(len(places))
-        return found
+        factors = (along[np.ix_(index, index)] for index in np.unravel_index(places, self._sides))
+        return functools.reduce(np.multiply, factors) + rounding * np.eye(len(places))
 
     def _precision(self, places: _Indices) -> _Floats:
         """Return ``Λ_BB``."""
-        vectors, values, rounding = self._spectrum
-        row, column = np.divmod(places, len(vectors))
-        waves = (vectors[row][:, :, None] * vectors[column][:, None, :]).reshape(len(places), -1)
-        found: _Floats = (waves / (np.outer(values, values) + rounding).ravel()) @ waves.T
+        vectors, _, rounding = self._spectrum
+        waves = np.ones((len(places), 1))
+        for index in np.unravel_index(places, self._sides):
+            waves = (waves[:, :, None] * vectors[index][:, None, :]).reshape(len(places), -1)
+        found: _Floats = (waves / (self._wave_variances + rounding).ravel()) @ waves.T
         return found
 
     def _observe(self, images: _Floats) -> _Observed:
         """Return the quantities of the images that are the same for all blocks."""
-        vectors, values, rounding = self._spectrum
-        scaled = (images - self.means) / self._scales  # [N, K, H, W]
-        waves = vectors.T @ scaled @ vectors / (np.outer(values, values) + rounding)
-        weighted = vectors @ waves @ vectors.T
+        vectors, _, rounding = self._spectrum
+        scaled = (images - self.means) / self._scales  # [N, K, *sides]
+        waves = scaled
+        for axis in range(2, scaled.ndim):
+            waves = transform_axis(waves, vectors.T, axis)
+        weighted = waves / (self._wave_variances + rounding)
+        for axis in range(2, scaled.ndim):
+            weighted = transform_axis(weighted, vectors, axis)
         return _Observed(*(each.reshape(*scaled.shape[:2], -1) for each in (scaled, weighted)))
 
     def _condition(self, observed: _Observed, places: _Indices) -> tuple[_Floats, _Floats, _Floats]:

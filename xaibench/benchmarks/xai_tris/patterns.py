@@ -1,6 +1,7 @@
-"""The signal of XAI-TRIS: tetrominoes, their positions, smoothing, and ground-truth masks.
+"""The signal of XAI-TRIS: shapes (:mod:`.shapes`) at their positions, smoothing, and ground-truth masks.
 
-The *kind* of a sample is the index of its pattern among all patterns of its scenario.
+The *kind* of a sample is the index of its pattern among all patterns of its scenario. Of tetracubes, read tripod for T
+and screw for L.
 
 ==============  =======================================================  ====================
 scenario        kinds                                                    class of kind ``k``
@@ -10,133 +11,55 @@ xor             (T, L) signs (+,+), (−,−), (+,−), (−,+)                 
 rigid           T at each placement, then L at each placement            ``k // placements``
 ==============  =======================================================  ====================
 
-A placement is a rotation and a top-left corner for which the whole shape is inside the image.
-
-In LIN, MULT and XOR, T and L are at fixed placements, which are those of the paper in layout 0. A positive layout has
-other ones, so that a constant map that fits the paper's layout fails (:func:`fixed_placements`).
-
-Source: Clark, Wilming and Haufe (2023), section 2; the 8×8 sets of its appendix do not smooth the pattern.
+Source: Clark, Wilming and Haufe (2023), section 2; the 8×8 sets of its appendix do not smooth the pattern, nor do the
+16×16×16 sets, which the paper does not have.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from functools import cached_property, lru_cache
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.benchmarks.xai_tris.shapes import (
+    SHAPE_NAMES,
+    SHAPES,
+    Placement,
+    fixed_placements,
+    rotated,
+    rotation_count,
+)
+
 Scenario: TypeAlias = Literal["lin", "mult", "rigid", "xor"]
-Size: TypeAlias = Literal[8, 64]
-#: Row and column in the grid of 8×8 cells.
-Cell: TypeAlias = tuple[int, int]
+#: Pixels along each axis.
+Size: TypeAlias = Literal[8, 16, 64]
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 SIZES: tuple[Size, ...] = get_args(Size)
 
-#: T and L, one number per cell.
-SHAPES = (np.array([[1, 0], [1, 1], [1, 0]]), np.array([[1, 0], [1, 0], [1, 1]]))
 #: Class names, in the order of their index.
-SHAPE_CLASSES = ("T", "L")
 XOR_CLASSES = ("same sign", "opposite sign")
-#: Signs of T and L in the four kinds of XOR.
+#: Signs of the two shapes in the four kinds of XOR.
 SIGNS = ((1, 1), (-1, -1), (1, -1), (-1, 1))
 #: The support of a pattern are the pixels above this fraction of its largest absolute value.
 SUPPORT_CUT = 0.05
 #: Weights of the Gaussian filters are multiples of this.
 WEIGHT_STEP = 2.0**-22
 
-#: Images of LIN, MULT and XOR have so many rows and columns of cells, at 8×8 pixels as at 64×64.
-_GRID = 8
-#: The patterns of a layout other than the paper's share at most so many of their 8 cells with those of the paper.
-_MOST_SHARED = 2
 
-
-class Placement(NamedTuple):
-    """Position and orientation of a shape.
-
-    Attributes:
-        turns: Counterclockwise quarter turns.
-        row: Row of the top-left corner.
-        column: Column of the top-left corner.
-    """
-
-    turns: int
-    row: int
-    column: int
-
-
-#: Placements of T and L in the paper, in cells.
-_PAPER = (Placement(0, 1, 1), Placement(0, 4, 5))
-
-
-def fixed_placements(layout: int) -> tuple[Placement, Placement]:
-    """Return the placements of T and L in LIN, MULT and XOR, in cells of a grid of 8×8.
-
-    The layouts 1, 2, ... are all pairs of placements, in a fixed pseudorandom order, for which
-
-    * both shapes are whole and leave the outermost cells of the image empty, as in the paper,
-    * an empty row or column of cells separates their bounding boxes, so that the smoothed shapes do not overlap,
-    * at most 2 of the 8 cells are cells of the paper's patterns.
-
-    There are 976 such pairs; they start again after the last one.
-
-    Args:
-        layout: Number of the layout; 0 = that of the paper.
-
-    Returns:
-        The placements of T and L.
+def image_sides(size: Size) -> tuple[int, ...]:
+    """Return the pixels along each axis: images are 8×8 or 64×64, volumes 16×16×16.
 
     Example:
-        >>> fixed_placements(0)
-        (Placement(turns=0, row=1, column=1), Placement(turns=0, row=4, column=5))
-        >>> fixed_placements(7) == fixed_placements(7 + 976) != fixed_placements(8)
-        True
+        >>> image_sides(8), image_sides(16)
+        ((8, 8), (16, 16, 16))
     """
-    return _drawn_layouts()[(layout - 1) % len(_drawn_layouts())] if layout else _PAPER
-
-
-@lru_cache
-def _drawn_layouts() -> tuple[tuple[Placement, Placement], ...]:
-    paper = frozenset[Cell]().union(*map(_cells, (0, 1), _PAPER))
-    found = []
-    for pair in itertools.product(_inner_placements(0), _inner_placements(1)):
-        first, second = map(_cells, (0, 1), pair)
-        if _is_separated(first, second) and len((first | second) & paper) <= _MOST_SHARED:
-            found.append(pair)
-    # The order of hashes is the same on every machine and with every version of NumPy.
-    return tuple(sorted(found, key=lambda pair: hashlib.sha256(repr([*pair[0], *pair[1]]).encode()).digest()))
-
-
-def _inner_placements(shape: int) -> list[Placement]:
-    """Return all placements of a shape that leave the outermost cells empty."""
-    sizes = [np.rot90(SHAPES[shape], turns).shape for turns in range(4)]
-    return [
-        Placement(turns, row, column)
-        for turns, (height, width) in enumerate(sizes)
-        for row in range(1, _GRID - height)
-        for column in range(1, _GRID - width)
-    ]
-
-
-@cache
-def _cells(shape: int, placement: Placement) -> frozenset[Cell]:
-    """Return the cells of a shape."""
-    turns, row, column = placement
-    return frozenset((row + i, column + j) for i, j in np.argwhere(np.rot90(SHAPES[shape], turns)).tolist())
-
-
-def _is_separated(one: frozenset[Cell], other: frozenset[Cell]) -> bool:
-    """Return whether a row or column of cells is between the bounding boxes of two shapes."""
-    return any(
-        max(cell[axis] for cell in first) + 1 < min(cell[axis] for cell in second)
-        for axis in (0, 1)
-        for first, second in ((one, other), (other, one))
-    )
+    return (size,) * (3 if size == 16 else 2)
 
 
 @lru_cache
@@ -161,6 +84,14 @@ def smoothing_matrix(size: int, sigma: float) -> NDArray[np.float64]:
     return matrix
 
 
+def transform_axis(values: NDArray[np.float64], matrix: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Return the products of a matrix with the vectors of ``values`` along an axis."""
+    if axis == values.ndim - 1:
+        return values @ matrix.T
+    before, after = values.shape[: axis + 1], values.shape[axis + 1 :]
+    return np.asarray((matrix @ values.reshape(*before, -1)).reshape(*before, *after))
+
+
 def gaussian_weights(sigma: float) -> list[float]:
     """Return the weights of a Gaussian filter cut at 4 sigma, as multiples of :data:`WEIGHT_STEP` that sum to 1.
 
@@ -180,8 +111,8 @@ class Patterns:
 
     Args:
         scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
-        size: 8 or 64.
-        layout: Number of the layout of LIN, MULT and XOR (:func:`fixed_placements`); ignored for RIGID.
+        size: 8, 64, or 16 for volumes of 16×16×16.
+        layout: Number of the layout of LIN, MULT and XOR (:func:`.shapes.fixed_placements`); ignored for RIGID.
 
     Example:
         >>> table, where = Patterns("lin", 8).render(np.array([0, 0, 0]))
@@ -200,31 +131,37 @@ class Patterns:
     layout: int = 0
 
     @property
+    def sides(self) -> tuple[int, ...]:
+        """Pixels along each axis."""
+        return image_sides(self.size)
+
+    @property
     def block(self) -> int:
-        """Height and width of a cell of the tetromino in pixels."""
-        if self.size == 8:
-            return 1
-        return 4 if self.scenario == "rigid" else 8
+        """Pixels along each axis of a cell."""
+        if self.size == 64:
+            return 4 if self.scenario == "rigid" else 8
+        return self.size // 8
 
     @property
     def fixed(self) -> tuple[Placement, ...]:
-        """Fixed placements of T and L in LIN, MULT and XOR, in pixels."""
-        placed = fixed_placements(self.layout)
-        return tuple(Placement(turns, row * self.block, column * self.block) for turns, row, column in placed)
+        """Fixed placements of both shapes in LIN, MULT and XOR, in pixels."""
+        placed = fixed_placements(self.layout, len(self.sides))
+        return tuple(Placement(turns, tuple(self.block * cell for cell in corner)) for turns, corner in placed)
 
     @property
     def sigma(self) -> float | None:
         """Standard deviation of the Gaussian smoothing; None = not smoothed."""
-        return None if self.size == 8 else 1.5
+        return 1.5 if self.size == 64 else None
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
         """All placements in pixels for which the whole shape is inside the image."""
         return tuple(
-            Placement(turns, row, column)
-            for turns in range(4)
-            for row in range(self.size - self._rotated_shapes[0, turns].shape[0] + 1)
-            for column in range(self.size - self._rotated_shapes[0, turns].shape[1] + 1)
+            Placement(turns, corner)
+            for turns in range(rotation_count(len(self.sides)))
+            for corner in itertools.product(
+                *(range(self.size - side + 1) for side in self._rotated_shapes[0, turns].shape)
+            )
         )
 
     @property
@@ -246,7 +183,7 @@ class Patterns:
     @property
     def classes(self) -> tuple[str, ...]:
         """Class names in the order of their index."""
-        return XOR_CLASSES if self.scenario == "xor" else SHAPE_CLASSES
+        return XOR_CLASSES if self.scenario == "xor" else SHAPE_NAMES[len(self.sides)]
 
     def targets(self, cases: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the class of each case."""
@@ -255,8 +192,8 @@ class Patterns:
     def render(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the patterns of ``[N]`` kinds, in [−1, 1], smoothed and set to 0 outside of their support.
 
-        Most samples share a few patterns, so every pattern is computed once. The result is a table ``[P, size, size]``
-        and indices ``[N]`` into it; ``table[where]`` is ``[N, size, size]``.
+        Most samples share a few patterns, so every pattern is computed once. The result is a table ``[P, *sides]`` and
+        indices ``[N]`` into it; ``table[where]`` is ``[N, *sides]``.
         """
         unique, where = np.unique(kinds, return_inverse=True)
         patterns = np.stack([self._render_kind(int(kind)) for kind in unique])
@@ -264,11 +201,11 @@ class Patterns:
         return patterns, where
 
     def truth(self, table: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return the ground-truth mask of each pattern of a rendered table, ``[P, size, size]``, True = important.
+        """Return the ground-truth mask of each pattern of a rendered table, ``[P, *sides]``, True = important.
 
-        For RIGID, the mask is the support of the sample's shape. Otherwise it is the union of the supports of T and L
-        in every sample, because the absence of a shape is as informative as its presence. The sign of a pattern does
-        not matter.
+        For RIGID, the mask is the support of the sample's shape. Otherwise it is the union of the supports of both
+        shapes in every sample, because the absence of a shape is as informative as its presence. The sign of a pattern
+        does not matter.
         """
         if self.scenario == "rigid":
             return np.asarray(table != 0)
@@ -276,37 +213,44 @@ class Patterns:
 
     @cached_property
     def _rotated_shapes(self) -> dict[tuple[int, int], NDArray[np.float64]]:
-        """Both shapes in all rotations, in pixels: ``{(shape, quarter turns): [h, w]}``."""
-        cell = np.ones((self.block, self.block))
-        return {(shape, turns): np.kron(np.rot90(SHAPES[shape], turns), cell) for shape in (0, 1) for turns in range(4)}
+        """Both shapes in all rotations, in pixels: ``{(shape, turns): [h, w]}``."""
+        axes = len(self.sides)
+        cell = np.ones((self.block,) * axes)
+        return {
+            (shape, turns): np.kron(rotated(SHAPES[axes][shape], turns), cell).astype(np.float64)
+            for shape in (0, 1)
+            for turns in range(rotation_count(axes))
+        }
 
     def _render_kind(self, kind: int) -> NDArray[np.float64]:
         """Return a smoothed pattern, before the cut to its support, by columns of the smoothing matrix."""
         smooth = np.eye(self.size) if self.sigma is None else smoothing_matrix(self.size, self.sigma)
         if self.scenario == "rigid":
             shape, placement = divmod(kind, len(self.placements))
-            shown = [(shape, 1, *self.placements[placement])]
+            shown = [(shape, 1, self.placements[placement])]
         elif self.scenario == "xor":
-            shown = [(shape, SIGNS[kind][shape], *self.fixed[shape]) for shape in (0, 1)]
+            shown = [(shape, SIGNS[kind][shape], self.fixed[shape]) for shape in (0, 1)]
         else:
-            shown = [(kind, 1, *self.fixed[kind])]
-        image = np.zeros((self.size, self.size))
-        for shape, sign, turns, row, column in shown:
-            blocks = self._rotated_shapes[shape, turns]
-            height, width = blocks.shape
-            image += sign * (smooth[:, row : row + height] @ blocks @ smooth[:, column : column + width].T)
+            shown = [(kind, 1, self.fixed[kind])]
+        image = np.zeros(self.sides)
+        for shape, sign, (turns, corner) in shown:
+            smoothed = self._rotated_shapes[shape, turns]
+            for start, side in zip(corner, smoothed.shape, strict=True):
+                # The first axis becomes the last one, so that each is smoothed once and their order is restored.
+                smoothed = np.tensordot(smoothed, smooth[:, start : start + side], axes=(0, 1))
+            image += sign * smoothed
         return image
 
 
 @lru_cache
 def _both_supports(size: Size, layout: int) -> NDArray[np.bool_]:
-    """Return the union of the supports of T and L at their fixed placements, ``[size, size]``."""
+    """Return the union of the supports of both shapes at their fixed placements."""
     table, _ = Patterns("lin", size, layout).render(np.array([0, 1]))
     return np.asarray((table != 0).any(axis=0))
 
 
 def support(patterns: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Return where ``|pattern|`` exceeds 5 % of its maximum, per pattern: ``[N, H, W]`` to bool ``[N, H, W]``.
+    """Return where ``|pattern|`` exceeds 5 % of its maximum, per pattern: ``[N, ...]`` to bool ``[N, ...]``.
 
     The paper truncates the infinite support of the smoothed pattern in this way. The absolute value keeps the negative
     patterns of XOR, which the released code loses.
@@ -316,4 +260,4 @@ def support(patterns: NDArray[np.floating]) -> NDArray[np.bool_]:
         array([[[False, False,  True]]])
     """
     magnitude = np.abs(patterns)
-    return np.asarray(magnitude > SUPPORT_CUT * magnitude.max(axis=(1, 2), keepdims=True))
+    return np.asarray(magnitude > SUPPORT_CUT * magnitude.max(axis=tuple(range(1, patterns.ndim)), keepdims=True))

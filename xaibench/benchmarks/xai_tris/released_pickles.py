@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xaibench.benchmarks.xai_tris.patterns import SHAPE_CLASSES, XOR_CLASSES, support
+from xaibench.benchmarks.xai_tris.patterns import XOR_CLASSES, support
 from xaibench.benchmarks.xai_tris.published_accuracy import CITATION
 from xaibench.benchmarks.xai_tris.safe_unpickling import PlainArray, UnsafePickleError, load_plain
+from xaibench.benchmarks.xai_tris.shapes import SHAPE_NAMES
 from xaibench.core.files import atomic_file
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
@@ -162,7 +163,7 @@ def _from_record(key: str, record: DataRecord) -> Dataset:
     named = _KEY.fullmatch(key)
     info = DatasetInfo(
         name=key,
-        classes=XOR_CLASSES if named and named[1] == "xor" else SHAPE_CLASSES,
+        classes=XOR_CLASSES if named and named[1] == "xor" else SHAPE_NAMES[2],
         image_shape=(1, side, side),
         citation=CITATION,
         license="the license of the file's authors; XAI-TRIS is released under the GPL",

@@ -38,7 +38,7 @@ class EfficientNetLite:
 
     def __call__(
         self,
-        in_shape: tuple[int, int, int],
+        in_shape: tuple[int, ...],
         num_classes: int,
         *,
         weights: str | os.PathLike[str] | None = "pretrained",

@@ -44,7 +44,7 @@ class Torchvision:
 
     def __call__(
         self,
-        in_shape: tuple[int, int, int],
+        in_shape: tuple[int, ...],
         num_classes: int,
         *,
         weights: _Weights = "IMAGENET1K_V1",
@@ -91,7 +91,7 @@ class Torchvision:
         network = self._network(in_shape)
         return finish_classifier(self.name, network, state, weights, (mean, std), num_classes, head, fold, weighting)
 
-    def _network(self, in_shape: tuple[int, int, int]) -> nn.Module:
+    def _network(self, in_shape: tuple[int, ...]) -> nn.Module:
         from torchvision.models import get_model
 
         if self.patch > 1:
@@ -102,7 +102,7 @@ class Torchvision:
         network = get_model(self.name, weights=None)
         return _as_layers(network) if self.name.startswith("densenet") else network
 
-    def _check_size(self, in_shape: tuple[int, int, int], entry: Any) -> None:
+    def _check_size(self, in_shape: tuple[int, ...], entry: Any) -> None:
         side = entry.meta["min_size"]
         if self.patch > 1 and tuple(in_shape[1:]) != tuple(side):
             raise ImageShapeError(

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.model_probe import ImageShapeError
+from xaibench.compute.model_probe import ImageShapeError, check_plane
 from xaibench.core.messages import listed
 from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
 
@@ -171,13 +171,14 @@ def _check_fits(own: Mapping[str, Tensor], state: Mapping[str, Tensor], source: 
 
 
 def check_request(
-    name: str, in_shape: tuple[int, int, int], num_classes: int, head: str, *, smallest: int = 1, multiple: int = 1
+    name: str, in_shape: tuple[int, ...], num_classes: int, head: str, *, smallest: int = 1, multiple: int = 1
 ) -> None:
     """Check the arguments of a pretrained classifier before anything is downloaded.
 
     Raises:
         ValueError: If the images are not RGB or too small, there are fewer than two classes, or ``head`` is unknown.
     """
+    check_plane(name, in_shape)
     channels, height, width = in_shape
     if channels != 3:
         raise ValueError(

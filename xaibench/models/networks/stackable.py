@@ -14,7 +14,7 @@ from xaibench.compute.normal_numbers import normal_numbers
 class Network(nn.Sequential):
     """A sequence of layers; inputs of linear layers are flattened first.
 
-    Called with images ``[N, C, H, W]``, returns logits ``[N, K]``.
+    Called with images ``[N, C, H, W]``, or volumes ``[N, C, D, H, W]``, returns logits ``[N, K]``.
 
     Attributes:
         explain_dtype: Dtype in which explainers run these networks. In float32, the softmax of a confident prediction
@@ -27,7 +27,7 @@ class Network(nn.Sequential):
         """Classify images.
 
         Args:
-            input: Images ``[N, C, H, W]``.
+            input: Images ``[N, C, H, W]``, or volumes ``[N, C, D, H, W]``.
 
         Returns:
             Logits ``[N, K]``.
@@ -50,7 +50,7 @@ def he_normal_(model: nn.Module) -> None:
         model: Changed in place.
     """
     seed = int(torch.randint(2**62, ()))
-    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear | nn.Conv2d | nn.Conv3d)]
     with torch.no_grad():
         for index, layer in enumerate(layers):
             fan_in = layer.weight[0].numel()
@@ -63,12 +63,12 @@ def he_normal_(model: nn.Module) -> None:
                 layer.bias.copy_(torch.from_numpy(shares / math.sqrt(fan_in)))
 
 
-def image_side(name: str, in_shape: tuple[int, int, int], num_classes: int) -> int:
-    """Check the arguments of the paper's networks and return the side of the images."""
-    if tuple(in_shape) not in ((1, 8, 8), (1, 64, 64)):
+def image_side(name: str, in_shape: tuple[int, ...], num_classes: int) -> int:
+    """Check the arguments of the XAI-TRIS networks and return the side of the images."""
+    if tuple(in_shape) not in ((1, 8, 8), (1, 64, 64), (1, 16, 16, 16)):
         raise ValueError(
-            f"{name}: in_shape is {tuple(in_shape)}, but the XAI-TRIS networks take (1, 8, 8) or (1, 64, 64). "
-            "For other images, give your own model as 'package.module:name'."
+            f"{name}: in_shape is {tuple(in_shape)}, but the XAI-TRIS networks take (1, 8, 8), (1, 64, 64) or "
+            "(1, 16, 16, 16). For other images, give your own model as 'package.module:name'."
         )
     if num_classes < 2:
         raise ValueError(f"{name}: num_classes is {num_classes}, but a classifier needs at least 2.")

@@ -18,7 +18,7 @@ _GIVEN = ("in_shape", "num_classes")
 
 
 def make_own(
-    part: object, name: str, in_shape: tuple[int, int, int], num_classes: int, parameters: Mapping[str, Any]
+    part: object, name: str, in_shape: tuple[int, ...], num_classes: int, parameters: Mapping[str, Any]
 ) -> nn.Module:
     """Build the user's model: a copy of a module, or the module that a class or factory returns.
 
@@ -72,7 +72,7 @@ def check_parameters(part: Callable[..., Any], name: str, parameters: Mapping[st
     check_names(f"Model {name!r}", parameters, sorted(named_parameters(part, without=_GIVEN)))
 
 
-def check_outputs(model: nn.Module, name: str, in_shape: tuple[int, int, int], num_classes: int) -> None:
+def check_outputs(model: nn.Module, name: str, in_shape: tuple[int, ...], num_classes: int) -> None:
     """Evaluate the model on two random images, in evaluation mode.
 
     Raises:

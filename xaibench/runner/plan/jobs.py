@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -62,8 +63,8 @@ class DataJob(Job):
         return self.dataset_part.has_n_samples
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """``(C, H, W)``."""
+    def image_shape(self) -> tuple[int, ...]:
+        """``(C, H, W)``, or ``(C, D, H, W)`` of volumes."""
         return self.dataset_part.image_shape
 
     @property
@@ -79,8 +80,8 @@ class DataJob(Job):
     @property
     def disk_mb(self) -> float:
         """Images, masks and targets; only the targets of a set on disk."""
-        channels, height, width = self.image_shape
-        pixels = height * width if self.can_be_small else 0
+        channels, *sides = self.image_shape
+        pixels = math.prod(sides) if self.can_be_small else 0
         return self.amount * (4 * channels * pixels + pixels + 8) / _MB
 
     @property
@@ -332,8 +333,7 @@ class ExplainJob(Job):
     @property
     def disk_mb(self) -> float:
         """The maps in float32, with an exponent and an image hash per map."""
-        _, height, width = self.data.image_shape
-        return self.amount * (4 * height * width + 10) / _MB
+        return self.amount * (4 * math.prod(self.data.image_shape[1:]) + 10) / _MB
 
     @property
     def memory_mb(self) -> float:

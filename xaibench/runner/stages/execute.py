@@ -182,9 +182,8 @@ def _load_shared_outputs(job: ScoreJob, store: Store) -> Tensor | None:
 
 def _visible_mask(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
     """Return the mask ``[n, H, W]`` of the pixels that a blind network reads, the same for every image."""
-    channels, height, width = images.shape[1:]
-    mask: Tensor = find_part("model", *blind).visible_pixels((channels, height, width))
-    return mask.expand(len(images), height, width)
+    mask: Tensor = find_part("model", *blind).visible_pixels(tuple(images.shape[1:]))
+    return mask.expand(len(images), *mask.shape)
 
 
 def _compute_skill(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> pd.DataFrame:

@@ -180,12 +180,11 @@ def _network(job: DataJob) -> Callable[[Tensor], Tensor]:
     classes = len(part_info("dataset", job.name).classes)
 
     @functools.cache
-    def build_for(shape: tuple[int, int, int]) -> nn.Module:
+    def build_for(shape: tuple[int, ...]) -> nn.Module:
         return build_network(name, shape, classes, **parameters).eval()
 
     def network(images: Tensor) -> Tensor:
-        channels, height, width = images.shape[1:]
-        logits: Tensor = build_for((channels, height, width))(images)
+        logits: Tensor = build_for(tuple(images.shape[1:]))(images)
         return logits
 
     return network
