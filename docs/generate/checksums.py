@@ -20,8 +20,8 @@ from xaibench.data import load
 from xaibench.data.checksums import checksum
 
 BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
-#: Number of seeds of the suites at 8×8 (25 in the paper) and 64×64, and of the other benchmarks' suites.
-SEEDS = {"8x8": 25, "64x64": 1, "certified": 3, "pattern_gam": 5, "watermarks": 3}
+#: Number of seeds of the suites at 8×8 (25 in the paper), 64×64 and 16×16×16, and of the other benchmarks' suites.
+SEEDS = {"8x8": 25, "64x64": 1, "16x16x16": 3, "certified": 3, "pattern_gam": 5, "watermarks": 3}
 #: The sets of creatures, those of the suite and small ones that tests make.
 CREATURES = (
     ("parts/creatures-96x96", {}),
@@ -34,7 +34,7 @@ CREATURES = (
 
 def sets() -> Iterator[tuple[str, str, Mapping[str, int]]]:
     """Yield the folder, the name and the parameters of each set."""
-    for size in ("8x8", "64x64"):
+    for size in ("8x8", "64x64", "16x16x16"):
         for scenario in SCENARIOS:
             for background in ("white", "corr"):
                 for seed in range(SEEDS[size]):

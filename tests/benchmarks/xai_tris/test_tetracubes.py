@@ -1,4 +1,4 @@
-"""The sets of volumes: tetracubes drawn from their definitions, smoothing by scipy, and the distribution of the images."""
+"""The sets of volumes: tetracubes drawn from their definition, smoothing by scipy, the distribution of the images."""
 
 import itertools
 

@@ -47,7 +47,9 @@ def assert_same(one, other):
             assert torch.equal(a, b), part
 
 
-@pytest.mark.parametrize("name", ["xai-tris/rigid-corr-8x8", "xai-tris/xor-white-64x64"])
+@pytest.mark.parametrize(
+    "name", ["xai-tris/rigid-corr-8x8", "xai-tris/xor-white-64x64", "xai-tris/rigid-white-16x16x16"]
+)
 def test_generated_sets_come_back_to_the_bit(tmp_path, name):
     dataset = xb.load(name, seed=3, n_samples=100)
     write_parquet(dataset, tmp_path)

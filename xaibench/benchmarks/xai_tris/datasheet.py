@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from xaibench.benchmarks.xai_tris.shapes import SHAPE_NAMES
 from xaibench.core.part_info import DatasetInfo
 
 _SCENARIOS = {
-    "lin": "Each image shows one tetromino, T or L, added to the background, each at a fixed position. The class "
-    "is which of the two it is; a linear classifier can distinguish them.",
-    "mult": "Each image shows one tetromino, T or L, each at a fixed position, which multiplies the background. "
-    "The class is which of the two it is; a linear classifier cannot distinguish them.",
-    "rigid": "Each image shows one tetromino, T or L, added to the background, rotated by a multiple of 90° and "
-    "shifted at random. The class is which of the two it is.",
-    "xor": "Each image shows both tetrominoes, each at a fixed position, each added to the background or "
-    "subtracted from it. The class is whether their signs agree.",
+    "lin": "Each image shows one {shape}, {first} or {second}, added to the background, each at a fixed position. The "
+    "class is which of the two it is; a linear classifier can distinguish them.",
+    "mult": "Each image shows one {shape}, {first} or {second}, each at a fixed position, which multiplies the "
+    "background. The class is which of the two it is; a linear classifier cannot distinguish them.",
+    "rigid": "Each image shows one {shape}, {first} or {second}, added to the background, rotated by multiples of 90° "
+    "and shifted at random. The class is which of the two it is.",
+    "xor": "Each image shows both {shape}s, {first} and {second}, each at a fixed position, each added to the "
+    "background or subtracted from it. The class is whether their signs agree.",
 }
+_SHAPES = {2: "tetromino", 3: "tetracube"}
 _BACKGROUNDS = {
     "white": "Its background is white noise: every pixel is drawn from a standard normal distribution.",
-    "corr": "Its background is white noise smoothed by a Gaussian, so that pixels outside the tetromino are "
+    "corr": "Its background is white noise smoothed by a Gaussian, so that pixels outside the shape are "
     "informative about the noise inside it (suppressor variables) but not about the class.",
     "imagenet": "Its backgrounds are photographs from a folder chosen by the publisher of this data set.",
 }
@@ -29,7 +31,10 @@ _MIXTURES = {
 
 def describe_images(info: DatasetInfo) -> str:
     """Return what an image shows, and which background it has."""
-    return f"{_SCENARIOS[info.subset]} {_BACKGROUNDS[info.variant]}"
+    axes = len(info.image_shape) - 1
+    first, second = SHAPE_NAMES[axes]
+    scenario = _SCENARIOS[info.subset].format(shape=_SHAPES[axes], first=first, second=second)
+    return f"{scenario} {_BACKGROUNDS[info.variant]}"
 
 
 def describe_mixture(info: DatasetInfo) -> str:
@@ -46,7 +51,5 @@ def describe_dependence(info: DatasetInfo) -> str:
 def describe_masks(info: DatasetInfo) -> str:
     """Return which pixels a mask covers."""
     if info.subset == "rigid":
-        return "It is the support of the image's own tetromino."
-    return (
-        "It covers the positions of both tetrominoes in every image, because the absence of one is informative as well."
-    )
+        return "It is the support of the image's own shape."
+    return "It covers the positions of both shapes in every image, because the absence of one is informative as well."

@@ -24,6 +24,7 @@ from xaibench.data.exchange.picture_source import (
 
 if TYPE_CHECKING:
     import datasets  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    from torch import Tensor
 
 
 @overload
@@ -41,8 +42,9 @@ def to_datasets(data: Dataset | Split) -> Any:
 
     Returns:
         For a data set, the splits ``{"train", "validation", "test"}``. Each split has the columns ``image``
-        (``Array3D`` float32 ``[C, H, W]``), ``mask`` (``Array2D`` bool ``[H, W]``, True = important) and ``target``: a
-        ``ClassLabel`` with the class names for a data set, an int64 for a single split, which has no class names.
+        (``Array3D`` float32 ``[C, H, W]``; ``Array4D`` of volumes), ``mask`` (``Array2D`` bool ``[H, W]``, True =
+        important; ``Array3D`` of volumes) and ``target``: a ``ClassLabel`` with the class names for a data set, an
+        int64 for a single split, which has no class names.
 
     Raises:
         ImportError: If ``datasets`` is not installed.
@@ -186,6 +188,13 @@ def _has_value(parts: Any, column: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.concatenate(found) if found else np.zeros(0, bool)
 
 
+def _array_feature(values: Tensor, dtype: str) -> Any:
+    """Return the feature of arrays: ``Array2D`` of masks, ``Array3D`` of images, one dimension more of volumes."""
+    import datasets
+
+    return getattr(datasets, f"Array{values.ndim - 1}D")(tuple(values.shape[1:]), dtype)
+
+
 def _convert_split(split: Split, label: Any) -> datasets.Dataset:
     import datasets
     import pyarrow as pa
@@ -194,8 +203,8 @@ def _convert_split(split: Split, label: Any) -> datasets.Dataset:
 
     images, masks, targets = split[:]
     features = datasets.Features(
-        image=datasets.Array3D(tuple(images.shape[1:]), "float32"),
-        mask=datasets.Array2D(tuple(masks.shape[1:]), "bool"),
+        image=_array_feature(images, "float32"),
+        mask=_array_feature(masks, "bool"),
         target=label,
     )
     columns = [nest(images.numpy()), nest(masks.numpy()), pa.array(targets.numpy())]

@@ -62,14 +62,31 @@ def unnest(column: pa.Array, shape: Sequence[int]) -> NDArray[Any]:
 
 
 def to_eight_bit(images: Tensor) -> NDArray[np.uint8] | None:
-    """Return images ``[N, C, H, W]`` as uint8 ``[N, H, W, C]`` if they are exactly 8-bit values over 255, else None."""
-    if images.shape[1] not in (1, 3) or not images.isfinite().all():
+    """Return images ``[N, C, H, W]`` as uint8 ``[N, H, W, C]`` if they are exactly 8-bit values over 255, else None.
+
+    Volumes give None: a picture has no slices.
+    """
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.isfinite().all():
         return None
     values = (images * 255).round().clamp(0, 255).to(torch.uint8)
     # Compared as integers, so that -0.0 differs from 0.0.
     if not torch.equal(_divide_by_255(values).view(torch.int32), images.contiguous().view(torch.int32)):
         return None
     return values.permute(0, 2, 3, 1).contiguous().numpy()
+
+
+def below_one_another(values: Tensor) -> Tensor:
+    """Return the slices of volumes ``[..., D, H, W]`` as images ``[..., D·H, W]``; images as they are.
+
+    Masks ``[N, D, H, W]`` are volumes, and so are images ``[N, C, D, H, W]``; images ``[N, C, H, W]`` are not masks.
+
+    Example:
+        >>> masks, images = torch.zeros(5, 2, 3, 4, dtype=torch.bool), torch.zeros(5, 1, 2, 3, 4)
+        >>> below_one_another(masks).shape, below_one_another(images).shape, below_one_another(images[:, :, 0]).shape
+        (torch.Size([5, 6, 4]), torch.Size([5, 1, 6, 4]), torch.Size([5, 1, 3, 4]))
+    """
+    dimensions = 4 if values.dtype == torch.bool else 5
+    return values.flatten(-3, -2) if values.ndim == dimensions else values
 
 
 def from_eight_bit(values: NDArray[np.uint8]) -> Tensor:

@@ -30,11 +30,11 @@ _FORMAT = 1
 _KEYS = {"format", "info", "parameters", "batch_size", "samples"}
 
 
-def columns(layout: Layout) -> dict[str, pa.DataType]:
-    """Return the columns and their types."""
+def columns(layout: Layout, dimensions: int = 3) -> dict[str, pa.DataType]:
+    """Return the columns and their types, for images of that many dimensions with the channels."""
     if layout == "png":
         return {"image": PICTURE, "mask": PICTURE, "target": pa.int64()}
-    return {"image": array_type(pa.float32(), 3), "mask": PICTURE, "target": pa.int64(), "preview": PICTURE}
+    return {"image": array_type(pa.float32(), dimensions), "mask": PICTURE, "target": pa.int64(), "preview": PICTURE}
 
 
 def list_set_files(folder: Path) -> list[Path]:
@@ -106,9 +106,9 @@ def read_info(file: Path, notes: Mapping[str, Any]) -> DatasetInfo:
     known = {field.name for field in dataclasses.fields(DatasetInfo)}
     try:
         info = DatasetInfo(**{key: lists_to_tuples(value) for key, value in notes["info"].items() if key in known})
-        _, _, _ = sides = info.image_shape
-        if not all(isinstance(side, int) and side > 0 for side in sides):
-            raise ValueError(f"image_shape={sides}: expected (C, H, W)")
+        sides = info.image_shape
+        if len(sides) not in (3, 4) or not all(isinstance(side, int) and side > 0 for side in sides):
+            raise ValueError(f"image_shape={sides}: expected (C, H, W) or (C, D, H, W)")
     except (AttributeError, TypeError, ValueError) as error:
         raise DataFileError(f"{file} has invalid metadata of its data set ({error}).") from error
     return info

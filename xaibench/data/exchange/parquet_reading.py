@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -168,11 +169,10 @@ def _complete(folder: Path) -> list[Path]:
 
 
 def _read_split(files: list[Path], info: DatasetInfo) -> Split:
-    channels, height, width = info.image_shape
     parts = [part for file in files for part in _read_file(file, info)]
     if not parts:
-        empty = torch.empty((0, height, width), dtype=torch.bool)
-        return Split(torch.empty((0, channels, height, width)), empty, torch.empty(0, dtype=torch.int64))
+        empty = torch.empty((0, *info.image_shape[1:]), dtype=torch.bool)
+        return Split(torch.empty((0, *info.image_shape)), empty, torch.empty(0, dtype=torch.int64))
     images, masks, targets = (list(column) for column in zip(*parts, strict=True))
     parts.clear()  # so that concatenation holds at most two copies of each value
     return Split(torch.cat(images), torch.cat(masks), torch.cat(targets))
@@ -180,11 +180,14 @@ def _read_split(files: list[Path], info: DatasetInfo) -> Split:
 
 def _read_file(file: Path, info: DatasetInfo) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield the samples of a file in batches."""
-    channels, height, width = info.image_shape
+    channels, *sides = info.image_shape
+    width, height = sides[-1], math.prod(sides[:-1])  # of pictures, in which slices are below one another
     with wrap_file_errors(file), pq.ParquetFile(file, page_checksum_verification=True) as opened:
         names = ["image", "mask", "target"]
         types = {name: opened.schema_arrow.field(name).type for name in names if name in opened.schema_arrow.names}
-        if not any(types == {name: columns(layout)[name] for name in names} for layout in ("png", "float32")):
+        if not any(
+            types == {name: columns(layout, 1 + len(sides))[name] for name in names} for layout in ("png", "float32")
+        ):
             raise DataFileError(f"{file} has other columns than xaibench writes; get the file again.")
         for batch in opened.iter_batches(_ROWS, columns=names):
             if types["image"] == PICTURE:
@@ -192,6 +195,7 @@ def _read_file(file: Path, info: DatasetInfo) -> Iterator[tuple[Tensor, Tensor, 
             else:
                 images = torch.tensor(unnest(batch.column("image"), info.image_shape))
             masks = torch.from_numpy(decode_pictures(batch.column("mask"), (height, width, 1))[..., 0] != 0)
+            masks = masks.reshape(-1, *sides)
             targets = torch.tensor(unnest(batch.column("target"), ()))
             if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < len(info.classes):
                 found, last = sorted({int(targets.min()), int(targets.max())}), len(info.classes) - 1

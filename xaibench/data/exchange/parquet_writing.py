@@ -17,7 +17,13 @@ from torch import Tensor
 from xaibench.core.files import atomic_file
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
-from xaibench.data.exchange.parquet_columns import encode_pictures, encode_previews, nest, to_eight_bit
+from xaibench.data.exchange.parquet_columns import (
+    below_one_another,
+    encode_pictures,
+    encode_previews,
+    nest,
+    to_eight_bit,
+)
 from xaibench.data.exchange.parquet_format import HUB_SPLITS, Layout, columns, list_set_files, make_metadata
 
 _GROUP_BYTES = 32_000_000
@@ -85,7 +91,7 @@ def hub_features(info: DatasetInfo, layout: Layout) -> dict[str, dict[str, Any]]
     target = {"names": list(info.classes), "_type": "ClassLabel"}
     if layout == "png":
         return {"image": picture, "mask": picture, "target": target}
-    image = {"shape": list(info.image_shape), "dtype": "float32", "_type": "Array3D"}
+    image = {"shape": list(info.image_shape), "dtype": "float32", "_type": f"Array{len(info.image_shape)}D"}
     return {"image": image, "mask": picture, "target": target, "preview": picture}
 
 
@@ -99,7 +105,7 @@ def _write(dataset: Dataset, place: Path, layout: Layout, max_file_bytes: int) -
         "huggingface": json.dumps({"info": {"features": hub_features(dataset.info, layout)}}),
         "xaibench": make_metadata(dataset),
     }
-    schema = pa.schema(list(columns(layout).items()), metadata=metadata)
+    schema = pa.schema(list(columns(layout, len(dataset.info.image_shape)).items()), metadata=metadata)
     sample_bytes = math.prod(dataset.info.image_shape) * (4 if layout == "float32" else 1)
     per_file = max(1, max_file_bytes // sample_bytes)
     per_group = max(1, min(_GROUP_ROWS, _GROUP_BYTES // sample_bytes))
@@ -120,10 +126,10 @@ def _write(dataset: Dataset, place: Path, layout: Layout, max_file_bytes: int) -
 
 def _make_columns(part: tuple[Tensor, Tensor, Tensor], layout: Layout) -> list[pa.Array]:
     images, masks, targets = part
-    marked = encode_pictures((masks.to(torch.uint8) * 255)[..., None].numpy())
+    marked = encode_pictures((below_one_another(masks).to(torch.uint8) * 255)[..., None].numpy())
     labels = pa.array(targets.numpy())
     if layout == "float32":
-        return [nest(images.numpy()), marked, labels, encode_previews(images)]
+        return [nest(images.numpy()), marked, labels, encode_previews(below_one_another(images))]
     values = to_eight_bit(images)
     if values is None:
         raise _NotEightBitError
