@@ -20,7 +20,11 @@ from xaibench.data.checksums import checksum
 #: The names of the published sets.
 NAMES = sorted({name for name, _ in published_checksums()})
 #: Those with 8×8 pixels.
-SMALL = [name for name in NAMES if not name.startswith(("parts/", "watermarks/")) and not name.endswith("64x64")]
+SMALL = [
+    name
+    for name in NAMES
+    if not name.startswith(("parts/", "watermarks/")) and not name.endswith(("64x64", "16x16x16"))
+]
 #: Parameters that make a set of many pixels small.
 FEW = {name: {"n_samples": 80 if name.startswith("parts/") else 300} for name in NAMES if name not in SMALL}
 #: Prints the checksums of every published set with seed 0; of those with many pixels, of a few samples only.
@@ -33,8 +37,9 @@ for name in {NAMES}:
 CODE += """
 import hashlib
 from xaibench.models import build
-for name, side in (("llr", 8), ("mlp", 8), ("cnn", 8), ("mlp", 64), ("cnn", 64), ("small_cnn", 64)):
-    weights = (each.numpy().tobytes() for each in build(name, (1, side, side), 2, seed=1).state_dict().values())
+for name, side in (("llr", 8), ("mlp", 8), ("cnn", 8), ("mlp", 64), ("cnn", 64), ("small_cnn", 64), ("cnn", 16)):
+    shape = (1, *(side,) * (3 if side == 16 else 2))
+    weights = (each.numpy().tobytes() for each in build(name, shape, 2, seed=1).state_dict().values())
     print(f"{name}-{side}", hashlib.sha256(b"".join(weights)).hexdigest())
 """
 #: Initial weights of networks with seed 1.
@@ -44,6 +49,7 @@ NETWORKS = {
     "cnn-8": "03942440886cf2978671fcd908776d994d6a9c346c3e73eb49a938edb45feaee",
     "mlp-64": "9fd50a0d69ea74d5020c112f29751b02b6e78c6ece8605b58e1d7f787d044074",
     "cnn-64": "e99e645c76c2ac83125b829baca33588cf23f5ba3cba950557b24285d2e3478a",
+    "cnn-16": "fb8aaf5900e4815e984bcead73ffc21682da51d10f2381c3e5b74c497669124d",
     "small_cnn-64": "bbdb0d9e19d491fe3fb7ff2733e264527607b611409b1161f36df441a21c41b7",
 }
 SETTINGS = {
@@ -88,6 +94,7 @@ def test_other_seeds_are_published_too():
         ("xai-tris/lin-white-8x8", 2),
         ("certified:xor", 1),
         ("watermarks/none-inverted", 1),
+        ("xai-tris/rigid-corr-16x16x16", 1),
     ):
         dataset = load(name, seed=seed)
         assert checksum(dataset) == published_checksum(dataset)
