@@ -89,6 +89,7 @@ def evaluate_method(
 def _train_published_network(data: Dataset, seed: int) -> nn.Module:
     from xaibench.models import build, fit_head
 
-    model = build("resnet18", data.info.image_shape, len(data.classes), seed=seed)
+    channels, height, width = data.info.image_shape
+    model = build("resnet18", (channels, height, width), len(data.classes), seed=seed)
     fit_head(model, data.train, data.val, seed=seed)
     return model

@@ -26,7 +26,7 @@ class DatasetInfo:
     Attributes:
         name: Registered name, such as ``"xai-tris/lin-white-8x8"``.
         classes: Class names in the order of their index.
-        image_shape: ``(C, H, W)``.
+        image_shape: ``(C, H, W)``, or ``(C, D, H, W)`` for volumes; 0 for sides that differ between samples.
         citation: The publication to cite.
         license: License of the data.
         how_to_get: What a user must do to obtain the data; empty for generated data.

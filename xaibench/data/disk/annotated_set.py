@@ -18,9 +18,10 @@ from xaibench.core.parameters import check_names
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset
 from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.disk_split import DiskSplit, Normalize, Transform
+from xaibench.data.disk.disk_split import DiskSplit
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.source import Source
+from xaibench.data.disk.lazy_split import Normalize, Transform
+from xaibench.data.disk.source import SampleSource, Source
 from xaibench.data.disk.splits import Splits, split_indices
 
 _LOGGER = logging.getLogger("xaibench")
@@ -148,14 +149,13 @@ class AnnotatedSet(ABC):
         folder = self.find(root, download=download)
         source = self.open(folder, classes=chosen, seed=seed, **own)
         kept = self._select_samples(source, folder, include_unannotated, missing)
-        parts = split_indices(source, kept, splits, seed)
         train, val, test = (
             DiskSplit(source, part, size=size, channels=channels, normalize=normalize, transform=transform)
-            for part in parts
+            for part in split_indices(source, kept, splits, seed)
         )
         info = dataclasses.replace(self.info, classes=source.classes, image_shape=(channels, size, size))
         given = {"classes": ",".join(source.classes), "size": size, "splits": splits, "normalize": normalize}
-        given |= {"include_unannotated": include_unannotated, **self._own_defaults(), **own}
+        given |= {"include_unannotated": include_unannotated, **own_defaults(self.open), **own}
         if channels != 3:
             given["channels"] = channels
         return Dataset(train, val, test, info, parameters=given)
@@ -239,12 +239,8 @@ class AnnotatedSet(ABC):
         own = inspect.signature(self.open).parameters.values()
         return inspect.Signature([*shared, *(one for one in own if one.name not in ("folder", "classes", "seed"))])
 
-    def _own_defaults(self) -> dict[str, object]:
-        own = inspect.signature(self.open).parameters.values()
-        return {one.name: one.default for one in own if one.default is not one.empty}
-
     def _select_samples(
-        self, source: Source, folder: Path, include_unannotated: bool, missing: str
+        self, source: SampleSource, folder: Path, include_unannotated: bool, missing: str
     ) -> NDArray[np.int64]:
         on_disk = self._find_on_disk(source, folder, missing)
         kept = np.flatnonzero(on_disk if include_unannotated else on_disk & source.annotated)
@@ -269,7 +265,7 @@ class AnnotatedSet(ABC):
                 raise MissingDataError(f"{self.info.name}: {folder} has no annotated image of class {name!r}: {reason}")
         return kept
 
-    def _find_on_disk(self, source: Source, folder: Path, missing: str) -> NDArray[np.bool_]:
+    def _find_on_disk(self, source: SampleSource, folder: Path, missing: str) -> NDArray[np.bool_]:
         """Return ``[N]`` bool, whether the image of each sample is on disk, and report the missing ones by class."""
         if source.missing is None or not source.missing.any():
             return np.ones(len(source), dtype=np.bool_)
@@ -303,6 +299,12 @@ class DirectorySet(AnnotatedSet):
     def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
         """Return the folder of the data set; ``root`` and ``download`` are ignored."""
         return self._folder
+
+
+def own_defaults(opener: Callable[..., SampleSource]) -> dict[str, object]:
+    """Return the defaults of the parameters that only one set has: those of its method :meth:`AnnotatedSet.open`."""
+    own = inspect.signature(opener).parameters.values()
+    return {one.name: one.default for one in own if one.default is not one.empty}
 
 
 def data_root(root: str | os.PathLike[str] | None) -> Path | None:

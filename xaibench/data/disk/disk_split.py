@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -16,23 +14,14 @@ from torch.nn.functional import interpolate
 from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
 
-from xaibench.data.base import LazySequence, Sample, Split
+from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform
 from xaibench.data.disk.source import Source
-
-if TYPE_CHECKING:
-    from torchvision import tv_tensors
-
-#: A function of ``(image, mask)`` that transforms both together, such as those of ``torchvision.transforms.v2``.
-Transform: TypeAlias = Callable[["tv_tensors.Image", "tv_tensors.Mask"], tuple[Tensor, Tensor]]
-#: ``"imagenet"``, ``(means, deviations)`` of the channels, or None to leave the pixels in [0, 1].
-Normalize: TypeAlias = Literal["imagenet"] | tuple[Sequence[float], Sequence[float]] | None
 
 #: Weights of red, green and blue in gray (ITU-R BT.601, as in Pillow).
 _LUMINANCE = torch.tensor([0.299, 0.587, 0.114])
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-class DiskSplit(Split):
+class DiskSplit(LazySplit):
     """Samples of one split, read from disk on access; only the index is held in memory.
 
     Images are resized (bilinear, antialiased), masks by the nearest pixel. An object too small to
@@ -52,6 +41,8 @@ class DiskSplit(Split):
             one positive deviation per channel.
     """
 
+    source: Source
+
     def __init__(
         self,
         source: Source,
@@ -65,94 +56,11 @@ class DiskSplit(Split):
         sides = (size, size) if isinstance(size, int) else size
         if min(sides) < 1:
             raise ValueError(f"size={size!r}: expected at least 1 pixel.")
-        if channels not in (1, 3):
-            raise ValueError(f"channels={channels!r}: expected 1 (gray) or 3 (color).")
-        self.source = source
-        self.indices = np.asarray(indices, dtype=np.int64)
+        super().__init__(source, indices, channels=channels, normalize=normalize, transform=transform)
         self.size = size
-        self.channels = channels
         self._sides = sides
-        self.normalize = normalize
-        self.transform = transform
-        self._statistics = _statistics(normalize, channels)
 
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Sample:
-        """Return one sample for an int; a batch for a slice, a list or a tensor of indices (or of booleans)."""
-        if isinstance(index, int | np.integer) or (isinstance(index, Tensor) and index.ndim == 0):
-            place = range(len(self))[int(index)]  # range: negative indices, and IndexError past the end
-            image, mask, target = self._read(self.indices[[place]])
-            return image[0], mask[0], target[0]
-        chosen: Sequence[int]
-        if isinstance(index, slice):
-            chosen = range(len(self))[index]
-        elif isinstance(index, Tensor) and index.dtype == torch.bool:
-            chosen = torch.nonzero(index).flatten().tolist()
-        else:
-            chosen = torch.as_tensor(index, dtype=torch.int64).tolist()
-        return self._read(self.indices[[range(len(self))[one] for one in chosen]])
-
-    @property
-    def images(self) -> Tensor:
-        """All images ``[N, C, H, W]``. Reads them from disk on every access; for small splits."""
-        return self[:][0]
-
-    @property
-    def masks(self) -> Tensor:
-        """All masks ``[N, H, W]``. Reads them from disk on every access; images are not read."""
-        return torch.stack([torch.from_numpy(self._read_mask(one)) for one in self.indices.tolist()])
-
-    @property
-    def targets(self) -> Tensor:
-        """``[N]`` class indices."""
-        return torch.from_numpy(self.source.targets[self.indices])
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """``[N]`` unique name of each sample, the same in every run."""
-        return LazySequence(lambda number: str(self.source.meta(number)["id"]), self.indices)
-
-    @property
-    def groups(self) -> NDArray[np.int64] | None:
-        """``[N]`` group of each sample (a patient, a photograph); None if every sample is its own group."""
-        return None if self.source.groups is None else self.source.groups[self.indices]
-
-    @property
-    def groups_by(self) -> str:
-        """Description of the groups, such as ``"patients"``; empty if not known."""
-        return self.source.groups_by
-
-    @property
-    def meta(self) -> Sequence[Mapping[str, object]]:
-        """Metadata of each sample: ``meta[i]["id"]``, ``meta[i]["file"]`` and entries of the data set."""
-        return LazySequence(self.source.meta, self.indices)
-
-    @property
-    def in_memory(self) -> bool:
-        """False: ``images`` and ``masks`` read all samples from disk on every access."""
-        return False
-
-    def with_transform(self, transform: Transform | None) -> DiskSplit:
-        """Return a split with the same samples and another ``transform``, for example to augment the training split.
-
-        Args:
-            transform: Transforms image and mask together: any of ``torchvision.transforms.v2``; None = none.
-
-        Returns:
-            A new split; this one is unchanged.
-        """
-        return DiskSplit(
-            self.source,
-            self.indices,
-            size=self.size,
-            channels=self.channels,
-            normalize=self.normalize,
-            transform=transform,
-        )
-
-    def _read(self, numbers: NDArray[np.int64]) -> Sample:
+    def _read_samples(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         count, sides = len(numbers), self._sides
         # Every sample is written into the batch directly: stacking would copy 600 kB per sample.
         images = _allocate(count, self.channels, *sides)
@@ -160,22 +68,10 @@ class DiskSplit(Split):
         for image, mask, number in zip(images, masks, numbers.tolist(), strict=True):
             write_image(image, _to_channels_first(self.source.image(number, max(sides))))
             mask.copy_(torch.from_numpy(self._read_mask(number)))
-        if self.transform is not None and count:
-            images, masks = self._apply_transform(images, masks)
-        if self._statistics is not None:
-            images.sub_(self._statistics[0]).div_(self._statistics[1])
-        return images, masks, torch.from_numpy(self.source.targets[numbers])
+        return images, masks
 
-    def _apply_transform(self, images: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-        from torchvision import tv_tensors  # imported here, because it takes 160 MB
-
-        assert self.transform is not None
-        pairs = zip(images, masks, strict=True)
-        moved = [self.transform(tv_tensors.Image(image), tv_tensors.Mask(mask)) for image, mask in pairs]
-        return (
-            torch.stack([image.as_subclass(Tensor).float() for image, _ in moved]),
-            torch.stack([mask.as_subclass(Tensor).bool() for _, mask in moved]),
-        )
+    def _read_masks(self, numbers: NDArray[np.int64]) -> Tensor:
+        return torch.stack([torch.from_numpy(self._read_mask(number)) for number in numbers.tolist()])
 
     def _read_mask(self, number: int) -> NDArray[np.bool_]:
         mask = self.source.mask(number)
@@ -248,17 +144,3 @@ def _to_channels_first(image: Image.Image) -> Tensor:
             pixels: Tensor = from_dlpack(pyarrow.array(image).values)
             return pixels.view(image.height, image.width, 4).permute(2, 0, 1)
     return torch.from_numpy(np.atleast_3d(np.array(image))).permute(2, 0, 1)
-
-
-def _statistics(normalize: Normalize, channels: int) -> tuple[Tensor, Tensor] | None:
-    if normalize is None:
-        return None
-    if isinstance(normalize, str):
-        if normalize != "imagenet":
-            raise ValueError(f"normalize={normalize!r}: expected 'imagenet', (means, deviations) or None.")
-        normalize = IMAGENET
-    means, deviations = (torch.tensor(values, dtype=torch.float32) for values in normalize)
-    if means.shape != (channels,) or deviations.shape != (channels,) or not (deviations > 0).all():
-        expected = "three means and three positive deviations" if channels == 3 else "one mean and one deviation"
-        raise ValueError(f"normalize={normalize!r}: expected {expected}, for channels={channels}.")
-    return means.view(-1, 1, 1), deviations.view(-1, 1, 1)

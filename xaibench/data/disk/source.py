@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 
-class Source(ABC):
+class SampleSource(ABC):
     """The samples of a data set on disk, numbered from 0. Opening a source reads lists and indices, but no pixels.
 
     A set of a million images must open in seconds and in a few hundred megabytes. Facts about all samples are therefore
@@ -42,6 +42,33 @@ class Source(ABC):
         return len(self.targets)
 
     @abstractmethod
+    def mask(self, index: int) -> NDArray[np.bool_] | None:
+        """Read the ground-truth mask.
+
+        Args:
+            index: Number of the sample.
+
+        Returns:
+            ``[h, w]`` at full size (``[d, h, w]`` for volumes), True = important. None = an empty mask (a true negative
+            or a sample without an annotation).
+        """
+
+    @abstractmethod
+    def meta(self, index: int) -> dict[str, object]:
+        """Return the metadata of the sample.
+
+        Args:
+            index: Number of the sample.
+
+        Returns:
+            At least ``id`` (a unique string, the same in every run) and ``file``.
+        """
+
+
+class Source(SampleSource):
+    """Samples whose images are pictures of any size."""
+
+    @abstractmethod
     def image(self, index: int, size: int) -> Image.Image:
         """Read the image, in mode ``RGB``, ``L`` (8 bit) or ``F`` (gray in [0, 1]).
 
@@ -56,25 +83,31 @@ class Source(ABC):
             The image, at full size or at a fraction of it.
         """
 
+
+class VolumeSource(SampleSource):
+    """Samples whose images are volumes of gray values.
+
+    Attributes:
+        spacing: ``[N, 3]`` float64: distance of neighboring voxels in mm, along the axes D, H and W.
+    """
+
+    spacing: NDArray[np.float64]
+
     @abstractmethod
-    def mask(self, index: int) -> NDArray[np.bool_] | None:
-        """Read the ground-truth mask.
+    def volume(self, index: int) -> NDArray[np.float32]:
+        """Read the volume.
 
         Args:
             index: Number of the sample.
 
         Returns:
-            ``[h, w]`` at full size, True = important. None = an empty mask (a true negative or a sample without an
-            annotation).
+            ``[d, h, w]`` gray values in [0, 1].
         """
 
     @abstractmethod
-    def meta(self, index: int) -> dict[str, object]:
-        """Return the metadata of the sample.
+    def shape(self, index: int) -> tuple[int, int, int]:
+        """Return the shape ``(d, h, w)`` of a volume without reading it.
 
         Args:
             index: Number of the sample.
-
-        Returns:
-            At least ``id`` (a unique string, the same in every run) and ``file``.
         """

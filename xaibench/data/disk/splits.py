@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.source import Source
+from xaibench.data.disk.source import SampleSource
 
 #: Fractions of train, validation and test, or the official split.
 Splits: TypeAlias = tuple[float, float, float] | Literal["official"]
@@ -18,7 +18,7 @@ Indices: TypeAlias = NDArray[np.int64]
 _VAL_SHARE = 0.2
 
 
-def split_indices(source: Source, kept: Indices, splits: Splits, seed: int) -> tuple[Indices, Indices, Indices]:
+def split_indices(source: SampleSource, kept: Indices, splits: Splits, seed: int) -> tuple[Indices, Indices, Indices]:
     """Return the indices of train, validation and test.
 
     With fractions, whole groups are assigned at random, class by class, so that every split has its share of every
@@ -53,7 +53,9 @@ def _check_fractions(splits: Sequence[float]) -> NDArray[np.float64]:
     return fractions
 
 
-def _assign_splits(source: Source, kept: Indices, fractions: NDArray[np.float64], rng: np.random.Generator) -> Indices:
+def _assign_splits(
+    source: SampleSource, kept: Indices, fractions: NDArray[np.float64], rng: np.random.Generator
+) -> Indices:
     """Return the split (0, 1, 2) of each kept sample."""
     targets = source.targets[kept]
     groups = kept if source.groups is None else source.groups[kept]
@@ -95,7 +97,7 @@ def _gather_splits(kept: Indices, assigned: Indices, rng: np.random.Generator) -
 
 
 def _split_officially(
-    source: Source, kept: Indices, splits: str, rng: np.random.Generator
+    source: SampleSource, kept: Indices, splits: str, rng: np.random.Generator
 ) -> tuple[Indices, Indices, Indices]:
     if splits != "official":
         raise ValueError(f"splits={splits!r}: expected three fractions, such as (0.6, 0.2, 0.2), or 'official'.")

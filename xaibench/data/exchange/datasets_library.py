@@ -9,8 +9,8 @@ import numpy as np
 
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset, Split
-from xaibench.data.disk.disk_split import Normalize
 from xaibench.data.disk.file_readers import DataFileError
+from xaibench.data.disk.lazy_split import Normalize
 from xaibench.data.disk.splits import Splits
 from xaibench.data.exchange.picture_source import (
     IMAGE_COLUMNS,

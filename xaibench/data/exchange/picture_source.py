@@ -13,10 +13,11 @@ from PIL import Image, UnidentifiedImageError
 from xaibench.core.messages import listed
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset
-from xaibench.data.disk.disk_split import DiskSplit, Normalize
+from xaibench.data.disk.disk_split import DiskSplit
 from xaibench.data.disk.file_readers import DataFileError
 from xaibench.data.disk.image_files import convert_image
 from xaibench.data.disk.image_lists import UNLABELED
+from xaibench.data.disk.lazy_split import Normalize
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import Splits, split_indices
 
