@@ -129,10 +129,49 @@ reads exactly its images.
 """
 
 
+#: Parameters of every annotated set.
+COMMON = inspect.signature(AnnotatedSet.__call__).parameters
+
+VOLUMES = """
+### Scans as volumes
+
+```python
+data = xb.load("lidc", root="~/data", volumes=True)  # crops of 32 slices of 64×64 pixels; also "tumor"
+image, mask, target = data.test[0]  # [1,32,64,64] float32 in [0, 1], [32,64,64] bool, int64
+data.test.meta[0]["spacing"]  # mm per voxel along D, H and W; metrics of distance get it from the split
+for images, masks, targets in xb.loading("lidc", root="~/data", volumes=True, crop=None)[2]:
+    ...  # whole scans, one at a time
+```
+
+The slices of a volume and their masks are those of the slice loader, voxel by voxel, from the same files, without
+scaling. The axes are D (slices, from the feet to the head), H (rows) and W (columns). `crop=(D, H, W)` sets the size of
+crops in voxels; beyond the border of a scan they are air (-1000 HU). `crop=None` loads whole scans, whose shapes
+differ: a batch is one scan, read when it is needed. `splits` keeps patients together, who are also the groups
+of intervals and tests. `size` has no effect on volumes and is refused; `channels` is 1 by default.
+
+Entries of `data.test.meta[i]`:
+
+- `spacing`: mm per voxel along D, H and W (the order of nnU-Net and SimpleITK arrays; nibabel and MONAI have x first).
+  `data.test.metric_inputs(slice(None))["spacing"]` has all of them, `[n, 3]`.
+- `orientation`: direction of increasing index along D, H and W, in the letters of nibabel's `aff2axcodes`. `"SPL"` is
+  towards the head, the back and the patient's left. `tumor` is always reoriented to `"SPL"`; `lidc` keeps the pixels
+  as stored, which is `"SPL"` for a patient in the usual position.
+- `origin`, `padding`, `shape`: index of the first voxel of the crop in the scan, number of voxels before and after the
+  scan per axis, and shape of the scan.
+- `scan`, `patient`, `file`: names of the scan and the patient, and the first file.
+- `spacing_deviation`: largest difference of a step between slices from `spacing[0]`, in mm.
+
+DICOM slices are sorted by position. A step of more than 1.5 times the median is a gap; a crop across it and a whole
+scan with one are left out with a warning. Steps that differ from the median by more than 5 % are named in a warning.
+Scans that are not axial, or whose slices differ in orientation or spacing, are left out with a warning. What a crop is
+centered on, and where crops without a lesion are, is described for each set below.
+"""
+
+
 def own_parameters(part: AnnotatedSet) -> str:
     """Return the parameters that only this set has, with their defaults."""
-    known = inspect.signature(part.open).parameters.values()
-    return ", ".join(f"`{one.name}={one.default!r}`" for one in known if one.default is not one.empty) or "none"
+    known = inspect.signature(part).parameters.values()
+    return ", ".join(f"`{one.name}={one.default!r}`" for one in known if one.name not in COMMON) or "none"
 
 
 def row(name: str, part: AnnotatedSet) -> str:
@@ -194,7 +233,7 @@ def page() -> str:
     """Return the page."""
     sets = {name: part for name in DATASETS if isinstance(part := DATASETS.resolve(name), AnnotatedSet)}
     text = head(list(sets)) + "".join(row(name, part) for name, part in sets.items())
-    text += AFTER_SIZES
+    text += AFTER_SIZES + VOLUMES
     text += "".join(section(name, type(part), facts(part), level=3) for name, part in sets.items())
     text += section("folder:DIR", OwnFolder) + section("published:DIR", SaliencyBenchRelease)
     return text

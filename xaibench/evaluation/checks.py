@@ -50,7 +50,7 @@ def check_maps(maps: Tensor, label: str, count: int) -> None:
     Raises:
         ValueError: Gives the shape, or the maps that are not finite.
     """
-    if maps.ndim != 3 or len(maps) < count or not maps.is_floating_point():
+    if maps.ndim not in (3, 4) or len(maps) < count or not maps.is_floating_point():
         raise ValueError(
             f"{label}: expected floating maps [{count}, H, W], one per sample; got {list(maps.shape)} "
             f"{str(maps.dtype).removeprefix('torch.')}."

@@ -9,7 +9,7 @@ from generators.tumor import nibabel, write_nifti
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.ct_reading import read_slice
-from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume
+from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "msd" / "Task04_Hippocampus"
 
@@ -17,8 +17,11 @@ REAL = Path(__file__).parents[3].parent / "shared" / "data" / "msd" / "Task04_Hi
 @pytest.mark.parametrize("axes", ["RAS", "LPS", "LAS", "PIR", "SLA", "IPL"])
 def test_every_order_of_axes_is_read_to_the_same_view(tmp_path, axes):
     body = np.random.default_rng(0).integers(-1000, 1000, (3, 4, 5)).astype(np.int16)
-    read, stored, affine = read_volume(write_nifti(tmp_path / "a.nii.gz", body, axes))
-    assert (stored, affine.shape) == (axes, (4, 4))
+    path = write_nifti(tmp_path / "a.nii.gz", body, axes)
+    read, header = read_volume(path)
+    assert (header.axes, header.shape, header.affine.shape) == (axes, (3, 4, 5), (4, 4))
+    assert header.spacing == pytest.approx((2.5, 0.8, 0.8))
+    assert np.array_equal(read_volume_header(path).affine, nibabel.as_closest_canonical(nibabel.load(path)).affine)
     assert read.dtype == np.int16
     assert np.array_equal(read, body)
 
@@ -113,14 +116,14 @@ def test_limits_are_checked_before_memory_is_asked_for(tmp_path, content, said):
 def test_volumes_that_lie_on_each_other_do_so_in_any_order_of_axes(tmp_path):
     body = np.random.default_rng(0).integers(0, 9, (3, 4, 5)).astype(np.int16)
     stored = [write_nifti(tmp_path / f"{axes}.nii.gz", body, axes) for axes in ("RAS", "LPS", "SLA")]
-    first, *others = (read_volume(path) for path in stored)
+    first, *others = (read_volume_header(path) for path in stored)
     assert not any(are_misaligned(first, other) for other in others)
     for axis in range(3):
         image = nibabel.load(stored[0])
         flip = np.diag([-1.0 if number == axis else 1.0 for number in range(4)])
         nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), flip @ image.affine), tmp_path / "flipped.nii.gz")
-        assert are_misaligned(first, read_volume(tmp_path / "flipped.nii.gz"))
+        assert are_misaligned(first, read_volume_header(tmp_path / "flipped.nii.gz"))
     moved = image.affine.copy()
     moved[:3, 3] += 50  # such files exist, and belong together voxel by voxel
     nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), moved), tmp_path / "moved.nii.gz")
-    assert not are_misaligned(first, read_volume(tmp_path / "moved.nii.gz"))
+    assert not are_misaligned(first, read_volume_header(tmp_path / "moved.nii.gz"))

@@ -31,6 +31,7 @@ _TAGS = [
     "BitsAllocated",
     "PixelSpacing",
     "ImagePositionPatient",
+    "ImageOrientationPatient",
 ]
 #: Maximum number of pixels of a slice; scanners produce 512×512.
 _MAX_PIXELS = 4096 * 4096
@@ -49,6 +50,9 @@ class SliceHeader:
         rows: Height in pixels.
         columns: Width in pixels.
         spacing: Row and column spacing in mm.
+        position: ``ImagePositionPatient``: place of the first pixel in mm, x to the patient's left, y to the back, z to
+            the head.
+        orientation: ``ImageOrientationPatient``, as for :func:`turn_radiological`; NaN if missing.
     """
 
     path: Path
@@ -59,6 +63,8 @@ class SliceHeader:
     rows: int
     columns: int
     spacing: tuple[float, float]
+    position: tuple[float, ...]
+    orientation: tuple[float, ...]
 
 
 def import_medical(module: str) -> Any:
@@ -126,7 +132,8 @@ def read_header(path: Path) -> SliceHeader:
         tags = import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS)
         rows, columns = _check_size(tags)
         spacing = (float(tags.PixelSpacing[0]), float(tags.PixelSpacing[1]))
-        z = float(tags.ImagePositionPatient[2])
+        position = tuple(float(one) for one in tags.ImagePositionPatient)
+        z = position[2]
         if not math.isfinite(z + sum(spacing)):
             raise ValueError(f"its position is {z} mm, its spacing {spacing} mm")
         head = SliceHeader(
@@ -138,6 +145,8 @@ def read_header(path: Path) -> SliceHeader:
             rows=rows,
             columns=columns,
             spacing=spacing,
+            position=position,
+            orientation=tuple(float(one) for one in tags.get("ImageOrientationPatient") or [math.nan] * 6),
         )
         syntax = transfer_syntax(tags)
         needed = 1
@@ -184,25 +193,47 @@ def turn_radiological(values: NDArray[np.float32], orientation: Sequence[float])
         ValueError: If the slice is not axial.
     """
     directions = np.array([float(one) for one in orientation]).reshape(2, 3)
-    along = np.abs(directions).argmax(axis=1).tolist()
-    if sorted(along) != [0, 1]:
-        raise ValueError(f"its orientation {list(orientation)} is not axial")
-    if along == [1, 0]:
+    if is_transposed(orientation):
         values, directions = values.T, directions[::-1]
     return np.ascontiguousarray(values[:: int(np.sign(directions[1, 1])), :: int(np.sign(directions[0, 0]))])
 
 
+def is_transposed(orientation: Sequence[float]) -> bool:
+    """Return whether the rows of an axial slice run along the body's front-back axis.
+
+    Args:
+        orientation: As for :func:`turn_radiological`.
+
+    Raises:
+        ValueError: If the slice is not axial.
+    """
+    along = np.abs(np.array([float(one) for one in orientation]).reshape(2, 3)).argmax(axis=1).tolist()
+    if sorted(along) != [0, 1]:
+        raise ValueError(f"its orientation {list(orientation)} is not axial")
+    return bool(along == [1, 0])
+
+
+def window_values(values: NDArray[np.generic], window: tuple[float, float]) -> NDArray[np.float32]:
+    """Map Hounsfield units to gray values in [0, 1]: 0 at and below the lower end of the window, 1 at the upper.
+
+    Example:
+        >>> window_values(np.array([-2000.0, -300.0, 400.0]), (-1000, 400)).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    low, high = window
+    scaled = (np.asarray(values, dtype=np.float32) - low) / (high - low)
+    return np.asarray(np.clip(scaled, 0, 1), dtype=np.float32)
+
+
 def window_image(values: NDArray[np.generic], window: tuple[float, float]) -> Image.Image:
-    """Map Hounsfield units to gray (mode ``F``) in [0, 1]: 0 at and below the lower end of the window, 1 at the upper.
+    """Return :func:`window_values` as an image of mode ``F``.
 
     Example:
         >>> image = window_image(np.array([[-2000.0, -300.0, 400.0]]), (-1000, 400))
         >>> image.mode, np.asarray(image).tolist()
         ('F', [[0.0, 0.5, 1.0]])
     """
-    low, high = window
-    scaled = (np.asarray(values, dtype=np.float32) - low) / (high - low)
-    return Image.fromarray(np.clip(scaled, 0, 1).astype(np.float32))
+    return Image.fromarray(window_values(values, window))
 
 
 def check_window(window: Sequence[float]) -> tuple[float, float]:

@@ -5,36 +5,34 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.annotated_set import ProgressCallback
 from xaibench.data.disk.cache_folders import cache_folder, digest_folder
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.index_parts import Part, build_parts, load_arrays, load_part
-from xaibench.data.disk.source import Source
-from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, scan_rng, window_image
+from xaibench.data.disk.source import Source, VolumeSource
+from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, window_image
+from xaibench.data.scans.lidc_choice import SliceChoice, Slices
 from xaibench.data.scans.lidc_index import INDEX_REVISION, Scan, build_patient, find_readings, unpack_scans, xml_files
+from xaibench.data.scans.lidc_volumes import CropChoice, LidcVolumes
+from xaibench.data.scans.scan_geometry import Triple
+from xaibench.data.scans.scan_set import ScanSet
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: Which slices of a nodule become samples.
-Slices: TypeAlias = Literal["middle", "largest", "all"]
-
 _CLASSES = ("no_nodule", "nodule")
-#: Maximum distance (in mm) of a negative slice from a positive one.
-_MAX_DISTANCE = 50.0
 _SUFFIXES = (".dcm", ".xml")
 _XML_FOLDERS = ("tcia-lidc-xml", "LIDC-XML-only")
 
 
-class Lidc(AnnotatedSet):
+class Lidc(ScanSet):
     """Lung nodules of at least 3 mm in CT slices (Armato et al. 2011).
 
     Outlines of different readers that are close together are one nodule
@@ -51,6 +49,12 @@ class Lidc(AnnotatedSet):
 
     Slices are used whole, with the pixels as stored. The gray level is (HU − low) / (high − low) of the window, clipped
     to [0, 1].
+
+    Volumes (``volumes=True``) have the slices and masks of the same scans, from the lowest slice up. A crop has its
+    center at the center of the bounding box of a nodule's consensus. Crops without a nodule are matched to them: from
+    the same scan, at the same place in the slices or its mirror image on the other side of the body, at most 50 mm
+    higher or lower, without any mark of any reader. Whole scans (``crop=None``) are ``nodule`` if a reader outlined
+    one of at least 3 mm; the others may have smaller marks (``meta[i]["other_marks"]``).
     """
 
     info = DatasetInfo(
@@ -121,10 +125,42 @@ class Lidc(AnnotatedSet):
             MissingDataError: If the folder has no patients.
             ValueError: If a parameter is out of range.
         """
-        choice = _Choice(consensus, contour, slices, negatives, check_window(window), seed)
+        choice = SliceChoice(consensus, contour, slices, negatives, check_window(window), seed)
         choice.check(classes)
         parts = self._build_index(folder, workers=1, progress=None)
         return _LidcSource(folder, classes, parts, choice)
+
+    def open_volumes(
+        self,
+        folder: Path,
+        *,
+        classes: tuple[str, ...],
+        seed: int,
+        crop: Triple | None,
+        consensus: float = 0.5,
+        contour: bool = False,
+        negatives: int = 1,
+        window: tuple[float, float] = (-1000.0, 400.0),
+    ) -> VolumeSource:
+        """Return crops around nodules and crops without, or whole scans.
+
+        Slices are sorted by their position. A crop whose slices are not all there, and a whole scan with missing
+        slices, is left out with a warning, as is a scan whose slices are not axial or do not form a regular grid.
+
+        Args:
+            folder: As in :meth:`open`, like the errors.
+            classes: As in :meth:`open`.
+            seed: Seed of the choice of crops without a nodule.
+            crop: Number of slices, rows and columns; None = whole scans.
+            consensus: As in :meth:`open`.
+            contour: As in :meth:`open`.
+            negatives: Number of crops without a mark per crop with consensus; unused for whole scans.
+            window: As in :meth:`open`.
+        """
+        choice = SliceChoice(consensus, contour, "middle", negatives, check_window(window), seed)
+        choice.check(classes if crop else ())
+        parts = self._build_index(folder, workers=1, progress=None)
+        return LidcVolumes(folder, classes, parts, CropChoice(choice, crop))
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Build and cache the index of every patient, for all parameters; about 10 minutes on one core."""
@@ -132,7 +168,7 @@ class Lidc(AnnotatedSet):
 
     def is_ready(self, folder: Path) -> bool | None:
         """Return whether an indexed patient has a nodule with consensus; None if no patient is indexed."""
-        choice = _Choice(0.5, False, "middle", 1, (0.0, 1.0), 0)
+        choice = SliceChoice(0.5, False, "middle", 1, (0.0, 1.0), 0)
         kept = [part.kept for part in self._list_parts(folder)[0] if part.kept.exists()]
         scans = (scan for file in kept for scan in unpack_scans(load_arrays(file)))
         return any(choice.positives(scan)[0] for scan in scans) if kept else None
@@ -166,63 +202,12 @@ class Lidc(AnnotatedSet):
         return parts, xml_folders
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """The parameters of :meth:`Lidc.open`."""
-
-    level: float
-    contour: bool
-    slices: Slices
-    negatives: int
-    window: tuple[float, float]
-    seed: int
-
-    def check(self, classes: tuple[str, ...]) -> None:
-        if not 0 < self.level <= 1:
-            raise ValueError(f"consensus={self.level!r}: expected a fraction in (0, 1], such as 0.5.")
-        if self.slices not in get_args(Slices):
-            raise ValueError(f"slices={self.slices!r}: expected one of {', '.join(map(repr, get_args(Slices)))}.")
-        if self.negatives < 0:
-            raise ValueError(f"negatives={self.negatives!r}: expected 0 or more per slice with a nodule.")
-        if self.negatives == 0 and "no_nodule" in classes:
-            raise ValueError("negatives=0 leaves 'no_nodule' empty; give classes='nodule', or negatives=1 or more.")
-
-    def positives(self, scan: Scan) -> tuple[list[int], list[int]]:
-        """Return the slices with consensus, and the slices of nodules without a consensus pixel; every slice once."""
-        agreed: set[int] = set()
-        disputed: set[int] = set()
-        for nodule in scan.nodules:
-            areas = [int(part.consensus(nodule.readers, self.level, self.contour).sum()) for part in nodule.slices]
-            there = [number for number, area in enumerate(areas) if area]
-            if not there:
-                disputed.add(nodule.slices[len(areas) // 2].slice)
-                continue
-            if self.slices == "middle":
-                there = [there[len(there) // 2]]
-            elif self.slices == "largest":
-                there = [int(np.argmax(areas))]
-            agreed |= {nodule.slices[number].slice for number in there}
-        return sorted(agreed), sorted(disputed - agreed)
-
-    def draw_negatives(self, scan: Scan, positives: Sequence[int]) -> list[int]:
-        """Draw slices near the positive ones in which no reader marked anything."""
-        rng = scan_rng(self.seed, scan.series)
-        free = ~scan.touched
-        chosen: list[int] = []
-        for positive in positives:
-            near = np.flatnonzero(free & (np.abs(scan.z - scan.z[positive]) <= _MAX_DISTANCE))
-            taken = rng.choice(near, size=min(self.negatives, len(near)), replace=False)
-            free[taken] = False
-            chosen += taken.tolist()
-        return sorted(chosen)
-
-
 class _LidcSource(Source):
     """The samples of all patients. Nodules and file names are read from a patient's index on access."""
 
     groups: NDArray[np.int64]
 
-    def __init__(self, folder: Path, classes: tuple[str, ...], parts: Sequence[Part], choice: _Choice) -> None:
+    def __init__(self, folder: Path, classes: tuple[str, ...], parts: Sequence[Part], choice: SliceChoice) -> None:
         self.classes = classes
         self._folder = folder
         self._choice = choice

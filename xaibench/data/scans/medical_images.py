@@ -121,7 +121,7 @@ def read_medical_mask(path: Path, frame: int | None, image: Path) -> NDArray[np.
         marked: NDArray[np.bool_] = np.asarray(pixels) != 0
         return np.asarray(marked.any(axis=2)) if marked.ndim == 3 else marked
     volume, _ = _cached_volume(path, file_version(path))
-    if _is_nifti(image) and are_misaligned(volume, _cached_volume(image, file_version(image))[0]):
+    if _is_nifti(image) and are_misaligned(volume.header, _cached_volume(image, file_version(image))[0].header):
         raise DataFileError(f"{path} covers another region than its image {image.name}: their affines differ.")
     return np.asarray(volume.values[frame or 0] != 0)
 

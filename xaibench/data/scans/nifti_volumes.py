@@ -29,19 +29,39 @@ _GZIP = b"\x1f\x8b"
 _MAGIC = b"n+1\0"
 
 
+class VolumeHeader(NamedTuple):
+    """Header of a NIfTI volume.
+
+    Attributes:
+        shape: ``(slices, rows, columns)`` of the values that :func:`read_volume` returns.
+        axes: Directions of the axes in the file, such as ``"LPS"``.
+        affine: ``[4, 4]`` map from voxel coordinates (x to the right, y to the front, z up) to mm.
+        window: Range of values to display (``cal_min``, ``cal_max``); None if the header has none.
+    """
+
+    shape: tuple[int, int, int]
+    axes: str
+    affine: NDArray[np.float64]
+    window: tuple[float, float] | None = None
+
+    @property
+    def spacing(self) -> tuple[float, float, float]:
+        """Distance of neighboring slices, rows and columns in mm."""
+        x, y, z = np.sqrt((self.affine[:3, :3] ** 2).sum(axis=0)).tolist()
+        return z, y, x
+
+
 class Volume(NamedTuple):
     """A scan or its label volume.
 
     Attributes:
         values: ``[slices, rows, columns]``, from the feet to the head, each slice oriented as in
             :func:`~xaibench.data.scans.ct_reading.turn_radiological`.
-        axes: Directions of the axes in the file, such as ``"LPS"``.
-        affine: ``[4, 4]`` map from voxel coordinates (x to the right, y to the front, z up) to mm.
+        header: Its header.
     """
 
     values: NDArray[Any]
-    axes: str
-    affine: NDArray[np.float64]
+    header: VolumeHeader
 
 
 def read_volume(path: Path) -> Volume:
@@ -60,25 +80,12 @@ def read_volume(path: Path) -> Volume:
     with wrap_file_errors(path):
         try:
             stored = nibabel.Nifti1Image.from_bytes(_read_content(path))
-            volume = nibabel.as_closest_canonical(stored)
-            axes = "".join(nibabel.aff2axcodes(stored.affine))
-            return Volume(np.asarray(volume.dataobj).transpose(2, 1, 0)[:, ::-1, ::-1], axes, volume.affine)
+            values = np.asarray(nibabel.as_closest_canonical(stored).dataobj)
+            return Volume(values.transpose(2, 1, 0)[:, ::-1, ::-1], _make_header(stored.header))
         except (OSError, MemoryError):
             raise
         except Exception as error:  # nibabel and zlib raise many exceptions, mostly undocumented
             raise ValueError(str(error) or type(error).__name__) from error
-
-
-class VolumeHeader(NamedTuple):
-    """Header of a NIfTI volume.
-
-    Attributes:
-        shape: ``(slices, rows, columns)`` of the values that :func:`read_volume` returns.
-        window: Range of values to display (``cal_min``, ``cal_max``); None if the header has none.
-    """
-
-    shape: tuple[int, int, int]
-    window: tuple[float, float] | None
 
 
 def read_volume_header(path: Path) -> VolumeHeader:
@@ -92,18 +99,28 @@ def read_volume_header(path: Path) -> VolumeHeader:
     with wrap_file_errors(path), _open_unpacked(path) as (stream, limit):
         try:
             start, _ = _read_start(stream, limit)
-            head = nibabel.Nifti1Header(start)
-            order = nibabel.io_orientation(head.get_best_affine())[:, 0].astype(int).tolist()
-            sides = {axis: int(side) for axis, side in zip(order, head.get_data_shape(), strict=True)}
-            low, high = float(head["cal_min"]), float(head["cal_max"])
+            return _make_header(nibabel.Nifti1Header(start))
         except (OSError, MemoryError):
             raise
         except Exception as error:  # as in read_volume
             raise ValueError(str(error) or type(error).__name__) from error
-    return VolumeHeader((sides[2], sides[1], sides[0]), (low, high) if low < high else None)
 
 
-def are_misaligned(one: Volume, other: Volume) -> bool:
+def _make_header(head: Any) -> VolumeHeader:
+    nibabel = import_medical("nibabel")
+    stored, shape = head.get_best_affine(), head.get_data_shape()
+    order = nibabel.io_orientation(stored)
+    sides = {int(axis): int(side) for axis, side in zip(order[:, 0], shape, strict=True)}
+    low, high = float(head["cal_min"]), float(head["cal_max"])
+    return VolumeHeader(
+        (sides[2], sides[1], sides[0]),
+        "".join(nibabel.aff2axcodes(stored)),
+        stored @ nibabel.orientations.inv_ornt_aff(order, shape),
+        (low, high) if low < high else None,
+    )
+
+
+def are_misaligned(one: VolumeHeader, other: VolumeHeader) -> bool:
     """Return whether two volumes of the same shape cover different regions, because one affine is flipped.
 
     Volumes whose axes point in the same directions are always aligned, regardless of their origins. Other volumes are
@@ -111,7 +128,7 @@ def are_misaligned(one: Volume, other: Volume) -> bool:
     """
     if one.axes == other.axes:
         return False
-    far = np.array(one.values.shape[::-1]) - 1
+    far = np.array(one.shape[::-1]) - 1
     corners = np.array([[0, 0, 0, 1], [*far, 1]], dtype=np.float64).T
     voxel = np.abs(one.affine[:3, :3]).sum(axis=1)
     return bool((np.abs(((one.affine - other.affine) @ corners)[:3]) > voxel[:, None] / 2).any())

@@ -12,42 +12,35 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.annotated_set import ProgressCallback
 from xaibench.data.disk.cache_folders import cache_folder, digest_files, digest_folder
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError
+from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.index_parts import Arrays, Part, build_parts, load_arrays, load_part
-from xaibench.data.disk.source import Source
-from xaibench.data.scans.ct_reading import (
-    check_window,
-    dicom_files,
-    import_medical,
-    read_header,
-    read_modality,
-    read_slice,
-    scan_rng,
-    window_image,
+from xaibench.data.disk.source import Source, VolumeSource
+from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, scan_rng, window_image
+from xaibench.data.scans.nifti_volumes import read_volume
+from xaibench.data.scans.pancreas_scans import (
+    DECATHLON,
+    check_finite,
+    compact,
+    list_healthy_scans,
+    list_tumor_scans,
+    match_headers,
+    read_healthy_headers,
+    read_tumor,
 )
-from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume
+from xaibench.data.scans.pancreas_volumes import TumorVolumes, build_volume
+from xaibench.data.scans.scan_geometry import Triple
+from xaibench.data.scans.scan_set import ScanSet
 
 _LOGGER = logging.getLogger("xaibench")
 
 _CLASSES = ("no_tumor", "tumor")
 #: Part of the cache key; increased when scans are prepared differently.
 _REVISION = 1
-#: Label of the tumor in the Decathlon; label 1 is the pancreas.
-_TUMOR_LABEL = 2
-_DECATHLON = "Task07_Pancreas"
-#: Possible folders of the NIH patients, relative to the folder that contains Task07_Pancreas.
-_NIH_PLACES = (
-    "PANCREAS_*",
-    "*/PANCREAS_*",
-    "*/Pancreas-CT/PANCREAS_*",
-    "*/manifest-*/PANCREAS_*",
-    "*/manifest-*/Pancreas-CT/PANCREAS_*",
-)
 
 
-class Tumor(AnnotatedSet):
+class Tumor(ScanSet):
     """Pancreatic tumors in slices of abdominal CT: one slice per scan, one scan per patient.
 
     Positives are the training scans of task 7 of the Decathlon (those with labels): a random slice that contains label
@@ -59,6 +52,11 @@ class Tumor(AnnotatedSet):
     the difference, both are in Hounsfield units under the same window, and both have the radiological orientation
     (anterior at the top, the patient's right on the left) regardless of the axes in the files. The field of view and
     the contrast phase still differ.
+
+    Volumes (``volumes=True``) have the slices and masks of the same scans, from the feet up. A crop has its center at
+    the center of the bounding box of the tumor (of its largest connected part), and all of the tumor inside the crop is
+    in the mask. A crop of a healthy scan is centered in its middle half along the body, at the distance from the center
+    of the slice (in mm) at which the tumor of a random scan of the Decathlon is.
     """
 
     info = DatasetInfo(
@@ -92,7 +90,7 @@ class Tumor(AnnotatedSet):
         benchmark_size=361,
     )
     folders = ("", "tumor", "msd")
-    marker = f"{_DECATHLON}/imagesTr"
+    marker = f"{DECATHLON}/imagesTr"
     aliases: ClassVar[Mapping[str, str]] = {
         "no_tumour": "no_tumor",
         "normal": "no_tumor",
@@ -126,14 +124,44 @@ class Tumor(AnnotatedSet):
         """
         ends = check_window(window)
         parts = [part for name in classes for part in self._list_parts(folder, name)]
-        if missing := sum(not part.kept.exists() for part in parts):
-            _LOGGER.info(
-                "%s: reading %d of %d scans completely, a few seconds each; xaibench prepare uses several processes.",
-                self.info.name,
-                missing,
-                len(parts),
-            )
+        self._log_missing(parts, "; xaibench prepare uses several processes")
         return _TumorSource(folder, classes, build_parts(parts, _build_scan), ends, seed)
+
+    def open_volumes(
+        self,
+        folder: Path,
+        *,
+        classes: tuple[str, ...],
+        seed: int,
+        crop: Triple | None,
+        window: tuple[float, float] = (-160.0, 240.0),
+    ) -> VolumeSource:
+        """Return one crop per scan, or whole scans.
+
+        Healthy scans whose slices are not axial or do not form a regular grid are left out with a warning, as are those
+        with missing slices where they would be in the volume.
+
+        Args:
+            folder: As in :meth:`open`, like the errors.
+            classes: As in :meth:`open`. Crops of the class ``"no_tumor"`` need the scans with a tumor too, from which
+                they take their place.
+            seed: Seed of the place of crops without a tumor.
+            crop: Number of slices, rows and columns; None = whole scans.
+            window: As in :meth:`open`.
+        """
+        ends = check_window(window)
+        caches = {
+            "tumor": cache_folder(self.info.name, folder, _REVISION, "volumes", crop),
+            "no_tumor": cache_folder(self.info.name, folder, _REVISION, "volumes"),
+        }
+        needed = classes if crop is None or "tumor" in classes else (*classes, "tumor")
+        parts = [
+            part
+            for name in needed
+            for part in self._list_parts(folder, name, caches[name], *((crop,) if name == "tumor" else ()))
+        ]
+        self._log_missing(parts)
+        return TumorVolumes(folder, classes, build_parts(parts, build_volume), ends, seed, crop)
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the slices with a tumor (about 2 GB), since single slices cannot be read from a compressed volume.
@@ -152,15 +180,25 @@ class Tumor(AnnotatedSet):
         """Return whether slices with a tumor are cached; None if there are none."""
         return any(part.kept.exists() for part in self._list_parts(folder, "tumor")) or None
 
-    def _list_parts(self, folder: Path, name: str) -> list[Part]:
+    def _log_missing(self, parts: Sequence[Part], advice: str = "") -> None:
+        if missing := sum(not part.kept.exists() for part in parts):
+            _LOGGER.info(
+                "%s: reading %d of %d scans completely, a few seconds each%s.",
+                self.info.name,
+                missing,
+                len(parts),
+                advice,
+            )
+
+    def _list_parts(self, folder: Path, name: str, cache: Path | None = None, *options: object) -> list[Part]:
         import_medical("nibabel" if name == "tumor" else "pydicom")
-        cache = cache_folder(self.info.name, folder, _REVISION)
+        cache = cache or cache_folder(self.info.name, folder, _REVISION)
         parts = []
-        for scan, paths in _list_tumor_scans(folder) if name == "tumor" else _list_healthy_scans(folder):
+        for scan, paths in list_tumor_scans(folder) if name == "tumor" else list_healthy_scans(folder):
             # A missing file is reported when the part is built.
             existing = (path for path in paths if path.exists())
             state = digest_files(existing) if name == "tumor" else digest_folder(paths[0], ".dcm")
-            parts.append(Part(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths)))
+            parts.append(Part(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths, *options)))
         if not parts:
             hint = "" if name == "tumor" else "\nLoad only the tumors with classes='tumor'."
             raise MissingDataError(f"{folder} has no scan of the class {name!r}.\n{self.info.how_to_get}{hint}")
@@ -208,20 +246,6 @@ class _TumorSource(Source):
         return load_arrays(self._parts[index][1], name)[name]
 
 
-def _list_tumor_scans(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
-    """Return name, image file and label file of every scan, even if one of the files is missing."""
-    places = [folder / _DECATHLON / name for name in ("imagesTr", "labelsTr")]
-    # The archive was packed on a Mac and has a "._" file next to each file, which the pattern does not match.
-    names = sorted({path.name for place in places for path in place.glob("pancreas_*.nii.gz")})
-    return [(name.removesuffix(".nii.gz"), tuple(place / name for place in places)) for name in names]
-
-
-def _list_healthy_scans(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
-    """Return name and folder of every NIH patient."""
-    found = {path.name: path for pattern in reversed(_NIH_PLACES) for path in folder.glob(pattern) if path.is_dir()}
-    return [(name, (found[name],)) for name in sorted(found)]
-
-
 def _build_scan(name: str, root: Path, *paths: Path) -> Arrays:
     return _build_tumor_scan(root, *paths) if name == "tumor" else _build_healthy_scan(root, *paths)
 
@@ -233,34 +257,13 @@ def _build_tumor_scan(root: Path, image: Path, label: Path) -> Arrays:
         MissingDataError: If a file is missing.
         DataFileError: If a file cannot be read, the files do not match, or no tumor is marked.
     """
-    marks, scan = read_volume(label), read_volume(image)
-    labels, values = marks.values, scan.values
-    if labels.shape != values.shape:
-        raise DataFileError(
-            f"{label} has {list(labels.shape)} voxels (z, y, x), but {image} has {list(values.shape)}; get both again."
-        )
-    if are_misaligned(marks, scan):
-        raise DataFileError(
-            f"{label} is flipped relative to {image}: their axes point to {marks.axes} and {scan.axes}, and they cover "
-            "different regions; get both again."
-        )
-    with np.errstate(invalid="ignore"):
-        known = (labels == labels.astype(np.uint8)) & (labels <= _TUMOR_LABEL)
-    if not known.all():
-        strange = np.unique(labels[~known])[:5].tolist()
-        raise DataFileError(
-            f"{label} has the labels {strange}, expected 0, 1 (pancreas) and 2 (tumor); get the file again."
-        )
-    marked = labels == _TUMOR_LABEL
+    match_headers(image, label)
+    marked, values = read_tumor(label), read_volume(image).values
     slices = np.flatnonzero(marked.any(axis=(1, 2)))
-    if not len(slices):
-        raise DataFileError(f"{label} has no tumor (label 2); get the file again, or remove the scan.")
     arrays = {"slices": slices, "files": np.full(len(slices), image.relative_to(root).as_posix())}
-    if not np.isfinite(values[slices]).all():
-        raise DataFileError(f"{image} has NaN or infinite values; get the file again.")
+    check_finite(image, values[slices])
     for number in slices.tolist():
-        whole = values[number].astype(np.int16)
-        arrays[f"image_{number}"] = whole if (whole == values[number]).all() else values[number].astype(np.float32)
+        arrays[f"image_{number}"] = compact(values[number])
         arrays[f"mask_{number}"] = marked[number]
     return arrays
 
@@ -272,10 +275,7 @@ def _build_healthy_scan(root: Path, patient: Path) -> Arrays:
         MissingDataError: If the folder has no CT scan.
         DataFileError: If a file is damaged.
     """
-    scans = [files for files in dicom_files(patient).values() if read_modality(files[0]) == "CT"]
-    if not scans:
-        raise MissingDataError(f"{patient} has no CT slices (*.dcm); download them, or remove the folder.")
-    heads = sorted((read_header(file) for file in max(scans, key=len)), key=lambda head: (head.z, head.number))
+    heads = read_healthy_headers(patient)
     count = len(heads)
     slices = np.arange(count // 4, count - count // 4)
     files = [heads[number].path.relative_to(root).as_posix() for number in slices.tolist()]

@@ -1,0 +1,214 @@
+"""Volumes of the pancreas scans: crops around tumors, crops at the same places of healthy scans, and whole scans."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import find_objects, label
+
+from xaibench.data.disk.file_readers import DataFileError
+from xaibench.data.disk.index_parts import Arrays, Part, load_arrays, load_part
+from xaibench.data.disk.source import VolumeSource
+from xaibench.data.scans.ct_reading import is_transposed, read_slice, scan_rng, window_values
+from xaibench.data.scans.nifti_volumes import read_volume
+from xaibench.data.scans.pancreas_scans import check_finite, compact, match_headers, read_healthy_headers, read_tumor
+from xaibench.data.scans.scan_geometry import AIR, Box, Triple, common_value, measure_stack, window_air
+
+_LOGGER = logging.getLogger("xaibench")
+
+
+def build_volume(name: str, root: Path, *arguments: Any) -> Arrays:
+    """Return the geometry of a scan, and voxels and mask of the crop around its tumor.
+
+    Args:
+        name: ``"tumor"`` or ``"no_tumor"``.
+        root: The folder of the data set.
+        *arguments: Image file, label file and shape of the crop (None = whole scans), or the folder of a healthy
+            patient.
+
+    Raises:
+        MissingDataError: If a file is missing.
+        DataFileError: If a file cannot be read, files do not match, or slices are not a volume.
+    """
+    return _build_tumor(root, *arguments) if name == "tumor" else _build_healthy(root, *arguments)
+
+
+def _build_tumor(root: Path, image: Path, labels: Path, crop: Triple | None) -> Arrays:
+    head = match_headers(image, labels)
+    arrays: dict[str, NDArray[Any]] = {
+        "shape": np.array(head.shape),
+        "spacing": np.array(head.spacing),
+        "files": np.array([image.relative_to(root).as_posix(), labels.relative_to(root).as_posix()]),
+    }
+    if crop is None:
+        return arrays
+    marked, values = read_tumor(labels), read_volume(image).values
+    low, high = _largest_part(marked)
+    box = Box.around(low.tolist(), high.tolist(), crop)
+    inside = values[tuple(slice(one.start, one.stop) for one in box.inside(head.shape))]
+    check_finite(image, inside)
+    kept = compact(inside)
+    padding = box.padding(head.shape)
+    arrays |= {
+        "origin": np.array(box.origin),
+        "image": np.pad(kept, padding, constant_values=kept.dtype.type(AIR)),
+        "mask": box.fill(head.shape, lambda number: marked[number], np.False_),
+        # Distance of the center of the tumor from the center of its slice, in mm.
+        "offset": ((low + high)[1:] - np.array(head.shape[1:])) / 2 * np.array(head.spacing[1:]),
+    }
+    return arrays
+
+
+def _largest_part(marked: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first and last (exclusive) voxel of the largest connected part, or of the first of equals."""
+    numbered, _ = label(marked)
+    number = int(np.bincount(numbered.ravel())[1:].argmax())
+    box = find_objects(numbered)[number]
+    return np.array([one.start for one in box]), np.array([one.stop for one in box])
+
+
+def _build_healthy(root: Path, patient: Path) -> Arrays:
+    heads = read_healthy_headers(patient)
+    orientation = common_value([head.orientation for head in heads])
+    spacing = common_value([head.spacing for head in heads])
+    try:
+        stack = measure_stack(np.array([head.position for head in heads]), orientation.tolist(), spacing.tolist())
+        # Slices are read in the radiological orientation.
+        order = [0, 2, 1] if is_transposed(orientation.tolist()) else [0, 1, 2]
+    except ValueError as error:
+        raise DataFileError(f"{patient} is not a volume ({error}); get its slices again.") from error
+    return {
+        "shape": np.array([len(heads), heads[0].rows, heads[0].columns])[order],
+        "spacing": np.array(stack.spacing)[order],
+        "files": np.array([head.path.relative_to(root).as_posix() for head in heads]),
+        "gaps": stack.gaps,
+        "deviation": np.array(stack.deviation),
+    }
+
+
+class TumorVolumes(VolumeSource):
+    """One volume per scan."""
+
+    def __init__(
+        self,
+        folder: Path,
+        classes: tuple[str, ...],
+        parts: Sequence[Part],
+        window: tuple[float, float],
+        seed: int,
+        crop: Triple | None,
+    ) -> None:
+        self.classes = classes
+        self._folder = folder
+        self._window = window
+        self._are_crops = crop is not None
+        found = [(part, _load_facts(part, crop)) for part in parts]
+        offsets = [facts["offset"] for part, facts in found if "offset" in facts]
+        if crop and not offsets:
+            raise DataFileError(
+                f"{folder} has no readable scan with a tumor, from which crops of healthy scans take their place; get "
+                "Task07_Pancreas again, or load whole scans with crop=None."
+            )
+        boxes, kept = [], []
+        for part, facts in found:
+            if part.arguments[0] in classes:
+                box = _find_box(part.name, facts, crop, offsets, seed)
+                if box is None:
+                    _LOGGER.warning("%s is left out: slices are missing in it, or in its middle half.", part.name)
+                else:
+                    boxes.append(box)
+                    kept.append((part, facts))
+        self._boxes = tuple(boxes)
+        self._parts = tuple((part.name, part.kept) for part, _ in kept)
+        self.targets = np.array([classes.index(part.arguments[0]) for part, _ in kept], dtype=np.int64)
+        self.annotated = np.ones(len(kept), dtype=np.bool_)
+        self.groups, self.groups_by = np.arange(len(kept)), "patients"
+        self.spacing = np.array([facts["spacing"] for _, facts in kept], dtype=np.float64).reshape(-1, 3)
+
+    def shape(self, index: int) -> Triple:
+        """Return the shape of the crop or the scan."""
+        return self._boxes[index].shape
+
+    def volume(self, index: int) -> NDArray[np.float32]:
+        """Read the volume: a crop of a tumor from the cache, slices of a healthy scan one after the other."""
+        if not self._shows_tumor(index):
+            files, shape = self._load(index, "files"), self._scan_shape(index)
+
+            def read(number: int) -> NDArray[np.float32]:
+                return window_values(read_slice(self._folder / files[number], radiological=True), self._window)
+
+            return self._boxes[index].fill(shape, read, window_air(self._window))
+        if self._are_crops:
+            return window_values(self._load(index, "image"), self._window)
+        image = self._folder / self._load(index, "files")[0]
+        values = read_volume(image).values
+        check_finite(image, values)
+        whole = self._boxes[index]
+        return whole.fill(whole.shape, lambda number: window_values(values[number], self._window), np.float32(0))
+
+    def mask(self, index: int) -> NDArray[np.bool_] | None:
+        """Read the mask of the tumor."""
+        if not self._shows_tumor(index):
+            return None
+        if self._are_crops:
+            return self._load(index, "mask")
+        return np.ascontiguousarray(read_tumor(self._folder / self._load(index, "files")[1]))
+
+    def meta(self, index: int) -> dict[str, object]:
+        """Return the metadata; ``id`` is the name of the scan and of the patient."""
+        (name, kept), box, shape = self._parts[index], self._boxes[index], self._scan_shape(index)
+        facts = load_arrays(kept, "files") if self._shows_tumor(index) else load_arrays(kept, "files", "deviation")
+        first = 0 if self._shows_tumor(index) else box.inside(shape)[0].start
+        return {
+            "id": name,
+            "file": str(facts["files"][first]),
+            "patient": name,
+            "scan": name,
+            "spacing": tuple(self.spacing[index].tolist()),
+            "spacing_deviation": float(facts.get("deviation", 0.0)),
+            "orientation": "SPL",
+            "shape": shape,
+            "origin": box.origin,
+            "padding": box.padding(shape),
+        }
+
+    def _scan_shape(self, index: int) -> Triple:
+        slices, rows, columns = self._load(index, "shape").tolist()
+        return slices, rows, columns
+
+    def _shows_tumor(self, index: int) -> bool:
+        return self.classes[int(self.targets[index])] == "tumor"
+
+    def _load(self, index: int, what: str) -> NDArray[Any]:
+        return load_arrays(self._parts[index][1], what)[what]
+
+
+def _load_facts(part: Part, crop: Triple | None) -> Arrays:
+    own = ("gaps",) if part.arguments[0] != "tumor" else ("origin", "offset") if crop else ()
+    return load_part(part, build_volume, "shape", "spacing", *own)
+
+
+def _find_box(
+    name: str, facts: Arrays, crop: Triple | None, offsets: Sequence[NDArray[np.float64]], seed: int
+) -> Box | None:
+    """Return the place of a sample in its scan; None if slices are missing there."""
+    depth, height, width = facts["shape"].tolist()
+    if "origin" in facts and crop:
+        d, h, w = facts["origin"].tolist()
+        return Box((d, h, w), crop)
+    gaps = facts.get("gaps", np.zeros(0, dtype=np.bool_))
+    if crop is None:
+        whole = Box((0, 0, 0), (depth, height, width))
+        return None if whole.crosses(gaps) else whole
+    rng = scan_rng(seed, name)
+    offset = offsets[int(rng.integers(len(offsets)))]
+    row, column = np.rint((np.array([height, width]) - 1) / 2 + offset / facts["spacing"][1:]).astype(int).tolist()
+    centers = range(depth // 4, depth - depth // 4)
+    boxes = [Box.around((one, row, column), (one + 1, row + 1, column + 1), crop) for one in centers]
+    boxes = [box for box in boxes if not box.crosses(gaps)]
+    return boxes[int(rng.integers(len(boxes)))] if boxes else None
