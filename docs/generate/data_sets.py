@@ -146,8 +146,9 @@ for images, masks, targets in xb.loading("lidc", root="~/data", volumes=True, cr
 The slices of a volume and their masks are those of the slice loader, voxel by voxel, from the same files, without
 scaling. The axes are D (slices, from the feet to the head), H (rows) and W (columns). `crop=(D, H, W)` sets the size of
 crops in voxels; beyond the border of a scan they are air (-1000 HU). `crop=None` loads whole scans, whose shapes
-differ: a batch is one scan, read when it is needed. `splits` keeps patients together, who are also the groups
-of intervals and tests. `size` has no effect on volumes and is refused; `channels` is 1 by default.
+differ: a batch is one scan, read when it is needed. `splits` keeps patients together, who are also the groups of
+intervals and tests. A crop that is smaller than its lesion and shows nothing of it is not annotated. Volumes have
+`channels=1` by default and no `size`.
 
 Entries of `data.test.meta[i]`:
 

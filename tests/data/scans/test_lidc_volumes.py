@@ -186,6 +186,22 @@ def test_nodules_with_the_same_crop_are_one_sample_and_disputed_ones_are_not_ann
     assert disputed["id"] not in volumes_of(official, (3, 50, 70), classes="nodule").ids
 
 
+def test_a_crop_is_annotated_if_it_shows_consensus(tmp_path):
+    marks = [(40, 40, 45, 45), (40, 46, 45, 51), (40, 52, 45, 57)]  # they touch in slice 5, with consensus nowhere
+
+    def sessions(case):
+        read = [nodule(str(number), case.rois({5: mark})) for number, mark in enumerate(marks)]
+        read[0] += nodule("around", case.rois(dict.fromkeys((3, 7), (35, 40, 50, 57))))
+        return read
+
+    one(tmp_path, sessions)
+    (meta,) = volumes_of(tmp_path, classes="nodule", include_unannotated=True).meta
+    assert (meta["readers"], meta["annotated"]) == ([3], False)  # three slices show the disputed nodule only
+    split = volumes_of(tmp_path, (5, 20, 20), classes="nodule")
+    assert split.meta[0]["readers"] == [1, 3]
+    assert split.masks.any()
+
+
 def test_whole_scans_have_a_class_and_count_their_other_marks(tmp_path):
     marked(tmp_path)
     one(tmp_path, lambda case: [nodule("x", [case.dot(2)], ratings=None)], patient=2)

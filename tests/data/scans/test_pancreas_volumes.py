@@ -114,6 +114,16 @@ def test_a_crop_is_centered_on_the_largest_part_and_shows_all(root):
     assert torch.allclose(image[0], torch.tensor((values + 160) / 400).clip(0, 1), atol=1e-6)
 
 
+def test_a_crop_that_shows_nothing_of_its_tumor_is_not_annotated(root):
+    labels = np.zeros(SHAPE, np.uint8)
+    labels[4, 10:21, 30:41] = 2
+    labels[4, 11:20, 31:40] = 0
+    write_nifti(root / "Task07_Pancreas" / "labelsTr" / "pancreas_001.nii.gz", labels)
+    facts = {meta["id"]: meta["annotated"] for meta in volumes_of(root, (1, 9, 9), include_unannotated=True).meta}
+    assert facts == {"PANCREAS_0001": True, "PANCREAS_0002": True, "pancreas_001": False, "pancreas_002": True}
+    assert volumes_of(root, (1, 11, 9), classes="tumor").masks.flatten(1).any(1).tolist() == [True, True]
+
+
 def test_beyond_the_border_is_air(root):
     split = volumes_of(root, (15, 70, 90), window=(-1200, -200))
     for number, meta in enumerate(split.meta):

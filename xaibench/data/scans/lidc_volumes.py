@@ -71,13 +71,25 @@ class CropChoice:
         return True, np.array(low).min(axis=0), np.array(high).max(axis=0)
 
     def _positives(self, scan: Scan, crop: Triple) -> dict[Box, bool]:
-        """Return the crops around nodules, each once, and whether their nodule has consensus."""
+        """Return the crops around nodules, each once, and whether they are annotated: their nodule has consensus."""
         found: dict[Box, bool] = {}
         for number in range(len(scan.nodules)):
             agreed, low, high = self._outline(scan, number)
             box = Box.around(low.tolist(), high.tolist(), crop)
-            found[box] = found.get(box, False) or agreed
+            # A crop that is smaller than its nodule may show nothing of the consensus.
+            found[box] = found.get(box, False) or (agreed and self._shows_consensus(scan, box))
         return {box: found[box] for box in sorted(found, key=lambda box: box.origin)}
+
+    def _shows_consensus(self, scan: Scan, box: Box) -> bool:
+        (first, top, left), (depth, height, width) = box.origin, box.shape
+        for nodule in scan.nodules:
+            for part in nodule.slices:
+                if first <= part.slice < first + depth:
+                    agreed = part.consensus(nodule.readers, self.choice.level, self.choice.contour)
+                    rows = slice(max(top - part.top, 0), max(top + height - part.top, 0))
+                    if agreed[rows, max(left - part.left, 0) : max(left + width - part.left, 0)].any():
+                        return True
+        return False
 
     def _negatives(self, scan: Scan, positives: Sequence[Box], gaps: NDArray[np.bool_]) -> list[Box]:
         """Draw crops without a mark, at the place of the positive ones or its mirror image, higher or lower."""

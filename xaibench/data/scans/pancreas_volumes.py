@@ -52,12 +52,13 @@ def _build_tumor(root: Path, image: Path, labels: Path, crop: Triple | None) -> 
     box = Box.around(low.tolist(), high.tolist(), crop)
     inside = values[tuple(slice(one.start, one.stop) for one in box.inside(head.shape))]
     check_finite(image, inside)
-    kept = compact(inside)
+    kept, mask = compact(inside), box.fill(head.shape, lambda number: marked[number], np.False_)
     padding = box.padding(head.shape)
     arrays |= {
         "origin": np.array(box.origin),
         "image": np.pad(kept, padding, constant_values=kept.dtype.type(AIR)),
-        "mask": box.fill(head.shape, lambda number: marked[number], np.False_),
+        "mask": mask,
+        "annotated": np.array(mask.any()),  # a crop that is smaller than its tumor may show nothing of it
         # Distance of the center of the tumor from the center of its slice, in mm.
         "offset": ((low + high)[1:] - np.array(head.shape[1:])) / 2 * np.array(head.spacing[1:]),
     }
@@ -126,7 +127,7 @@ class TumorVolumes(VolumeSource):
         self._boxes = tuple(boxes)
         self._parts = tuple((part.name, part.kept) for part, _ in kept)
         self.targets = np.array([classes.index(part.arguments[0]) for part, _ in kept], dtype=np.int64)
-        self.annotated = np.ones(len(kept), dtype=np.bool_)
+        self.annotated = np.array([facts.get("annotated", True) for _, facts in kept], dtype=np.bool_)
         self.groups, self.groups_by = np.arange(len(kept)), "patients"
         self.spacing = np.array([facts["spacing"] for _, facts in kept], dtype=np.float64).reshape(-1, 3)
 
@@ -175,6 +176,7 @@ class TumorVolumes(VolumeSource):
             "shape": shape,
             "origin": box.origin,
             "padding": box.padding(shape),
+            "annotated": bool(self.annotated[index]),
         }
 
     def _scan_shape(self, index: int) -> Triple:
@@ -189,7 +191,7 @@ class TumorVolumes(VolumeSource):
 
 
 def _load_facts(part: Part, crop: Triple | None) -> Arrays:
-    own = ("gaps",) if part.arguments[0] != "tumor" else ("origin", "offset") if crop else ()
+    own = ("gaps",) if part.arguments[0] != "tumor" else ("origin", "offset", "annotated") if crop else ()
     return load_part(part, build_volume, "shape", "spacing", *own)
 
 
