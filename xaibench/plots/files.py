@@ -40,8 +40,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> list[Path]:
     return files
 
 
-def encode(figure: Figure, kind: str) -> bytes:
-    """Return the figure as ``"png"``, ``"jpg"`` (150 dpi), ``"svg"`` or another format; deterministic."""
+def encode(figure: Figure, kind: str, dpi: int = 150) -> bytes:
+    """Return the figure as ``"png"``, ``"jpg"``, ``"svg"`` or another format; deterministic."""
     buffer = io.BytesIO()
     options: dict[str, Any] = {"metadata": {"CreationDate" if kind == "pdf" else "Date": None}}
     if kind == "png":  # compressed in half of the time, to a file a sixth larger
@@ -49,7 +49,7 @@ def encode(figure: Figure, kind: str) -> bytes:
     elif kind not in ("svg", "pdf"):
         options = {"pil_kwargs": {"quality": 88}} if kind in ("jpg", "jpeg") else {}
     with house_style():
-        figure.savefig(buffer, format=kind, dpi=150, **options)
+        figure.savefig(buffer, format=kind, dpi=dpi, **options)
     return buffer.getvalue()
 
 
