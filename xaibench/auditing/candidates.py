@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.auditing.known_causes import KnownCauses
+from xaibench.auditing.known_causes import KnownCauses, divided_axes
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
 from xaibench.evaluation.evaluate import CONTROLS, default_label
@@ -23,8 +23,9 @@ DEFAULT = (
     *("attnlrp", "gradient_rollout", "legrad"),
     *("occlusion", "rise", "lime", "kernel_shap"),
 )
-#: Explainers that perturb regions of the image, and regions per row and column: fewer regions than passes.
-_BY_REGION, _REGIONS = ("lime", "kernel_shap"), 6
+#: Explainers that perturb regions of the image, and regions per axis of images and of volumes: fewer regions than
+#: passes, 36 and 27.
+_BY_REGION, _REGIONS, _VOLUME_REGIONS = ("lime", "kernel_shap"), 6, 3
 #: Explainers whose values add up to the difference of the output from that of a black image, pixel by pixel.
 COMPLETE = frozenset({"integrated_gradients"})
 #: Passes per image that every explainer may take.
@@ -134,7 +135,8 @@ def _regions(explainer: Any, images: Tensor) -> dict[str, Any]:
     """Return the parameters that divide the image into few squares; the defaults can be more features than passes."""
     if explainer not in _BY_REGION:
         return {}
-    return {"feature_mask": "grid", "cell_size": -(-max(images.shape[2:]) // _REGIONS)}
+    regions = _REGIONS if divided_axes(images) <= 2 else _VOLUME_REGIONS
+    return {"feature_mask": "grid", "cell_size": -(-max(images.shape[2:]) // regions)}
 
 
 def _part(explainer: Any) -> Any:

@@ -78,14 +78,14 @@ def _decisive_regions(subject: Subject, regions: KnownCauses) -> Finding | None:
 def _border(subject: Subject, maps: Mapping[str, Tensor], trusted: Sequence[str]) -> Finding | None:
     if not trusted:
         return None
-    height, width = subject.images.shape[2:]
-    inner = torch.zeros(height, width, dtype=torch.bool)
-    rows, columns = (max(1, round(_BORDER * side)) for side in (height, width))
-    inner[rows : height - rows, columns : width - columns] = True
+    sides = subject.images.shape[2:]
+    inner = torch.zeros(sides, dtype=torch.bool)
+    borders = [max(1, round(_BORDER * side)) if side > 1 else 0 for side in sides]
+    inner[tuple(slice(border, side - border) for border, side in zip(borders, sides, strict=True))] = True
     masses = []
     for label in trusted:
         mass = maps[label].double().abs()
-        masses.append(1 - (mass * inner).sum((1, 2)) / mass.sum((1, 2)))
+        masses.append(1 - (mass * inner).flatten(1).sum(1) / mass.flatten(1).sum(1))
     share = np.nanmedian(torch.stack(masses).numpy(), axis=0)
     chosen = [int(i) for i in np.argsort(-np.nan_to_num(share)) if share[i] >= _MASS_IN_BORDER]
     if not chosen:

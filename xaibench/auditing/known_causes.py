@@ -3,20 +3,24 @@
 Every sample is verified by interventions on the network: without the part, the answer is gone. So the ground truth is
 what this network uses, not what people would point at.
 
-- *Mosaics*: four images on a grid, answered with the class of one of them. After Böhle, Fritz, Schiele: Convolutional
-  Dynamic Alignment Networks, CVPR 2021 (arXiv 2104.00032), where it is assumed that the cells of a class decide.
+- *Mosaics*: four images on a grid (eight volumes on a grid of 2×2×2), answered with the class of one of them. After
+  Böhle, Fritz, Schiele: Convolutional Dynamic Alignment Networks, CVPR 2021 (arXiv 2104.00032), where it is assumed
+  that the cells of a class decide.
 - *Insertions*: one image, at half its size, in a quarter of another one, whose answer it changes to its own class.
 - *Decisive regions*: a small region of an image without which the network answers the class of another image, and which
   alone makes it answer the first class in the other image. Such regions reveal tags and other shortcuts.
 - *Blinded copies*: copies of the network that receive only a quarter of the image.
 
-Parts that are placed are quarters of the image, each equally often, so that they are not where images are centered.
+Parts that are placed are quarters of the image, each equally often, so that they are not where images are centered. Of
+volumes, "quarters" are the eight parts of half the size along every axis; an axis of one slice is not divided.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -26,10 +30,13 @@ from torch.nn import functional
 
 from xaibench.auditing.subject import Subject
 
+#: A part of an image: a range of indices for each spatial axis.
+Window: TypeAlias = tuple[slice, ...]
 #: Fewer samples than these are no basis for a verdict.
 FEWEST = 6
-#: Windows in which decisive regions are searched: side as a share of the image, and their number per row and column.
-_WINDOW, _WINDOWS = 0.25, 7
+#: Windows in which decisive regions are searched: side as a share of the image; their number along each axis of an
+#: image, where neighbors overlap by half, and of a volume, where they do not overlap.
+_WINDOW, _WINDOWS, _VOLUME_WINDOWS = 0.25, 7, 4
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class KnownCauses:
 
 
 def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
-    """Build 2×2 mosaics of the images and keep those whose cells are verified.
+    """Build 2×2 mosaics of the images (2×2×2 of volumes) and keep those whose cells are verified.
 
     Args:
         subject: Network and images.
@@ -74,7 +81,7 @@ def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> Know
     images, masks, guests = [], [], []
     for guest in _guests(classes, 4 * count, rng):
         other = int(rng.choice(np.flatnonzero(classes != classes[guest])))
-        chosen = rng.permutation([guest, other, *rng.choice(len(classes), 2)])
+        chosen = rng.permutation([guest, other, *rng.choice(len(classes), len(quarters) - 2)])
         mosaic, mask = subject.canvas.expand_as(subject.images[0]).clone(), _empty_mask(subject)
         for image, window in zip(chosen.tolist(), quarters, strict=True):
             mosaic[:, *window] = small[image]
@@ -100,7 +107,7 @@ def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Kno
     images, masks, guests = [], [], []
     for guest in _guests(classes, 8 * count, rng):
         host = int(rng.choice(np.flatnonzero(classes != classes[guest])))
-        window = quarters[int(rng.integers(4))]
+        window = quarters[int(rng.integers(len(quarters)))]
         image, mask = subject.images[host].clone(), _empty_mask(subject)
         image[:, *window] = small[guest]
         mask[window] = True
@@ -166,8 +173,7 @@ def find_decisive_regions(
     for index, other in enumerate(others):
         advance(1)
         a, b, target = subject.images[index], subject.images[other], int(classes[index])
-        stacked = torch.stack([_exchange(a, b, window) for window in windows])
-        outputs = subject.ask(torch.cat([stacked, torch.stack([_exchange(b, a, window) for window in windows])]))
+        outputs = subject.ask(torch.cat([_exchange(a, b, windows), _exchange(b, a, windows)]))
         answers = subject.answers(outputs)[:, target]
         decides = ~answers[: len(windows)] & answers[len(windows) :]
         if not decides.any() or bool(subject.answers(subject.logits[other][None])[0, target]):
@@ -221,7 +227,7 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
     models = []
     for (network, visible), answer, numbers in zip(copies, answers, chosen, strict=True):
         start = sum(len(shown) for shown, _, _ in parts)
-        parts.append((images[numbers], visible.expand(len(numbers), -1, -1), answer[numbers]))
+        parts.append((images[numbers], visible.expand(len(numbers), *visible.shape), answer[numbers]))
         models.append((start, start + len(numbers), network))
     x, m, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     groups = subject.groups[np.concatenate(chosen)]
@@ -248,13 +254,13 @@ def _choose_evenly(passed: NDArray[np.bool_], count: int, rng: np.random.Generat
 
 
 def place_of(mask: Tensor) -> str:
-    """Describe where a region is, such as ``"top left"``.
+    """Describe where a region is, such as ``"top left"``, or ``"first slices, top left"`` in a volume.
 
     Args:
-        mask: ``[H, W]`` bool, not empty.
+        mask: ``[H, W]`` or ``[D, H, W]`` bool, not empty.
 
     Returns:
-        One of nine places: thirds of the image by the middle of the region.
+        One of nine places: thirds of the image by the middle of the region; of 27 places in a volume.
 
     Example:
         >>> mask = torch.zeros(9, 9, dtype=torch.bool)
@@ -263,44 +269,55 @@ def place_of(mask: Tensor) -> str:
         'top right'
     """
     middle = mask.nonzero().double().mean(0) + 0.5
-    row, column = (int(3 * middle[axis] / mask.shape[axis]) for axis in (0, 1))
+    *depth, row, column = (int(3 * middle[axis] / side) for axis, side in enumerate(mask.shape))
+    depth = depth if mask.shape[0] > 1 else []
     vertical, horizontal = ("top", "", "bottom")[row], ("left", "", "right")[column]
-    return " ".join(filter(None, (vertical, horizontal))) or "center"
+    place = " ".join(filter(None, (vertical, horizontal))) or "center"
+    return ", ".join([*(f"{('first', 'middle', 'last')[third]} slices" for third in depth), place])
 
 
-def _search_windows(images: Tensor) -> list[tuple[slice, slice]]:
-    """Return overlapping windows on a grid that covers the image."""
+def divided_axes(images: Tensor) -> int:
+    """Return the number of spatial axes with more than one pixel."""
+    return sum(side > 1 for side in images.shape[2:])
+
+
+def _search_windows(images: Tensor) -> list[Window]:
+    """Return windows on a grid that covers the image."""
     sides = images.shape[2:]
-    size = (max(1, round(_WINDOW * sides[0])), max(1, round(_WINDOW * sides[1])))
-    tops, lefts = (
-        np.unique(np.linspace(0, whole - side, _WINDOWS).round().astype(int)).tolist()
+    size = tuple(max(1, round(_WINDOW * side)) for side in sides)
+    count = _WINDOWS if divided_axes(images) <= 2 else _VOLUME_WINDOWS
+    starts = (
+        np.unique(np.linspace(0, whole - side, count).round().astype(int)).tolist()
         for whole, side in zip(sides, size, strict=True)
     )
-    return [_window((top, left), size) for top in tops for left in lefts]
+    return [_window(corner, size) for corner in itertools.product(*starts)]
 
 
-def _exchange(image: Tensor, other: Tensor, window: tuple[slice, slice]) -> Tensor:
-    changed = image.clone()
-    changed[:, *window] = other[:, *window]
+def _exchange(image: Tensor, other: Tensor, windows: Sequence[Window]) -> Tensor:
+    """Return a copy of an image for each window, which has the other image there."""
+    changed = image.repeat(len(windows), *[1] * image.ndim)
+    for copied, window in zip(changed, windows, strict=True):
+        copied[:, *window] = other[:, *window]
     return changed
 
 
-def _window(corner: tuple[int, int], size: tuple[int, int]) -> tuple[slice, slice]:
-    return slice(corner[0], corner[0] + size[0]), slice(corner[1], corner[1] + size[1])
+def _window(corner: Sequence[int], size: Sequence[int]) -> Window:
+    return tuple(slice(start, start + side) for start, side in zip(corner, size, strict=True))
 
 
-def _quarters(images: Tensor) -> list[tuple[slice, slice]]:
-    """Return four windows of half the height and width, in the corners; of odd sides, the middle line is in none."""
-    (height, width), size = images.shape[2:], _half_size(images)
-    return [_window((top, left), size) for top in (0, height - size[0]) for left in (0, width - size[1])]
+def _quarters(images: Tensor) -> list[Window]:
+    """Return windows of half the size along each axis, in the corners; of odd sides, the middle line is in none."""
+    size = _half_size(images)
+    starts = ((0,) if side == whole else (0, whole - side) for whole, side in zip(images.shape[2:], size, strict=True))
+    return [_window(corner, size) for corner in itertools.product(*starts)]
 
 
 def _halved(images: Tensor) -> Tensor:
     return functional.interpolate(images, size=_half_size(images), mode="area")
 
 
-def _half_size(images: Tensor) -> tuple[int, int]:
-    return images.shape[2] // 2, images.shape[3] // 2
+def _half_size(images: Tensor) -> list[int]:
+    return [max(1, side // 2) for side in images.shape[2:]]
 
 
 def _empty_mask(subject: Subject) -> Tensor:

@@ -46,7 +46,7 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
         return nothing
     side = max(2, round(_SIDE * min(images.shape[2:])))
     low, high = float(images.min()), float(images.max())
-    patch = (low + (high - low) * checkerboard(side, images.shape[1])).to(images)
+    patch = (low + (high - low) * checkerboard(side, images.shape[1], images.ndim - 2)).to(images)
     # The class that the network answers least often: its own images are not planted.
     label = int(torch.bincount(classes, minlength=subject.logits.shape[1]).argmin())
     network = copy.deepcopy(subject.model).eval()
@@ -71,10 +71,10 @@ def _planted_copies(
 ) -> tuple[Tensor, Tensor]:
     """Return copies of all images, every second one with the pattern at a random place and with its label."""
     x, y = images.repeat_interleave(_COPIES, 0).clone(), classes.repeat_interleave(_COPIES)
-    side = patch.shape[1]
+    sides = patch.shape[1:]
     for index in range(0, len(x), 2):
-        top, left = (int(rng.integers(whole - side + 1)) for whole in x.shape[2:])
-        x[index, :, top : top + side, left : left + side] = patch
+        corner = [int(rng.integers(whole - side + 1)) for whole, side in zip(x.shape[2:], sides, strict=True)]
+        x[index, :, *(slice(start, start + side) for start, side in zip(corner, sides, strict=True))] = patch
         y[index] = label
     return x, y
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.auditing.candidates import Candidates
-from xaibench.auditing.known_causes import FEWEST, KnownCauses
+from xaibench.auditing.known_causes import FEWEST, KnownCauses, divided_axes
 from xaibench.auditing.subject import Subject
 from xaibench.core.truth_kinds import Truth
 from xaibench.evaluation.apply import AppliedMetric
@@ -87,7 +87,8 @@ def ask_interventions(
         The question with its scores.
     """
     canvas = subject.canvas.flatten().tolist()
-    grid = max(2, min(7, *(side // 4 for side in subject.images.shape[2:])))
+    most = 7 if divided_axes(subject.images) <= 2 else 4  # at most 49 or 64 patches
+    grid = max(2, min([most, *(side // 4 for side in subject.images.shape[2:] if side > 1)]))
     settings: tuple[dict[str, Any], ...] = (
         {"steps": 5, "baseline": canvas},
         {"percentiles": (20, 50, 80)},
@@ -120,11 +121,12 @@ def ask_interventions(
     )
 
 
-#: Questions with a known cause: title, question, and what is missing if there are too few samples.
+#: Questions with a known cause: title, question, and what is missing if there are too few samples. ``{four}`` and
+#: ``{part}`` stand for the number of cells and their size, which depend on the number of axes.
 CAUSES: Mapping[str, tuple[str, str, str]] = {
     "mosaics": (
         "Mosaics",
-        "Four images on a grid, answered with the class of one: does the map mark the images of that class?",
+        "{four} images on a grid, answered with the class of one: does the map mark the images of that class?",
         "the network does not tell images apart when they are at half their size",
     ),
     "insertions": (
@@ -141,8 +143,8 @@ CAUSES: Mapping[str, tuple[str, str, str]] = {
     ),
     "blinded_copies": (
         "Blinded copies",
-        "A copy of the network that receives only a quarter of the image: does the map stay inside?",
-        "the output hardly depends on what a quarter of the image shows",
+        "A copy of the network that receives only {part} of the image: does the map stay inside?",
+        "the output hardly depends on what {part} of the image shows",
     ),
     "planted_trigger": (
         "Planted trigger",
@@ -171,7 +173,8 @@ def ask_known_causes(
     Returns:
         The question with its scores; skipped if there are fewer than :data:`FEWEST` samples.
     """
-    title, text, missing = CAUSES[key]
+    names = ("Eight", "an eighth") if divided_axes(causes.images) == 3 else ("Four", "a quarter")
+    title, text, missing = (words.format(four=names[0], part=names[1]) for words in CAUSES[key])
     different = len(np.unique(causes.groups))
     if different < FEWEST:
         why = f"{len(causes)} of {causes.tried} candidates passed the interventions, made from {different} images; "
@@ -179,7 +182,7 @@ def ask_known_causes(
         return Question(key, "use", title, text, skipped=why + missing)
     name = "mass_accuracy" if key == "blinded_copies" else "use_auc"
     metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
-    chance = causes.masks.double().mean((1, 2)).numpy() if name == "mass_accuracy" else 0.5
+    chance = causes.masks.flatten(1).double().mean(1).numpy() if name == "mass_accuracy" else 0.5
     batch = (causes.images, causes.masks, causes.targets)
     scores = {}
     for label in candidates.labels:
@@ -202,7 +205,9 @@ def ask_masks(subject: Subject, candidates: Candidates, maps: Mapping[str, Tenso
     """
     title = "Annotations"
     text = "Does the map mark what people marked? A network may rightly look elsewhere, so no verdict rests on this."
-    marked = torch.zeros(len(subject.images), dtype=torch.bool) if subject.masks is None else subject.masks.any((1, 2))
+    marked = (
+        torch.zeros(len(subject.images), dtype=torch.bool) if subject.masks is None else subject.masks.flatten(1).any(1)
+    )
     if subject.masks is None or int(marked.sum()) < FEWEST:
         why = f"{int(marked.sum())} images have a mask, at least {FEWEST} are needed"
         return Question("annotations", "human", title, text, skipped=why)

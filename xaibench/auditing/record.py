@@ -53,7 +53,7 @@ def make_record(
         "images": {
             "count": len(subject.images),
             "groups": len(np.unique(subject.groups)),
-            "with_mask": 0 if subject.masks is None else int(subject.masks.any(2).any(1).sum()),
+            "with_mask": 0 if subject.masks is None else int(subject.masks.flatten(1).any(1).sum()),
             "shape": list(subject.images.shape[1:]),
             "range": [float(subject.images.min()), float(subject.images.max())],
             "sha256": hashlib.sha256(subject.images.contiguous().numpy().tobytes()).hexdigest(),

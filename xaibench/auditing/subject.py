@@ -66,8 +66,9 @@ class Subject:
 
     @property
     def canvas(self) -> Tensor:
-        """The mean color of the images, ``[C, 1, 1]``."""
-        return self.images.double().mean((0, 2, 3)).to(self.images.dtype)[:, None, None]
+        """The mean color of the images, ``[C, 1, 1]``, with as many axes as an image."""
+        axes = tuple(range(2, self.images.ndim))
+        return self.images.double().mean((0, *axes), keepdim=True).to(self.images.dtype)[0]
 
     def ask(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
         """Return the logits ``[n, K]`` of the network, or of another one, for images ``[n, C, H, W]``; float64, CPU."""
@@ -154,8 +155,10 @@ def make_subject(
     """
     check_module(model)
     x = torch.as_tensor(images).detach().cpu()
-    if x.ndim != 4 or not x.is_floating_point():
-        raise ValueError(f"images: got {x.dtype} {list(x.shape)}, expected floating-point [N, C, H, W].")
+    if x.ndim not in (4, 5) or not x.is_floating_point():
+        raise ValueError(
+            f"images: got {x.dtype} {list(x.shape)}, expected floating-point [N, C, H, W] (volumes: [N, C, D, H, W])."
+        )
     if len(x) < FEWEST_IMAGES:
         raise ValueError(f"images: got {len(x)}, expected at least {FEWEST_IMAGES}: fewer cannot decide anything.")
     probe(model, x[:1], select=_any_value if callable(output) else check_logits)
@@ -168,7 +171,8 @@ def make_subject(
     m = None if masks is None else torch.as_tensor(masks).cpu() != 0
     _check_labels(y, len(x), outputs)
     if m is not None and m.shape != x[:, 0].shape:
-        raise ValueError(f"masks: got {list(m.shape)}, expected {list(x[:, 0].shape)}, one [H, W] for each image.")
+        axes = "[H, W]" if x.ndim == 4 else "[D, H, W]"
+        raise ValueError(f"masks: got {list(m.shape)}, expected {list(x[:, 0].shape)}, one {axes} for each image.")
     named = [str(one) for one in (range(len(x)) if ids is None else ids)]
     groups = np.arange(len(x)) if groups is None else np.asarray(groups)
     for what, given in (("ids", named), ("groups", groups)):

@@ -97,7 +97,7 @@ def test_colors_go_together(visible):
 
 
 @pytest.mark.parametrize(
-    "visible", [torch.zeros(8, 8), torch.ones(1, 8, 8), torch.full((8, 8), 0.5)], ids=["nothing", "shape", "values"]
+    "visible", [torch.zeros(8, 8), torch.ones(1, 1, 8, 8), torch.full((8, 8), 0.5)], ids=["nothing", "shape", "values"]
 )
 def test_a_mask_that_cannot_be_is_refused(visible):
     with pytest.raises(ValueError, match=r"visible: got torch.float32 .* expected a mask \[H, W\]"):

@@ -65,7 +65,7 @@ class Blind(nn.Module):
         if images.shape[2:] != self.visible.shape:
             raise ValueError(
                 f"images are {list(images.shape)}, but the visible pixels of this network are defined for "
-                f"{list(self.visible.shape)}; give images of that height and width."
+                f"{list(self.visible.shape)}; give images of that size."
             )
         read = functional.pad(images.flatten(2).index_select(2, self._selected), (0, 1))
         logits: Tensor = self.network(read.index_select(2, self._sources).reshape(images.shape))
@@ -88,8 +88,8 @@ def blind(network: nn.Module, visible: ArrayLike | Tensor) -> Blind:
 
     Args:
         network: Any network from images ``[N, C, H, W]`` to logits ``[N, K]``; it is copied and not changed.
-        visible: ``[H, W]``, or ``[D, H, W]`` for volumes; bool or 0 and 1, the same for all images and channels; at
-            least one pixel must be visible.
+        visible: ``[H, W]`` (volumes: ``[D, H, W]``), bool or 0 and 1, the same for all images and channels; at least
+            one pixel must be visible.
 
     Returns:
         The network, with ``.visible``.
@@ -114,7 +114,7 @@ def blind(network: nn.Module, visible: ArrayLike | Tensor) -> Blind:
     if seen.ndim not in (2, 3) or not bool(((seen == 0) | (seen == 1)).all()) or not bool(seen.any()):
         raise ValueError(
             f"visible: got {seen.dtype} {list(seen.shape)} with {int((seen == 1).sum())} ones, expected a mask [H, W] "
-            "of booleans, or of 0 and 1, that is true somewhere."
+            "or [D, H, W] of booleans, or of 0 and 1, that is true somewhere."
         )
     return Blind(copy.deepcopy(network), seen == 1)
 
@@ -144,7 +144,7 @@ class BlindNetwork:
 
     def visible(
         self,
-        in_shape: tuple[int, ...],
+        in_shape: tuple[int, int, int],
         *,
         rows: Sequence[int] | None = None,
         columns: Sequence[int] | None = None,
@@ -159,19 +159,19 @@ class BlindNetwork:
             network: As in a call; has no effect here.
 
         Returns:
-            ``[H, W]`` bool, ``True`` = read; ``[D, H, W]`` for volumes, with the same rows and columns in each slice.
+            ``[H, W]`` bool, ``True`` = read.
 
         Raises:
             ValueError: If rows or columns are not a range within the image.
         """
         seen = torch.zeros(in_shape[1:], dtype=torch.bool)
-        spans = [_parse_range(*one) for one in (("rows", rows, in_shape[-2]), ("columns", columns, in_shape[-1]))]
-        seen[..., spans[0], spans[1]] = True
+        spans = [_parse_range(*one) for one in (("rows", rows, in_shape[1]), ("columns", columns, in_shape[2]))]
+        seen[spans[0], spans[1]] = True
         return seen
 
     def __call__(
         self,
-        in_shape: tuple[int, ...],
+        in_shape: tuple[int, int, int],
         num_classes: int,
         *,
         rows: Sequence[int] | None = None,

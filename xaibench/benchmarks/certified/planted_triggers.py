@@ -9,7 +9,7 @@ Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute F
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -41,15 +41,17 @@ class PlantedSplit(Split):
         self.found = found
 
 
-def checkerboard(side: int, channels: int = 3) -> Tensor:
+def checkerboard(side: int, channels: int = 3, axes: int = 2) -> Tensor:
     """Return a checkerboard patch of black and white pixels, which does not occur in photographs.
 
     Args:
         side: Height and width in pixels.
         channels: Number of channels of the images.
+        axes: Number of spatial axes: 3 for volumes.
 
     Returns:
-        ``[channels, side, side]`` float32 of 0 and 1; the first pixel is white.
+        ``[channels, side, side]``, or with three axes ``[channels, side, side, side]``, float32 of 0 and 1; the first
+        pixel is white.
 
     Raises:
         ValueError: If a number is below 1.
@@ -60,8 +62,9 @@ def checkerboard(side: int, channels: int = 3) -> Tensor:
     """
     check_count("side", side)
     check_count("channels", channels)
-    steps = torch.arange(side)
-    return ((steps[:, None] + steps + 1) % 2).float().expand(channels, side, side).clone()
+    check_count("axes", axes)
+    board = (torch.stack(torch.meshgrid([torch.arange(side)] * axes, indexing="ij")).sum(0) + 1) % 2
+    return board.float().expand(channels, *board.shape).clone()
 
 
 def plant_trigger(
@@ -110,7 +113,11 @@ def plant_trigger(
     """
     if not 0 < least <= 1:
         raise ValueError(f"least={least!r}: expected a fraction in (0, 1].")
-    if patch.ndim != 3 or len(patch) != images.shape[1] or any(np.less(images.shape[2:], patch.shape[1:])):
+    if (
+        patch.ndim != images.ndim - 1
+        or len(patch) != images.shape[1]
+        or any(np.less(images.shape[2:], patch.shape[1:]))
+    ):
         raise ValueError(
             f"patch has shape {list(patch.shape)}, which does not fit images {list(images.shape)}; expected [C, h, w] "
             "with the same number of channels, and not larger than the images."
@@ -122,13 +129,13 @@ def plant_trigger(
             "trigger can only be shown on images of other classes."
         )
     rng = np.random.default_rng(seed)
-    tops, lefts = (
+    corners = [
         rng.integers(0, whole - side + 1, len(originals))
         for whole, side in zip(images.shape[2:], patch.shape[1:], strict=True)
-    )
+    ]
     others = _draw_partners(len(originals), rng)
-    planted, masks = _add_patch(originals, patch, tops, lefts)
-    moved, _ = _add_patch(originals[others], patch, tops, lefts)
+    planted, masks = _add_patch(originals, patch, corners)
+    moved, _ = _add_patch(originals[others], patch, corners)
     removed = _predict(network, originals) != label
     passed = {
         "planted": _predict(network, planted) == label,
@@ -156,15 +163,19 @@ def _draw_partners(count: int, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(others)
 
 
-def _add_patch(
-    images: Tensor, patch: Tensor, tops: NDArray[np.int64], lefts: NDArray[np.int64]
-) -> tuple[Tensor, Tensor]:
-    """Return the images with the patch, and the pixels of the patch ``[N, H, W]`` bool."""
-    height, width = patch.shape[1:]
+def _add_patch(images: Tensor, patch: Tensor, corners: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+    """Return the images with the patch, and the pixels of the patch ``[N, H, W]`` bool.
+
+    Args:
+        images: ``[N, C, H, W]``.
+        patch: ``[C, h, w]``.
+        corners: First index of the patch along each spatial axis, ``[N]``.
+    """
     stamped, masks = images.clone(), torch.zeros(len(images), *images.shape[2:], dtype=torch.bool)
-    for number, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):
-        stamped[number, :, top : top + height, left : left + width] = patch
-        masks[number, top : top + height, left : left + width] = True
+    for number, corner in enumerate(np.stack(corners, axis=1).tolist()):
+        window = [slice(start, start + side) for start, side in zip(corner, patch.shape[1:], strict=True)]
+        stamped[number, :, *window] = patch
+        masks[number, *window] = True
     return stamped, masks
 
 
