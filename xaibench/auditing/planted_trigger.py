@@ -44,9 +44,11 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     nothing = KnownCauses(images[:0], empty, classes[:0], np.zeros(0, np.int64), [], len(images))
     if subject.head == "function":
         return nothing
-    side = max(2, round(_SIDE * min(images.shape[2:])))
+    sides = images.shape[2:]
+    side = max(2, round(_SIDE * min([side for side in sides if side > 1], default=1)))
+    board = checkerboard(side, images.shape[1], len(sides))[:, *(slice(min(side, whole)) for whole in sides)]
     low, high = float(images.min()), float(images.max())
-    patch = (low + (high - low) * checkerboard(side, images.shape[1], images.ndim - 2)).to(images)
+    patch = (low + (high - low) * board).to(images)
     # The class that the network answers least often: its own images are not planted.
     label = int(torch.bincount(classes, minlength=subject.logits.shape[1]).argmin())
     network = copy.deepcopy(subject.model).eval()
@@ -74,7 +76,7 @@ def _planted_copies(
     sides = patch.shape[1:]
     for index in range(0, len(x), 2):
         corner = [int(rng.integers(whole - side + 1)) for whole, side in zip(x.shape[2:], sides, strict=True)]
-        x[index, :, *(slice(start, start + side) for start, side in zip(corner, sides, strict=True))] = patch
+        x[index][:, *(slice(start, start + side) for start, side in zip(corner, sides, strict=True))] = patch
         y[index] = label
     return x, y
 

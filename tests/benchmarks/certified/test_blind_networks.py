@@ -126,3 +126,13 @@ def test_a_blind_network_is_made_by_name_and_knows_what_it_sees_without_its_weig
 def test_a_span_that_is_none_of_the_image_is_refused(span):
     with pytest.raises(ValueError, match=r"columns are \[.*\]; expected two numbers from 0 to 8: the first"):
         build("blind:mlp", (1, 8, 8), 2, columns=span)
+
+
+def test_a_blind_network_of_volumes_does_not_read_the_other_voxels():
+    visible = torch.zeros(3, 4, 5, dtype=torch.bool)
+    visible[1:, :2] = True
+    model = blind(nn.Sequential(nn.Conv3d(1, 2, 2), nn.Flatten(), nn.Linear(48, 2)), visible)
+    volumes = images(2, 1, 3, 4, 5)
+    changed = torch.where(visible, volumes, torch.inf)
+    assert torch.equal(model(volumes), model(changed))
+    assert not torch.equal(model(volumes), model(torch.where(visible, volumes + 1, volumes)))

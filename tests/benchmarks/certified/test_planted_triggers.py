@@ -110,3 +110,20 @@ def test_maps_are_held_to_the_patch(shown):
     split = plant_trigger(gated, images, targets, patch=PATCH, label=2)
     maps = xb.explain("saliency", gated, split.images, split.targets, output="logit", device="cpu")
     assert xb.use_auc(maps, split.masks) > 0.9
+
+
+def test_a_trigger_in_volumes_is_a_cube():
+    board = checkerboard(3, channels=1, axes=3)
+    assert board.shape == (1, 3, 3, 3)
+    assert torch.equal(board[0, 0], checkerboard(3, channels=1)[0])
+    assert torch.equal(board[0, 1], 1 - checkerboard(3, channels=1)[0])
+    dark = torch.rand(10, 1, 4, 5, 6, generator=torch.Generator().manual_seed(0)) / 4
+
+    def network(volumes):
+        return torch.stack([torch.full((len(volumes),), 0.5), volumes.flatten(1).amax(1)], 1)
+
+    split = plant_trigger(network, dark, torch.zeros(10).long(), patch=board, label=1)
+    assert split.share == 1.0
+    assert bool((split.masks.flatten(1).sum(1) == 27).all())
+    assert torch.equal(split.images[:, 0][~split.masks], split.originals[:, 0][~split.masks])
+    assert len({tuple(mask.nonzero()[0].tolist()) for mask in split.masks}) > 3

@@ -173,9 +173,9 @@ def _add_patch(images: Tensor, patch: Tensor, corners: Sequence[NDArray[np.int64
     """
     stamped, masks = images.clone(), torch.zeros(len(images), *images.shape[2:], dtype=torch.bool)
     for number, corner in enumerate(np.stack(corners, axis=1).tolist()):
-        window = [slice(start, start + side) for start, side in zip(corner, patch.shape[1:], strict=True)]
-        stamped[number, :, *window] = patch
-        masks[number, *window] = True
+        window = tuple(slice(start, start + side) for start, side in zip(corner, patch.shape[1:], strict=True))
+        stamped[number][:, *window] = patch
+        masks[number][window] = True
     return stamped, masks
 
 
