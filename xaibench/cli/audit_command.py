@@ -23,7 +23,9 @@ def audit(
     ],
     images: Annotated[
         str,
-        typer.Option(help="Folder of images (with class folders or without), Parquet file, or name of a data set."),
+        typer.Option(
+            help="Folder of images or volumes (with class folders or without), Parquet file, or name of a data set."
+        ),
     ],
     masks: Annotated[
         Path | None, typer.Option(help="Folder of masks with the names of their images.", show_default=False)
@@ -63,6 +65,10 @@ def audit(
         str | None,
         typer.Option(help="Slices of NIfTI volumes that are images, such as 40,60. [default: all]", show_default=False),
     ] = None,
+    volumes: Annotated[
+        bool,
+        typer.Option("--volumes", help="Read NIfTI files whole, as volumes; .npy and .npz arrays always are."),
+    ] = False,
     random_weights: Annotated[
         bool, typer.Option("--random-weights", help="Do not load pretrained weights, as a test.")
     ] = False,
@@ -73,20 +79,21 @@ def audit(
     with clear_errors():
         from xaibench.auditing import audit as run_audit
         from xaibench.data import open_images
+        from xaibench.data.volume_folder import has_volumes
         from xaibench.models import open_network
 
         known = names(classes)
-        opened = open_network(network, classes=known, size=size, pretrained=not random_weights)
-        channels, *sides = opened.in_shape
-        collection = open_images(
-            images,
-            masks=masks,
-            size=(sides[0], sides[1]),
-            channels=channels if channels in (1, 3) else None,
-            window=window,
-            slices=slices,
-            negatives=names(negatives) or (),
-        )
+        options: dict[str, Any] = {"slices": slices, "negatives": names(negatives) or ()}
+        if volumes or has_volumes(images):
+            collection = open_images(images, masks=masks, window=window, size=size, volumes=True, **options)
+            shape = collection.image_shape[1:]
+            opened = open_network(network, classes=known, size=shape, pretrained=not random_weights)
+        else:
+            opened = open_network(network, classes=known, size=size, pretrained=not random_weights)
+            channels, *sides = opened.in_shape
+            if len(sides) == 2:  # a 3-D network takes the volumes of a data set as they are
+                options |= {"size": (sides[0], sides[1]), "channels": channels if channels in (1, 3) else None}
+            collection = open_images(images, masks=masks, window=window, **options)
         description: dict[str, Any] = {"Network from": opened.reference, "Images from": collection.name}
         found = run_audit(
             opened.module,

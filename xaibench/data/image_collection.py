@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, 
 from xaibench.data.photographs.image_reader import ImageReader
 from xaibench.data.photographs.labeled_photographs import labeled_images, ordered_classes
 from xaibench.data.table import DATASETS
+from xaibench.data.volume_folder import has_volumes, open_volumes
 
 #: Schemes of names of data sets that are followed by a folder of images.
 _FOLDERS = {"folder", "photographs", "parquet"}
@@ -50,7 +51,7 @@ class ImageBatch(NamedTuple):
 
     Attributes:
         ids: ``[n]`` names of the images.
-        images: ``[n, C, H, W]`` float32 in [0, 1].
+        images: ``[n, C, H, W]`` float32 in [0, 1]; volumes of arrays are as in their files.
         masks: ``[n]`` masks ``[H, W]`` bool, True = important; None for an image without a mask.
         targets: ``[n]`` int64 class indices; None without classes.
     """
@@ -91,10 +92,9 @@ class ImageCollection:
         return None if self.classes is None else self.samples.targets
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """``(C, H, W)`` of the images."""
-        channels, height, width = self.samples[:1][0].shape[1:]
-        return channels, height, width
+    def image_shape(self) -> tuple[int, ...]:
+        """``(C, H, W)`` of the images, or ``(C, D, H, W)`` of volumes."""
+        return tuple(self.samples[:1][0].shape[1:])
 
     def __getitem__(self, index: int | slice | Sequence[int]) -> ImageBatch:
         """Read some images, by a slice or a list of numbers. A single number returns a batch of one."""
@@ -174,6 +174,7 @@ def open_images(
     slices: str | Sequence[int] | None = None,
     scale: float | None = None,
     negatives: str | Sequence[str] = (),
+    volumes: bool = False,
 ) -> ImageCollection:
     """Open images for an audit. Pixels are read when an image is accessed.
 
@@ -182,11 +183,13 @@ def open_images(
 
             - a folder of images (pictures, DICOM or NIfTI files), with class folders, with the images directly inside,
               or with ``image/`` and ``mask/`` as for ``folder:DIR``; or a single file;
+            - a folder of volumes in the same layout: ``.npy`` and ``.npz`` arrays, and with ``volumes`` NIfTI files
+              (:func:`xaibench.data.volume_folder.open_volumes`);
             - ``photographs:DIR``: a folder whose files may also be named by their class
               (:class:`~xaibench.data.photographs.labeled_photographs.Photographs`);
             - a Parquet file or a folder of them, written by xaibench or by the ``datasets`` library;
             - a ``datasets.Dataset`` or ``datasets.DatasetDict``;
-            - an array or tensor ``[N, C, H, W]`` of numbers in [0, 1], or of 8-bit integers;
+            - an array or tensor ``[N, C, H, W]`` or ``[N, C, D, H, W]`` of numbers in [0, 1], or of 8-bit integers;
             - a name of :func:`xaibench.load`, a data set, or a split.
 
             Of data sets, files and tables with several splits, the test samples are opened.
@@ -203,6 +206,8 @@ def open_images(
             images; None = all.
         scale: The value of white in pictures with more than 8 bits; None = 65,535, or 1 for floating-point numbers.
         negatives: Classes whose images have nothing to mark: without a mask, theirs counts as known and empty.
+        volumes: Read NIfTI files of a folder whole, as volumes, instead of slice by slice. Of a folder of volumes, only
+            ``masks`` and ``window`` apply.
 
     Returns:
         The images; their ids, groups, classes and masks, as far as the source has them.
@@ -224,6 +229,17 @@ def open_images(
         source = _resolve(source, size)
     if isinstance(source, Dataset | Split):
         return _open_split(source, size, channels)
+    if isinstance(source, Path) and source.is_dir() and (volumes or has_volumes(source)):
+        others = {"size": size, "channels": channels, "classes": classes, "slices": slices, "scale": scale}
+        _refuse_options(
+            others | {"negatives": negatives or None}, "folders of images, but the source is one of volumes"
+        )
+        if masks is not None and not isinstance(masks, str | os.PathLike):
+            raise ValueError("masks: got an array, expected a folder of mask files for a folder of volumes.")
+        return ImageCollection(os.fspath(source), *open_volumes(source, masks=masks, window=window))
+    _refuse_options(
+        {"volumes": volumes or None} if not isinstance(source, Path) or source.is_file() else {}, "a folder"
+    )
     if isinstance(source, Path):
         reader = ImageReader(scale, window=window, slices=slices)
         if masks is not None and not isinstance(masks, str | os.PathLike):
@@ -234,14 +250,18 @@ def open_images(
         known = ordered_classes(labels) if photographs else tuple(sorted(labels))
         return _open_folder(source, images, known, place, reader, classes, negatives, size, channels)
     given = {"window": window, "slices": slices, "scale": scale, "negatives": negatives or None}
-    if used := [name for name, value in given.items() if value is not None]:
-        raise ValueError(f"{listed(used)}: only for folders of images, but the source is a {type(source).__name__}.")
+    _refuse_options(given, f"folders of images, but the source is a {type(source).__name__}")
     if is_table(source):
         splits = source if isinstance(source, dict) else {}
         source = open_table(next((splits[name] for name in ("test", "validation") if name in splits), source))
     if isinstance(source, Source):
         return _collect(str(source), source, source.classes, size or _common_size(source), channels or 3)
     return _open_arrays(source, masks, classes, targets, size, channels)
+
+
+def _refuse_options(given: Mapping[str, Any], kind: str) -> None:
+    if used := [name for name, value in given.items() if value is not None]:
+        raise ValueError(f"{listed(used)}: only for {kind}.")
 
 
 def _resolve(source: str | os.PathLike[str], size: int | tuple[int, int] | None) -> Any:
@@ -368,8 +388,12 @@ def _open_arrays(
             "tensor [N, C, H, W], or a data set."
         )
     images = torch.as_tensor(source)
-    if images.ndim != 4 or images.shape[1] not in (1, 3) or not len(images):
-        raise ValueError(f"source: got shape {list(images.shape)}, expected [N, C, H, W] with C = 1 or 3.")
+    if images.ndim not in (4, 5) or images.shape[1] not in (1, 3) or not len(images):
+        raise ValueError(
+            f"source: got shape {list(images.shape)}, expected [N, C, H, W] (volumes: [N, C, D, H, W]) with C = 1 or 3."
+        )
+    if images.ndim == 5:
+        _refuse_options({"size": size, "channels": channels}, "images [N, C, H, W], but the source has volumes")
     images = images.to(torch.float32) / (255 if images.dtype == torch.uint8 else 1)
     if not 0 <= float(images.min()) <= float(images.max()) <= 1:
         raise ValueError(

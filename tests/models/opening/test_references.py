@@ -23,6 +23,10 @@ def small(channels=1, side=16, classes=3):
 
 
 NETWORK = small()
+VOLUMES = nn.Sequential(nn.Conv3d(1, 2, 3), nn.ReLU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(2, 3)).eval()
+CUBES = nn.Sequential(nn.Conv3d(2, 1, 3, padding=1), nn.Flatten(), nn.Linear(64**3, 2))
+ODD = nn.Sequential(nn.Conv3d(1, 1, 3, padding=1), nn.Flatten(), nn.Linear(7**3, 2))
+FLAT = nn.Sequential(nn.Flatten(), nn.Linear(4 * 5 * 6, 2))
 
 
 def factory(in_shape, num_classes):
@@ -293,3 +297,28 @@ def test_a_network_that_accepts_no_usual_size_asks_for_it(net_file):
     with pytest.raises(ValueError, match="give the size of the images as size="):
         open_network(f"{net_file}:net")
     assert open_network(f"{net_file}:net", size=(17, 19)).in_shape == (2, 17, 19)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "in_shape"),
+    [
+        ("VOLUMES", None, (1, 32, 32, 32)),
+        ("VOLUMES", 10, (1, 10, 10, 10)),
+        ("VOLUMES", (8, 10, 12), (1, 8, 10, 12)),
+        ("CUBES", None, (2, 64, 64, 64)),
+        ("FLAT", (4, 5, 6), (1, 4, 5, 6)),  # without a convolution, the size says that it takes volumes
+    ],
+)
+def test_a_network_with_a_3d_convolution_gets_volumes(name, size, in_shape):
+    if (
+        name == "FLAT"
+    ):  # without a convolution, the size alone says that it takes volumes; gray, since color does not fit
+        in_shape = (1, *in_shape[1:])
+    opened = open_network(f"{__name__}:{name}", size=size)
+    assert opened.in_shape == in_shape
+    assert opened.preprocessing.size == in_shape[1:]
+
+
+def test_a_network_that_takes_no_volume_of_a_usual_size_is_refused():
+    with pytest.raises(ValueError, match="Sides from 8 to 96 were tried"):
+        open_network(f"{__name__}:ODD")

@@ -17,7 +17,7 @@ class Preprocessing:
     normalizes them itself.
 
     Attributes:
-        size: Height and width that the network is called with.
+        size: Height and width that the network is called with; for volumes slices, rows and columns.
         resize: Length of the shorter side to which images are scaled before the center of ``size`` is cropped; None if
             they are scaled to ``size`` directly.
         interpolation: Interpolation of the scaling.
@@ -25,7 +25,7 @@ class Preprocessing:
         std: Divides each channel afterwards; None with ``mean``.
     """
 
-    size: tuple[int, int]
+    size: tuple[int, ...]
     resize: int | None = None
     interpolation: str = "bilinear"
     mean: tuple[float, ...] | None = None
@@ -53,7 +53,7 @@ class OpenedNetwork:
             to something that contains them (:func:`xaibench.explain`).
         num_classes: Number of outputs K.
         classes: Names of the classes; None if not known.
-        in_shape: ``(C, H, W)`` of the images.
+        in_shape: ``(C, H, W)`` of the images, or ``(C, D, H, W)`` of volumes.
         preprocessing: What is done to an image; ``size`` is that of ``in_shape``.
         sha256: Checksum of the weights, the same on all machines.
     """
@@ -64,6 +64,6 @@ class OpenedNetwork:
     module: nn.Module = field(repr=False)
     num_classes: int
     classes: tuple[str, ...] | None = field(repr=False)
-    in_shape: tuple[int, int, int]
+    in_shape: tuple[int, ...]
     preprocessing: Preprocessing
     sha256: str

@@ -30,6 +30,7 @@ _FILES = (".pt", ".pth", ".ts", ".jit", ".pt2", ".pkl", ".onnx")
 
 #: Sides of images that are tried on a network of unknown size.
 _SIDES = (224, 32, 64, 28, 96, 128, 8, 299, 256, 384, 512, 48, 16)
+_VOLUME_SIDES = (32, 16, 64, 28, 96, 8)
 
 _EXPECTED = (
     "Expected 'package.module:name', 'file.py:name', a file .pt, .pth, .ts (TorchScript) or .onnx, 'timm:NAME', "
@@ -41,7 +42,7 @@ def open_network(
     reference: str,
     *,
     classes: int | Sequence[str] | None = None,
-    size: int | tuple[int, int] | None = None,
+    size: int | tuple[int, ...] | None = None,
     pretrained: bool = True,
     seed: int = 0,
 ) -> OpenedNetwork:
@@ -62,8 +63,9 @@ def open_network(
               torchvision and timm has it.
         classes: Number or names of the classes. Needed by factories with a parameter ``num_classes``; otherwise it is
             compared with the outputs of the network.
-        size: Side, or height and width, of the images; None: that of the network, if it is known, otherwise the first
-            of some usual sides that the network accepts.
+        size: Side, or height and width, of the images, or slices, rows and columns of volumes; None: that of the
+            network, if it is known, otherwise the first of some usual sides that the network accepts. Networks with a
+            3-D convolution get volumes.
         pretrained: False: random weights, for networks of torchvision, timm and transformers.
         seed: Seed of random weights.
 
@@ -91,7 +93,7 @@ def open_network(
     with isolated_rng(seed):
         kind, source = _open(reference, Request(count, sides, pretrained))
     module = source.module.eval()
-    in_shape, outputs = _probe_shape(reference, module, source, sides)
+    in_shape, outputs = _probe_shape(reference, module, source, size)
     if count is not None and count != outputs and not (outputs == 1 and count == 2):
         raise ValueError(f"{reference} returns {outputs} outputs, got classes={classes!r}, which are {count}.")
     given = None if classes is None or isinstance(classes, int) else tuple(classes)
@@ -158,22 +160,26 @@ def _short_name(reference: str) -> str:
 
 
 def _probe_shape(
-    reference: str, module: nn.Module, source: Source, size: tuple[int, int] | None
-) -> tuple[tuple[int, int, int], int]:
+    reference: str, module: nn.Module, source: Source, size: int | tuple[int, ...] | None
+) -> tuple[tuple[int, ...], int]:
     """Return the shape of the images that the network accepts, and its number of outputs."""
     error: ValueError | None = None
     known = size or (source.preprocessing.size if source.preprocessing else None)
+    axes = 3 if any(isinstance(layer, nn.Conv3d) for layer in module.modules()) else 2
+    tried: Sequence[int | tuple[int, ...]] = [known] if known else _SIDES if axes == 2 else _VOLUME_SIDES
     for channels in _channels(module, source):
-        for height, width in [known] if known else [(side, side) for side in _SIDES]:
-            images = torch.rand(2, channels, height, width, generator=torch.Generator().manual_seed(0))
+        for side in tried:
+            sides = (side,) * axes if isinstance(side, int) else side
+            images = torch.rand(2, channels, *sides, generator=torch.Generator().manual_seed(0))
             try:
                 outputs = probe(module, images, name=reference, what="random images in [0, 1]").shape[1]
             except ValueError as found:
                 error = error or found
             else:
-                return (channels, height, width), outputs
+                return (channels, *sides), outputs
     assert error is not None
-    hint = "" if size else " Sides from 8 to 512 were tried; give the size of the images as size=."
+    ends = f"{min(_SIDES)} to {max(_SIDES)}" if axes == 2 else f"{min(_VOLUME_SIDES)} to {max(_VOLUME_SIDES)}"
+    hint = "" if size else f" Sides from {ends} were tried; give the size of the images as size=."
     raise ValueError(f"{error}{hint}") from error
 
 
@@ -182,7 +188,7 @@ def _channels(module: nn.Module, source: Source) -> Iterator[int]:
     if source.channels is not None:
         yield source.channels
         return
-    first = next((layer for layer in module.modules() if isinstance(layer, nn.Conv2d)), None)
+    first = next((layer for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Conv3d)), None)
     if first is not None:
         yield first.in_channels
     yield from (count for count in (3, 1) if first is None or count != first.in_channels)

@@ -37,12 +37,12 @@ class Request:
 
     Attributes:
         num_classes: Number of classes; None if not given.
-        size: Height and width; None if not given.
+        size: Height and width, or slices, rows and columns; None if not given.
         pretrained: Whether the network gets its pretrained weights rather than random ones.
     """
 
     num_classes: int | None
-    size: tuple[int, int] | None
+    size: tuple[int, ...] | None
     pretrained: bool
 
 
@@ -74,7 +74,8 @@ def open_registered(name: str, request: Request) -> Source:
         return open_torchvision(part.name, request)
     if isinstance(part, EfficientNetLite):
         weights = "pretrained" if request.pretrained else None
-        return Source(part((3, *(request.size or (224, 224))), 1000, weights=weights, head="pretrained"), 3)
+        height, width = request.size or (224, 224)
+        return Source(part((3, height, width), 1000, weights=weights, head="pretrained"), 3)
     if request.num_classes is None or request.size is None:
         raise ValueError(
             f"{name} is an architecture without weights of its own; give classes= and size=, or a reference to a "
@@ -92,7 +93,8 @@ def open_python(reference: str, request: Request) -> Source:
     """
     place, _, attribute = reference.rpartition(":")
     part = _attribute_of_file(Path(place), attribute) if place.endswith(".py") else MODELS.resolve(reference)
-    shape = (3, *(request.size or (224, 224)))
+    size = request.size or (224, 224)
+    shape: Any = (3 if len(size) == 2 else 1, *size)  # scans have one channel
     is_factory = callable(part) and not isinstance(part, nn.Module)
     stated = inspect.signature(part).parameters.get("num_classes") if is_factory else None
     count = request.num_classes
@@ -274,7 +276,7 @@ def _processor_side(processor: Mapping[str, Any]) -> int:
     return 224
 
 
-def _describe_processor(processor: Mapping[str, Any], size: tuple[int, int]) -> Preprocessing:
+def _describe_processor(processor: Mapping[str, Any], size: tuple[int, ...]) -> Preprocessing:
     """Return the record of a processor, whose pixels in [0, 255] are multiplied by a factor and normalized."""
     if not processor:
         return Preprocessing(size=size)
