@@ -5,7 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, read_samples, to_safetensors
+from xaibench.core.slices import cut_slices
+from xaibench.runfolder.sample_file import (
+    SAMPLES_FILE,
+    SampleCell,
+    Voxels,
+    place_slices,
+    read_samples,
+    to_safetensors,
+)
 from xaibench.runfolder.tables import JOBS
 
 #: Seconds of a job by stage.
@@ -44,6 +52,30 @@ def make_samples(scores: pd.DataFrame, count: int = 6, side: int = 8) -> list[Sa
             )
         )
     return cells
+
+
+def make_volumes(cell: SampleCell, sides: tuple[int, int, int] = (4, 6, 8)) -> dict:
+    """What makes the samples of a cell volumes of twice these sides, of which every second voxel is kept."""
+    rng = np.random.default_rng(1)
+    n, shape = len(cell.samples), (len(cell.samples), *sides)
+    maps = rng.integers(0, 255, (n, len(cell.explainers), *sides), dtype=np.uint8)
+    maps[..., 0, 0, :2] = 0, 255
+    images, masks = rng.integers(0, 256, shape, dtype=np.uint8), (rng.random(shape) < 0.2).astype(np.uint8)
+    slices = tuple(tuple(int(rng.integers(2 * side)) for side in sides) for _ in range(n))
+    cut = [tuple(place // 2 for place in one) for one in slices]
+
+    def flat(volumes, where):
+        return np.stack([place_slices(cut_slices(one, at)) for one, at in zip(volumes, where, strict=True)])
+
+    pictures = flat(images, cut)
+    levels = np.stack([flat(own, cut) for own in maps.swapaxes(0, 1)], axis=1)
+    return {
+        "images": np.repeat(pictures[..., None], 3, axis=3),
+        "masks": flat(masks, cut),
+        "maps": (levels / 255).astype(np.float16),
+        "means": levels[0].astype(np.float32),
+        "voxels": Voxels(tuple(2 * side for side in sides), slices, images, masks, maps),
+    }
 
 
 def change_samples(folder, change) -> None:

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, read_samples, to_safetensors
+from xaibench.core.slices import cut_slices
+from xaibench.runfolder.sample_file import (
+    SAMPLES_FILE,
+    SampleCell,
+    Voxels,
+    place_slices,
+    read_samples,
+    to_safetensors,
+)
 from xaibench.runfolder.tables import RunFolderError
 
 RNG = np.random.default_rng(0)
@@ -101,3 +109,47 @@ def test_arrays_that_do_not_belong_together_are_named(tmp_path, name, array):
     (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([replace(CELL, **{name: array})]))
     with pytest.raises(RunFolderError, match=rf"{name} of cell 0 has shape .*, expected \["):
         read_samples(tmp_path)
+
+
+VOXELS = Voxels(
+    (8, 4, 6),
+    ((7, 0, 1), (2, 3, 4), (0, 0, 5)),
+    RNG.integers(0, 256, (3, 4, 2, 3), dtype=np.uint8),
+    RNG.integers(0, 2, (3, 4, 2, 3), dtype=np.uint8),
+    RNG.integers(0, 256, (3, 2, 4, 2, 3), dtype=np.uint8),
+)
+
+
+def test_volumes_are_read_back_and_cut_with_their_cell(tmp_path):
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([CELL, replace(CELL, voxels=VOXELS)]))
+    images, volumes = read_samples(tmp_path)
+    assert images.voxels is None
+    one = volumes.lowest(1).voxels
+    assert (one.shape, one.slices) == ((8, 4, 6), ((2, 3, 4),))
+    for name in ("images", "masks", "maps"):
+        assert np.array_equal(getattr(volumes.voxels, name), getattr(VOXELS, name))
+        assert np.array_equal(getattr(one, name), getattr(VOXELS, name)[1:2])
+    assert volumes.voxels.sides == (4, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"masks": VOXELS.masks[:, 1:]}, r"masks \[3, 3, 2, 3\], expected \[3, 4, 2, 3\]"),
+        ({"slices": VOXELS.slices[:2]}, "slices .* expected three for 3 samples"),
+    ],
+)
+def test_volumes_that_do_not_fit_are_damaged(tmp_path, change, message):
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([replace(CELL, voxels=replace(VOXELS, **change))]))
+    with pytest.raises(RunFolderError, match=message):
+        read_samples(tmp_path)
+
+
+def test_the_slices_of_a_volume_share_their_axes():
+    volume = RNG.random((3, 4, 5))
+    flat = place_slices(cut_slices(volume, (1, 2, 3)))
+    assert flat.shape == (4 + 3, 5 + 3)
+    assert np.array_equal(flat[:4, :5], volume[1])
+    assert np.array_equal(flat[:4, 5:], volume[:, :, 3].T)
+    assert np.array_equal(flat[4:, :5], volume[:, 2])
+    assert not flat[4:, 5:].any()

@@ -19,13 +19,46 @@ from xaibench.runfolder.tables import damaged_file
 
 SAMPLES_FILE = "samples.safetensors"
 
-#: Longest side of images and maps in pixels, which is the size of a tile in a figure.
+#: Longest side of images and maps in pixels, which is the size of a tile in a figure; and the largest number of voxels
+#: of a volume, as many as pixels of an image.
 SIDE = 150
+MOST_VOXELS = SIDE**2
+
+
+@dataclass(frozen=True, eq=False)
+class Voxels:
+    """The volumes of a cell's samples, reduced to at most :data:`MOST_VOXELS` voxels, for a slider over their slices.
+
+    Attributes:
+        shape: ``(D, H, W)`` before the reduction.
+        slices: Slice d, row h and column w of each sample's pictures, before the reduction.
+        images: ``[n, d, h, w]`` uint8, gray.
+        masks: ``[n, d, h, w]`` uint8, 1 = important.
+        maps: Map magnitudes ``[n, M, d, h, w]`` uint8, each map scaled to maximum 255.
+    """
+
+    shape: tuple[int, ...]
+    slices: tuple[tuple[int, ...], ...]
+    images: NDArray[np.uint8]
+    masks: NDArray[np.uint8]
+    maps: NDArray[np.uint8]
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """``(d, h, w)``."""
+        return self.images.shape[1:]
+
+    def __getitem__(self, kept: list[int]) -> Voxels:
+        return Voxels(
+            self.shape,
+            tuple(self.slices[number] for number in kept),
+            *(getattr(self, name)[kept] for name in _VOXEL_ARRAYS),
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class SampleCell:
-    """Example samples of one network.
+    """Example samples of one network. The picture of a volume is three orthogonal slices (:func:`place_slices`).
 
     Attributes:
         subset: As in the scores; so are ``variant``, ``model``, ``dataset``, ``data_seed`` and ``seed``.
@@ -42,6 +75,7 @@ class SampleCell:
         classes: Class of each sample; empty in folders of older versions, like the next two.
         predicted: Predicted class of each sample.
         probabilities: Softmax probability of the predicted class.
+        voxels: The volumes, if the samples are volumes.
         means: Mean map magnitudes over the correctly classified samples, each map scaled to sum 1, ``[M, H, W]``
             float32; for data sets other than generated ones ``[0, H, W]``.
     """
@@ -66,6 +100,7 @@ class SampleCell:
     classes: tuple[str, ...] = ()
     predicted: tuple[str, ...] = ()
     probabilities: tuple[float, ...] = ()
+    voxels: Voxels | None = None
 
     @property
     def cell(self) -> tuple[str, str, str]:
@@ -82,6 +117,7 @@ class SampleCell:
         for name in ("samples", "labels", *_OPTIONAL):
             values = getattr(self, name)
             changed[name] = tuple(values[number] for number in kept) if values else values
+        changed["voxels"] = None if self.voxels is None else self.voxels[kept]
         return replace(
             self,
             **changed,
@@ -92,7 +128,8 @@ class SampleCell:
 
 
 _DTYPES = {"images": np.uint8, "masks": np.uint8, "maps": np.float16, "means": np.float32}
-_JSON_FIELDS = tuple(each.name for each in fields(SampleCell) if each.name not in _DTYPES)
+_VOXEL_ARRAYS = ("images", "masks", "maps")
+_JSON_FIELDS = tuple(each.name for each in fields(SampleCell) if each.name not in (*_DTYPES, "voxels"))
 _OPTIONAL = ("classes", "predicted", "probabilities")
 
 
@@ -112,6 +149,11 @@ def to_safetensors(cells: Sequence[SampleCell]) -> bytes:
         if name.endswith("/images") and (array == array[..., :1]).all():
             arrays[name] = np.ascontiguousarray(array[..., :1])
     words = [{name: getattr(cell, name) for name in _JSON_FIELDS} for cell in cells]
+    for number, cell in enumerate(cells):
+        if cell.voxels is not None:
+            words[number]["voxels"] = {"shape": cell.voxels.shape, "slices": cell.voxels.slices}
+            for name in _VOXEL_ARRAYS:
+                arrays[f"{number}/voxels/{name}"] = np.ascontiguousarray(getattr(cell.voxels, name), dtype=np.uint8)
     return save(arrays, metadata={"cells": json.dumps(words, ensure_ascii=False)})
 
 
@@ -148,6 +190,10 @@ def _read_cell(arrays: Mapping[str, Any], number: int, values: dict[str, Any]) -
         attributes["images"] = np.repeat(attributes["images"], 3, axis=-1)
     known = {name: values[name] for name in _JSON_FIELDS if name in values or name not in _OPTIONAL}
     attributes |= {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
+    if "voxels" in values:
+        stored = (arrays[f"{number}/voxels/{name}"] for name in _VOXEL_ARRAYS)
+        slices = tuple(map(tuple, values["voxels"]["slices"]))
+        attributes["voxels"] = Voxels(tuple(values["voxels"]["shape"]), slices, *stored)
     cell = SampleCell(**attributes)
     count, shape = len(cell.samples), cell.images.shape[1:3]
     expected = {
@@ -159,7 +205,33 @@ def _read_cell(arrays: Mapping[str, Any], number: int, values: dict[str, Any]) -
     for name, array in expected.items():
         if (got := getattr(cell, name).shape) != array:
             raise ValueError(f"{name} of cell {number} has shape {list(got)}, expected {list(array)}")
+    if cell.voxels is not None:
+        _check_voxels(cell.voxels, count, len(cell.explainers), number)
     for name in _OPTIONAL:
         if (entries := len(getattr(cell, name))) not in (0, count):
             raise ValueError(f"{name} of cell {number} has {entries} entries, expected 0 or {count}")
     return cell
+
+
+def _check_voxels(voxels: Voxels, count: int, explainers: int, number: int) -> None:
+    sides = voxels.images.shape[1:]
+    expected = {"images": (count, *sides), "masks": (count, *sides), "maps": (count, explainers, *sides)}
+    for name, shape in expected.items():
+        if len(sides) != 3 or (got := getattr(voxels, name).shape) != shape:
+            raise ValueError(f"voxels of cell {number} have {name} {list(got)}, expected {list(shape)}")
+    if len(voxels.shape) != 3 or len(voxels.slices) != count or {len(one) for one in voxels.slices} - {3}:
+        raise ValueError(f"voxels of cell {number} have slices {voxels.slices}, expected three for {count} samples")
+
+
+def place_slices(panels: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the picture of a volume: slice d ``[h, w]``, to its right column w ``[h, d]``, and below row h ``[d, w]``.
+
+    Args:
+        panels: The three slices, as :func:`xaibench.core.slices.cut_slices` returns them, with equal leading axes.
+
+    Returns:
+        ``[..., h + d, w + d]``, 0 in the corner below the second panel.
+    """
+    first, second, third = panels
+    below = np.concatenate([third, np.zeros((*third.shape[:-1], second.shape[-1]), third.dtype)], axis=-1)
+    return np.concatenate([np.concatenate([first, second], axis=-1), below], axis=-2)

@@ -43,3 +43,15 @@ def test_images_beyond_0_and_1_are_scaled_each_by_itself():
 def test_shapes_that_do_not_belong_together_are_refused(images, masks, labels):
     with pytest.raises(ValueError, match=r"Expected (at least one image|masks)"):
         sheet(np.zeros(images), np.zeros(masks, bool), labels)
+
+
+def test_volumes_are_cut_where_the_mask_is():
+    volumes, masks = np.random.default_rng(0).random((2, 1, 3, 6, 8)), np.zeros((2, 3, 6, 8), bool)
+    masks[0, 1, 2, 3:5] = True
+    figure = sheet(volumes, masks, list("ab"))
+    marked, middle = (tile.get_array()[..., 0] for tile in figure.axes[0].images)
+    assert marked.shape == (6 + 3, 2 * (8 + 3))
+    assert np.allclose(marked[:6, :8], volumes[0, 0, 1])
+    assert np.allclose(marked[:6, 8:11], volumes[0, 0, :, :, 3].T)
+    assert np.allclose(marked[6:, :8], volumes[0, 0, :, 2])
+    assert np.allclose(middle[:6, :8], volumes[1, 0, 1])

@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 from report.conftest import FEW_CELLS, make_scores, write_run
-from report.pictures import change_samples, make_samples
+from report.pictures import change_samples, make_samples, make_volumes
 
+from xaibench.core.slices import name_slices
 from xaibench.report import write_report
 from xaibench.report.page import sample_browser
 from xaibench.report.page import write as page
@@ -166,3 +167,35 @@ def test_the_page_takes_as_many_samples_as_fit_and_says_how_many(small_run, monk
     assert "6 samples per cell are shown" not in less
     (small_run / SAMPLES_FILE).unlink()
     assert 'id="samples-view"' not in write_report(small_run).read_text()
+
+
+def test_volumes_are_there_with_all_their_slices_below_each_other(tmp_path):
+    run_dir = write_run(tmp_path / "run", samples=20, cells=FEW_CELLS[:1])
+    change_samples(run_dir, make_volumes)
+    run = read_run(run_dir)
+    (cell,) = browser(run, PLENTY).cells
+    (samples,) = run.pictures.values()
+    voxels = samples.voxels
+    assert cell["overlay"]
+    assert cell["volume"]["shape"] == [8, 12, 16]
+    assert cell["volume"]["sides"] == [4, 6, 8]
+    assert cell["volume"]["slices"] == [[place // 2 for place in one] for one in voxels.slices]
+    for i in range(6):
+        assert np.array_equal(opened(cell["masks"][i]).reshape(4, 6, 8) > 0, voxels.masks[i] > 0)
+        sprite = opened(cell["maps"][i])
+        assert sprite.shape[:2] == (4 * 6, 8 * len(cell["explainers"]))
+        assert (
+            np.abs(opened(cell["images"][i]).reshape(24, 8, -1)[..., 0].astype(float).mean() - voxels.images[i].mean())
+            < 9
+        )
+    view = write_report(run_dir).read_text()
+    assert "A volume is shown as slice d, to its right column w, and below row h" in view
+    assert "at most 22,500 voxels" in view
+    first = ", ".join(name_slices(voxels.slices[samples.example]))
+    assert f"{samples.labels[samples.example]}, {first} of" in view
+    assert "inside the ground truth, in three slices of the volume" in view
+
+
+def test_pages_of_images_say_nothing_of_volumes(folder):
+    assert "A volume is shown" not in write_report(folder).read_text()
+    assert all("volume" not in cell for cell in browser(read_run(folder), PLENTY).cells)

@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from xaibench.core.figure_style import THEME, house_style
+from xaibench.core.slices import cut_slices, heaviest_slices
 from xaibench.plots.maps import in_colors
+from xaibench.runfolder.sample_file import place_slices
 
 _SIDE, _GAP = 1.5, 0.28
 _OUTLINE = np.array([255, 255, 0], dtype=np.float64) / 255
@@ -25,7 +27,8 @@ def sheet(
 
     Args:
         images: ``[N, C, H, W]`` with one or three channels. Images in [0, 1] are shown as they are; others (such as
-            normalized images) are rescaled individually.
+            normalized images) are rescaled individually. Volumes ``[N, C, D, H, W]`` are shown as three slices through
+            the most voxels of the mask: slice d, to its right column w, and below row h.
         masks: ``[N, H, W]`` bool. The outside is dimmed and the border drawn; an empty mask dims nothing.
         labels: One line per sample, drawn below it.
         columns: Number of samples per row.
@@ -42,13 +45,18 @@ def sheet(
         ['T', 'L', 'T']
     """
     count = len(labels)
-    if count == 0 or images.ndim != 4 or images.shape[1] not in (1, 3):
-        raise ValueError(f"Expected at least one image [N, 1 or 3, H, W], got {list(images.shape)}, {count} labels.")
+    if count == 0 or images.ndim not in (4, 5) or images.shape[1] not in (1, 3):
+        raise ValueError(
+            f"Expected at least one image [N, 1 or 3, H, W] (volumes: [N, 1 or 3, D, H, W]), got {list(images.shape)}, "
+            f"{count} labels."
+        )
     if masks.shape != (count, *images.shape[2:]) or len(images) != count:
         raise ValueError(
             f"Expected masks [N, H, W] and N labels for images {list(images.shape)}, got {list(masks.shape)} and "
             f"{count} labels."
         )
+    if images.ndim == 5:
+        images, masks = _cut_volumes(images, masks)
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     width, height = columns * (2 * _SIDE + _GAP), rows * (_SIDE + _GAP)
@@ -66,6 +74,18 @@ def sheet(
             axes.text(left, top + _SIDE + 0.05, label, va="top", color=THEME["ink"])
         axes.set(xlim=(0, width), ylim=(height, 0))
     return figure
+
+
+def _cut_volumes(
+    volumes: NDArray[np.floating[Any]], masks: NDArray[np.bool_]
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.bool_]]:
+    """Return pictures ``[N, C, H + D, W + D]`` and masks of volumes."""
+    images, flat = [], []
+    for volume, mask in zip(volumes, masks, strict=True):
+        slices = heaviest_slices(mask) if mask.any() else tuple(side // 2 for side in mask.shape)
+        flat.append(place_slices(cut_slices(mask, slices)))
+        images.append(np.stack([place_slices(cut_slices(channel, slices)) for channel in volume]))
+    return np.stack(images), np.stack(flat)
 
 
 def _image_and_outline(

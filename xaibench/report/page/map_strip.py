@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from xaibench.core.slices import name_slices
 from xaibench.report.figures.samples import data_uri, overlay, palette
 from xaibench.report.page.map_tables import PHOTOGRAPH, Tile, inside_share
 from xaibench.report.page.sample_browser import levels
@@ -61,10 +62,11 @@ def map_strip(run: RunResults, order: Sequence[str]) -> MapStrip | None:
     truth = samples.masks[number].astype(np.float64)
     for name in chosen:
         place = samples.explainers.index(name)
-        label, share = run.explainers[name].label, inside_share(samples.maps[number, place], truth)
+        label, share = run.explainers[name].label, inside_share(samples.maps[number, place], truth, samples)
         tiles.append((label, Tile(_encode_map(samples, number, place), f"Map of {label}{share}")))
     shown = [run.explainers[name].label for name in controls[:1]]
-    return MapStrip(run.words_of(samples.cell), samples.labels[number], tiles, shown)
+    slices = [] if samples.voxels is None else name_slices(samples.voxels.slices[number])
+    return MapStrip(run.words_of(samples.cell), ", ".join([samples.labels[number], *slices]), tiles, shown)
 
 
 def _encode_mask(samples: SampleCell, number: int) -> str:

@@ -78,7 +78,7 @@ def _map_tiles(run: RunResults, row: CellKey, kind: MapKind) -> list[Tile | None
     tiles = []
     for name, part in run.explainers.items():
         array = map_array(samples, kind, name)
-        tiles.append(_make_tile(array, name, f"{part.label}, {run.words_of(row)}{inside_share(array, truth)}"))
+        tiles.append(_make_tile(array, name, f"{part.label}, {run.words_of(row)}{inside_share(array, truth, samples)}"))
     return tiles
 
 
@@ -86,7 +86,7 @@ def _make_tile(array: Floats | None, name: str, alt: str) -> Tile | None:
     return None if array is None else Tile(tile_uri(color_tile(shrink(array), tile_kind(name))), alt)
 
 
-def inside_share(array: Floats | None, mask: Floats | None) -> str:
+def inside_share(array: Floats | None, mask: Floats | None, samples: SampleCell) -> str:
     """Describe the share of the map's magnitude inside the ground truth; empty if undefined."""
     if array is None or mask is None or array.shape != mask.shape:
         return ""
@@ -94,7 +94,8 @@ def inside_share(array: Floats | None, mask: Floats | None) -> str:
     total = float(magnitude.sum())
     if not np.isfinite(total) or total == 0:
         return ": zero everywhere" if total == 0 else ""
-    return f": {magnitude[mask > 0].sum() / total:.0%} of its magnitude inside the ground truth"
+    where = "" if samples.voxels is None else ", in three slices of the volume"
+    return f": {magnitude[mask > 0].sum() / total:.0%} of its magnitude inside the ground truth{where}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _sheet_row(run: RunResults, samples: SampleCell, number: int) -> tuple[str, 
     label, truth = samples.labels[number], samples.masks[number].astype(np.float64)
     tiles = []
     for name, explainer in sheet_explainers(run, samples).items():
-        share = inside_share(samples.maps[number, explainer], truth)
+        share = inside_share(samples.maps[number, explainer], truth, samples)
         alt = f"{run.explainers[name].label}, {label}{share}"
         tiles.append(Tile(_encode_jpeg(overlay(samples, number, explainer, PHOTOGRAPH)), alt))
     image = _encode_jpeg(overlay(samples, number, None, PHOTOGRAPH))

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from xaibench.report.figures.samples import TOP, Levels, data_uri, shrink
 from xaibench.report.page.content import round_for_page
 from xaibench.report.read.results import RunResults
-from xaibench.runfolder.sample_file import SampleCell
+from xaibench.runfolder.sample_file import SampleCell, Voxels
 from xaibench.runfolder.tables import CELL
 
 #: If fewer samples per cell than this fit at full size, maps are reduced to :data:`SMALL` pixels per side.
@@ -58,6 +58,9 @@ def browser(run: RunResults, room: int) -> Browser:
         - ``samples`` (their numbers), ``labels``, ``classes``, ``predicted``, ``probabilities``; ``images``, ``masks``,
           ``maps`` (all maps of a sample side by side in one image) as ``data:`` addresses; ``overlay``, whether maps
           are drawn over the image;
+        - for volumes, whose slices are stacked from top to bottom in these images: ``volume`` with its ``shape``, its
+          ``sides`` on the page (at most :data:`~xaibench.runfolder.sample_file.MOST_VOXELS` voxels), and the ``slices``
+          of each sample to begin with;
         - ``of``: number of correctly classified samples of the cell;
         - ``scores`` and ``ranks``, each ``[metric][explainer][sample]``: rank 1 is the worst of the cell; ties share
           the lowest rank; ``valid`` and ``worst``, each ``[metric][explainer]``: number of defined scores, and number
@@ -76,7 +79,7 @@ def browser(run: RunResults, room: int) -> Browser:
         count, pictures = _encode_samples(cells, reduced, room, longest)
         if count >= min(ENOUGH, longest):
             break
-    small = max(max(cell.maps.shape[2:]) for cell in cells) <= SMALL
+    small = max([max(cell.maps.shape[2:]) for cell in cells if cell.voxels is None], default=0) <= SMALL
     found = [
         _describe_cell(run, cell, kept, tables[cell].of(cell, len(kept[0])))
         for cell, kept in zip(cells, pictures, strict=True)
@@ -106,6 +109,8 @@ def _encode_samples(
 
 
 def _encode_sample(cell: SampleCell, number: int, reduced: int) -> tuple[str, str, str]:
+    if cell.voxels is not None:
+        return _encode_volume(cell.voxels, number)
     maps = [levels(one) for one in cell.maps[number]]
     if reduced:
         maps = [np.rint(shrink(one.astype(np.float64), reduced)).astype(np.uint8) for one in maps]
@@ -114,9 +119,22 @@ def _encode_sample(cell: SampleCell, number: int, reduced: int) -> tuple[str, st
     return _encode_image(image), data_uri(mask, "png", optimize=True), _encode_image(np.concatenate(maps, axis=1))
 
 
+def _encode_volume(voxels: Voxels, number: int) -> tuple[str, str, str]:
+    maps = np.concatenate([_scale_levels(one.astype(np.float64)) for one in voxels.maps[number]], axis=-1)
+    image, mask, stacked = (
+        array.reshape(-1, array.shape[-1]) for array in (voxels.images[number], voxels.masks[number] > 0, maps)
+    )
+    return _encode_image(image), data_uri(Image.fromarray(mask), "png", optimize=True), _encode_image(stacked)
+
+
 def levels(magnitude: NDArray[np.floating[Any]]) -> Levels:
     """Return ``[h, w]`` levels from the map's smallest to its largest magnitude; 0 everywhere for a constant map."""
-    small = np.asarray(_shrink_image(Image.fromarray(magnitude.astype(np.float32)), MAP_SIDE), dtype=np.float64)
+    return _scale_levels(
+        np.asarray(_shrink_image(Image.fromarray(magnitude.astype(np.float32)), MAP_SIDE), dtype=np.float64)
+    )
+
+
+def _scale_levels(small: Floats) -> Levels:
     low, top = small.min(), small.max()
     if small.size > MANY_PIXELS and (quantile := np.quantile(small, TOP)) > low:
         top = quantile
@@ -149,13 +167,24 @@ def _describe_cell(run: RunResults, cell: SampleCell, kept: EncodedImages, score
         **dict(zip(CELL, cell.cell, strict=True)),
         **{"name": "/".join(cell.cell), "label": run.words_of(cell.cell)},
         "explainers": list(cell.explainers),
-        "overlay": cell.photographs,
+        "overlay": cell.photographs or cell.voxels is not None,
         "samples": list(cell.samples[:count]),
         "labels": list(cell.labels[:count]),
         **{name: list(getattr(cell, name)[:count]) for name in ("classes", "predicted", "probabilities")},
         **dict(zip(("images", "masks", "maps"), kept, strict=True)),
+        **({} if cell.voxels is None else {"volume": _describe_volume(cell.voxels, count)}),
         **scores,
     }
+
+
+def _describe_volume(voxels: Voxels, count: int) -> dict[str, Any]:
+    """Return the shape of volumes, their sides on the page, and the slices of each sample, in voxels on the page."""
+    sides = list(zip(voxels.sides, voxels.shape, strict=True))
+    slices = [
+        [int((place + 0.5) * side / whole) for place, (side, whole) in zip(one, sides, strict=True)]
+        for one in voxels.slices[:count]
+    ]
+    return {"shape": list(voxels.shape), "sides": list(voxels.sides), "slices": slices}
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
 from xaibench.report.page.templating import json_block, script, template_environment
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
+from xaibench.runfolder.sample_file import MOST_VOXELS
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
 
 
@@ -384,7 +385,7 @@ def _render_samples(templates: jinja2.Environment, run: RunResults, room: int) -
     if not shown.cells:
         return "", ""
     view = templates.get_template("samples.html.j2").render(
-        run=run, browser=shown, uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1
+        run=run, browser=shown, voxels=MOST_VOXELS, uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1
     )
     data = templates.get_template("sample_data.html.j2").render(
         index=json_block([{key: cell[key] for key in ("name", *CELL)} for cell in shown.cells]),

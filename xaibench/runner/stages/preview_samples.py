@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.runfolder.sample_file import SIDE, SampleCell
+from xaibench.runfolder.sample_file import SIDE, SampleCell, Voxels
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import CellPlan
 from xaibench.runner.stages.execute import has_maps, read_maps, read_predictions, select_training
+from xaibench.runner.stages.sample_views import SampleView, pixel_sizes
 from xaibench.runner.stages.samples import read_test_split
 from xaibench.runner.store.result_store import Store
 
@@ -62,10 +63,13 @@ def picture_cell(
     samples = list(dict.fromkeys([*browsed, *sheet, *example]))
     if not samples:
         return None
-    images, masks, labels = _read_samples(split, samples, meta["classes"], photographs=photographs)
+    views, images, masks, volumes = _read_samples(split, samples, photographs)
     answers = read_predictions(store, network)
     predicted, probabilities = ([], []) if answers is None else (each[samples].tolist() for each in answers)
-    maps, means = _read_maps(kept, store, samples, [] if photographs else counting.tolist())
+    shown = samples.index(example[0]) if example else None
+    maps, means, volume_maps = _read_maps(
+        kept, store, samples, [] if photographs else counting.tolist(), views, shown or 0
+    )
     return SampleCell(
         subset=place[0],
         variant=place[1],
@@ -74,19 +78,20 @@ def picture_cell(
         data_seed=cell.data.seed,
         seed=seed,
         samples=tuple(samples),
-        labels=tuple(labels),
+        labels=tuple(_name_samples(split, samples, meta["classes"])),
         classes=tuple(meta["classes"][target] for target in split.targets[samples].tolist()),
         predicted=tuple(meta["classes"][answer] for answer in predicted),
         probabilities=tuple(round(each, 6) for each in probabilities),
         browsed=len(browsed),
         sheet=tuple(samples.index(sample) for sample in sheet),
-        example=samples.index(example[0]) if example else None,
+        example=shown,
         explainers=tuple(explain.explainer.name for explain in kept),
         photographs=photographs,
         images=images,
         masks=masks,
         maps=maps,
         means=means,
+        voxels=None if volume_maps is None else _describe_volumes(views, volumes, volume_maps),
     )
 
 
@@ -103,7 +108,13 @@ def without_images(cell: SampleCell, copies: Collection[str]) -> SampleCell:
     maps[:, blank] = 0
     if len(means):
         means[blank] = 0
-    return dataclasses.replace(cell, labels=labels, images=np.full_like(cell.images, 255), maps=maps, means=means)
+    voxels = cell.voxels
+    if voxels is not None:
+        hidden = voxels.maps.copy()
+        hidden[:, blank] = 0
+        voxels = dataclasses.replace(voxels, images=np.full_like(voxels.images, 255), maps=hidden)
+    white = np.full_like(cell.images, 255)
+    return dataclasses.replace(cell, labels=labels, images=white, maps=maps, means=means, voxels=voxels)
 
 
 def choose(scores: pd.DataFrame, controls: Collection[str] = (), count: int = BROWSED) -> list[int]:
@@ -163,53 +174,95 @@ def spread(targets: Sequence[int], count: int = ON_SHEET) -> list[int]:
 
 
 def _read_samples(
-    split: Split, samples: Sequence[int], classes: Sequence[str], *, photographs: bool
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[str]]:
-    """Return images ``[n, H, W, 3]``, masks ``[n, H, W]``, and a caption for each."""
-    images, masks, labels = [], [], []
+    split: Split, samples: Sequence[int], photographs: bool
+) -> tuple[list[SampleView], NDArray[np.uint8], NDArray[np.uint8], list[Floats]]:
+    """Return views, images ``[n, H, W, 3]``, masks ``[n, H, W]``, and gray volumes ``[d, h, w]`` of samples."""
+    views, images, masks, volumes = [], [], [], []
+    sizes = pixel_sizes(split, samples)
     for sample in samples:
-        image, mask, target = split[sample]
-        images.append(picture(image.numpy(), photograph=photographs))
-        masks.append(_downscale(mask.numpy()[None].astype(np.float32))[0] >= 0.5)
-        name = f"Sample {sample}" if split.in_memory else split.ids[sample]
-        labels.append(f"{name}: {classes[int(target)]}")
-    return np.stack(images), np.stack(masks).astype(np.uint8), labels
+        image, mask, _ = split[sample]
+        view = SampleView(mask.numpy(), sizes)
+        views.append(view)
+        images.append(picture(view.flat(image.numpy()), photograph=photographs))
+        masks.append(_downscale(view.flat(mask.numpy()[None].astype(np.float32)))[0] >= 0.5)
+        if view.slices:
+            volumes.append(_brightness(view.reduced(image.numpy()), photographs).mean(0))
+    return views, np.stack(images), np.stack(masks).astype(np.uint8), volumes
+
+
+def _describe_volumes(views: Sequence[SampleView], volumes: Sequence[Floats], maps: Floats) -> Voxels:
+    return Voxels(
+        views[0].mask.shape,
+        tuple(view.slices for view in views),
+        np.clip(np.rint(np.stack(volumes) * 255), 0, 255).astype(np.uint8),
+        np.stack([view.reduced(view.mask[None].astype(np.float32))[0] >= 0.5 for view in views]).astype(np.uint8),
+        np.rint(255 * maps).astype(np.uint8),
+    )
+
+
+def _name_samples(split: Split, samples: Sequence[int], classes: Sequence[str]) -> list[str]:
+    """Return a caption for each sample."""
+    names = [f"Sample {sample}" if split.in_memory else split.ids[sample] for sample in samples]
+    return [f"{name}: {classes[int(split.targets[sample])]}" for name, sample in zip(names, samples, strict=True)]
 
 
 def picture(image: Floats, *, photograph: bool) -> NDArray[np.uint8]:
     """Convert an image ``[C, H, W]`` to ``[h, w, 3]``: photographs in color, generated images in gray, zero at 0.5."""
-    small = _downscale(image)
-    if not photograph or len(small) not in (1, 3):
-        small = small.mean(0, keepdims=True)
-        small = 0.5 + 0.5 * small / (np.abs(small).max() or 1.0)
+    small = _brightness(_downscale(image), photograph)
     rgb = np.broadcast_to(small, (3, *small.shape[1:])).transpose(1, 2, 0)
     return np.clip(np.rint(rgb * 255), 0, 255).astype(np.uint8)
 
 
+def _brightness(image: Floats, photograph: bool) -> Floats:
+    """Return an image ``[C, ...]`` with values to display, in [0, 1], and one or three channels."""
+    if photograph and len(image) in (1, 3):
+        return image
+    gray = image.mean(0, keepdims=True)
+    return np.asarray(0.5 + 0.5 * gray / (np.abs(gray).max() or 1.0))
+
+
 def _read_maps(
-    explains: Sequence[ExplainJob], store: Store, samples: Sequence[int], counting: Sequence[int]
-) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
-    """Return map magnitudes ``[n, M, h, w]`` of ``samples``, and their means ``[M, h, w]`` over ``counting``."""
-    maps, means = [], []
+    explains: Sequence[ExplainJob],
+    store: Store,
+    samples: Sequence[int],
+    counting: Sequence[int],
+    views: Sequence[SampleView],
+    shown: int,
+) -> tuple[NDArray[np.float16], NDArray[np.float32], Floats | None]:
+    """Return map magnitudes ``[n, M, h, w]`` of ``samples``, and their means ``[M, h, w]`` over ``counting``.
+
+    Means of volumes are cut as the sample ``shown``. For volumes, also return the reduced maps ``[n, M, d, h, w]``,
+    each scaled to maximum 1; otherwise None.
+    """
+    maps, means, volumes = [], [], []
     for explain in explains:  # one explainer at a time, to bound the memory
         found = read_maps(store, explain).abs().float().numpy()
-        maps.append(magnitudes(found[samples]))
-        means += [_downscale(mean_share(found[counting])[None])] if counting else []
+        own = found[samples]
+        maps.append(magnitudes(np.concatenate([view.flat(one[None]) for view, one in zip(views, own, strict=True)])))
+        means += [_downscale(views[shown].flat(mean_share(found[counting])[None]))] if counting else []
+        if views[0].slices:
+            reduced = [view.reduced(one[None]) for view, one in zip(views, np.nan_to_num(own, posinf=0.0), strict=True)]
+            volumes.append(_scaled(np.concatenate(reduced)))
     empty = np.zeros((0, *maps[0].shape[1:]))
-    return np.stack(maps, axis=1), np.concatenate(means or [empty]).astype(np.float32)
+    stacked = np.stack(volumes, axis=1) if volumes else None
+    return np.stack(maps, axis=1), np.concatenate(means or [empty]).astype(np.float32), stacked
 
 
 def magnitudes(maps: Floats) -> NDArray[np.float16]:
     """Return the magnitudes of maps ``[n, H, W]``, each scaled to maximum 1: ``[n, h, w]``; non-finite values are 0."""
-    small = _downscale(np.nan_to_num(np.abs(maps), posinf=0.0))
-    largest = small.max(axis=(1, 2), keepdims=True)
-    shares: Floats = np.divide(small, largest, out=np.zeros_like(small), where=largest > 0)
-    return shares.astype(np.float16)
+    return _scaled(_downscale(np.nan_to_num(np.abs(maps), posinf=0.0))).astype(np.float16)
+
+
+def _scaled(maps: Floats) -> Floats:
+    """Scale magnitudes ``[n, ...]`` to maximum 1 each; zero maps stay zero."""
+    largest = maps.max(axis=tuple(range(1, maps.ndim)), keepdims=True)
+    shares: Floats = np.divide(maps, largest, out=np.zeros_like(maps), where=largest > 0)
+    return shares
 
 
 def mean_share(maps: Floats) -> Floats:
     """Return the mean ``[H, W]`` of magnitudes ``[n, H, W]``, each map scaled to sum 1; zero maps stay zero."""
-    sums = maps.sum(axis=(1, 2), keepdims=True)
+    sums = maps.sum(axis=tuple(range(1, maps.ndim)), keepdims=True)
     shares = np.divide(maps, sums, out=np.zeros_like(maps), where=sums > 0)
     mean: Floats = np.nan_to_num(shares).mean(0)
     return mean

@@ -28,10 +28,32 @@ function colored(levels) {
   const data = new ImageData(width, height);
   for (let i = 0; i < width * height; i += 1) {
     data.data.set(PALETTE.subarray(3 * levels.data[4 * i], 3 * levels.data[4 * i] + 3), 4 * i);
-    data.data[4 * i + 3] = 255;
+    data.data[4 * i + 3] = levels.data[4 * i + 3];
   }
-  const canvas = make("canvas", { width, height });
-  canvas.getContext("2d").putImageData(data, 0, 0);
+  return onCanvas(data);
+}
+
+// Three orthogonal slices of a volume, whose slices are stacked from top to bottom: slice d, to its right column w, and
+// below row h, with a transparent pixel between them.
+function sliced(stack, [depth, height, width], [d, h, w]) {
+  const view = new ImageData(width + 1 + depth, height + 1 + depth);
+  const put = (x, y, slice, row, column) => {
+    const from = 4 * ((slice * height + row) * stack.width + column);
+    view.data.set(stack.data.subarray(from, from + 4), 4 * (y * view.width + x));
+  };
+  for (let y = 0; y < height; y += 1) {
+    for (let x = 0; x < width; x += 1) put(x, y, d, y, x);
+    for (let z = 0; z < depth; z += 1) put(width + 1 + z, y, z, y, w);
+  }
+  for (let z = 0; z < depth; z += 1) {
+    for (let x = 0; x < width; x += 1) put(x, height + 1 + z, z, h, x);
+  }
+  return view;
+}
+
+function onCanvas(view) {
+  const canvas = make("canvas", { width: view.width, height: view.height });
+  canvas.getContext("2d").putImageData(view, 0, 0);
   return canvas;
 }
 

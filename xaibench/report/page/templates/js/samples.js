@@ -65,7 +65,10 @@ function makeSamples(view) {
       option.setAttribute("aria-label", cell.labels[i] + ", " + words + ", " + standing(cell, metric, explainer, i));
       option.dataset.sample = cell.samples[i];
       option.addEventListener("click", () => go(cell.samples[i]));
-      picture(cell.images[i]).then((image) => fill(sized(canvas, image.naturalWidth, image.naturalHeight), image));
+      picture(cell.images[i]).then((image) => {
+        const small = cell.volume ? slicesOf(cell, pixels(image, 0, image.naturalWidth), cell.volume.slices[i]) : image;
+        fill(sized(canvas, small.naturalWidth ?? small.width, small.naturalHeight ?? small.height), small);
+      });
       return option;
     });
     list.replaceChildren(...options);
@@ -99,6 +102,36 @@ function makeSamples(view) {
     ];
   }
 
+  function slicesOf(cell, stack, slices) {
+    return onCanvas(sliced(stack, cell.volume.sides, slices));
+  }
+
+  // The slices of a volume, and sliders that change them; none for an image.
+  function showSliders(cell, i, changed) {
+    const slices = cell.volume ? [...cell.volume.slices[i]] : [];
+    const sliders = slices.map((start, axis) => {
+      const side = cell.volume.sides[axis];
+      const output = make("output", {});
+      const name = ["slice d", "row h", "column w"][axis];
+      const input = make("input", { type: "range", min: 0, max: side - 1, value: start, ariaLabel: name });
+      const say = () => {
+        const place = Math.floor(((slices[axis] + 0.5) * cell.volume.shape[axis]) / side);
+        output.textContent = name + " = " + place;
+        input.setAttribute("aria-valuetext", place);
+      };
+      input.addEventListener("input", () => {
+        slices[axis] = Number(input.value);
+        say();
+        changed();
+      });
+      say();
+      return make("label", {}, input, output);
+    });
+    document.getElementById("samples-slices")?.remove();
+    if (sliders.length) tiles.before(make("div", { id: "samples-slices", className: "slices" }, ...sliders));
+    return slices;
+  }
+
   function showSample({ cell, method, metric, outlined, i }) {
     const [imageTile, imageCanvas] = tile("The image", [line("name", "Image"), ...answer(cell, i)], " given");
     const [maskTile, maskCanvas] = tile("The ground truth", [line("name", "Ground truth")], " given");
@@ -115,24 +148,36 @@ function makeSamples(view) {
       const [figure, canvas] = tile("Map of " + one.label, caption, (one.control ? " is-control" : "") + (one.own ? " is-own" : "") + (one.name === method ? " is-chosen" : ""));
       return { figure, canvas, e, label: one.label };
     });
+    tiles.classList.toggle("volumes", Boolean(cell.volume));
     tiles.replaceChildren(imageTile, maskTile, ...maps.map(({ figure }) => figure));
     document.getElementById("samples-title").textContent = cell.labels[i];
+    let paint = () => {};
+    const slices = showSliders(cell, i, () => paint());
     Promise.all([cell.images[i], cell.masks[i], cell.maps[i]].map(picture)).then(([image, maskImage, sprite]) => {
-      const mask = pixels(maskImage, 0, maskImage.naturalWidth);
-      const draw = (canvas, what, under) => {
-        const context = sized(canvas, under ? under.naturalWidth : what.width, under ? under.naturalHeight : what.height);
-        if (under) fill(context, under);
-        fill(context, what, under ? 0.6 : 1);
-        if (outlined) outline(context, mask);
-      };
-      draw(imageCanvas, image);
-      fill(sized(maskCanvas, mask.width, mask.height), maskImage);
+      const whole = pixels(maskImage, 0, maskImage.naturalWidth);
       const width = sprite.naturalWidth / cell.explainers.length;
-      maps.forEach(({ canvas, e, label }) => {
-        const levels = pixels(sprite, e * width, width);
-        draw(canvas, colored(levels), cell.overlay ? image : null);
-        canvas.setAttribute("aria-label", "Map of " + label + ", " + peak(levels, mask));
-      });
+      const stacks = maps.map(({ e }) => pixels(sprite, e * width, width));
+      const stack = cell.volume && pixels(image, 0, image.naturalWidth);
+      paint = () => {
+        const cut = (given) => (cell.volume ? sliced(given, cell.volume.sides, slices) : given);
+        const mask = cut(whole);
+        const shownImage = cell.volume ? slicesOf(cell, stack, slices) : image;
+        const draw = (canvas, what, under) => {
+          const size = under ?? what;
+          const context = sized(canvas, size.naturalWidth ?? size.width, size.naturalHeight ?? size.height);
+          if (under) fill(context, under);
+          fill(context, what, under ? 0.6 : 1);
+          if (outlined) outline(context, mask);
+        };
+        draw(imageCanvas, shownImage);
+        fill(sized(maskCanvas, mask.width, mask.height), cell.volume ? onCanvas(mask) : maskImage);
+        maps.forEach(({ canvas, label }, number) => {
+          const levels = cut(stacks[number]);
+          draw(canvas, colored(levels), cell.overlay ? shownImage : null);
+          canvas.setAttribute("aria-label", "Map of " + label + ", " + peak(levels, mask));
+        });
+      };
+      paint();
     });
   }
 
