@@ -449,7 +449,7 @@ def test_refined_plans_are_plans_without_cycles(shape):
     rng = np.random.default_rng(0)
     net = rng.integers(-9, 10, shape).astype(np.int64)
     net.flat[0] -= net.sum()
-    fine = TransportProblem(net)
+    fine = TransportProblem(net, (1.0,) * net.ndim)
     coarser = fine.merge()
     assert coarser.level.net.sum() == 0
     assert coarser.level.net.size < net.size

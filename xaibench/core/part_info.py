@@ -142,7 +142,7 @@ class MetricInfo:
         shared_scores: The two steps of a metric whose model calls do not depend on the map, so that an evaluation of
             several methods calls the model once.
         sample_inputs: Parameters of the metric that the data set gives for each sample, if it has them
-            (:meth:`xaibench.data.Split.metric_inputs`); a suite does not set them.
+            (:meth:`xaibench.data.Split.metric_inputs`). A parameter that is set explicitly takes precedence.
         picture: Name of its drawing in ``docs/generate``; empty = the one of its kind.
         class_name: Name of its class in :mod:`xaibench.metrics.torchmetrics`; empty = its name in CamelCase, such as
             ``MassAccuracy``.

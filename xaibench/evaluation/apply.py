@@ -269,7 +269,8 @@ class AppliedMetric:
             answers: Cache of model outputs on this batch that do not depend on the map (``info.shared_scores``), by
                 :attr:`identity`; used in the same way.
             sample_inputs: What the data set gives for these samples
-                (:meth:`xaibench.data.Split.metric_inputs`), for metrics that take it.
+                (:meth:`xaibench.data.Split.metric_inputs`), for metrics that take it and whose ``parameters`` do not
+                set it.
 
         Returns:
             One row per sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, if the
@@ -283,11 +284,11 @@ class AppliedMetric:
         """
         scored = {} if scored is None else scored
         if self.identity not in scored:
-            raw = self.raw(maps, batch, model, explainer, scored) if self.raw else None
+            raw = self.raw(maps, batch, model, explainer, scored, None, sample_inputs) if self.raw else None
             scored[self.identity] = (
                 self._score(maps, batch, model, explainer, answers, self._own_inputs(sample_inputs))
                 if raw is None
-                else self.against_chance(raw, batch[1])
+                else self.against_chance(raw, batch[1], sample_inputs)
             )
         return scored[self.identity].copy()
 
@@ -296,12 +297,15 @@ class AppliedMetric:
         """Name and parameters; metrics with the same identity give the same scores."""
         return f"{self.name} {sorted(self._parameters.items())!r}"
 
-    def against_chance(self, raw: pd.DataFrame, masks: Tensor) -> pd.DataFrame:
+    def against_chance(
+        self, raw: pd.DataFrame, masks: Tensor, sample_inputs: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
         """Convert the scores of :attr:`raw` to chance-corrected scores.
 
         Args:
             raw: Score table of the metric :attr:`raw`.
             masks: Masks of the same samples, ``[n, H, W]``.
+            sample_inputs: As in a call.
 
         Returns:
             The table with chance-corrected values: 0 where the map was scored as chance; undefined, with a reason,
@@ -311,15 +315,15 @@ class AppliedMetric:
         from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
 
         assert self.raw is not None, "only the table of the underlying metric is converted"
-        values = skill_scores(self.info.skill_of, raw["value"].to_numpy(), masks.numpy(), self.raw._chance_parameters)
+        parameters = self.raw._chance_parameters(self.raw._own_inputs(sample_inputs))
+        values = skill_scores(self.info.skill_of, raw["value"].to_numpy(), masks.numpy(), parameters)
         values[raw["reason"].str.endswith(SCORED_AS_CHANCE).to_numpy(bool) & ~np.isnan(values)] = 0.0
         is_perfect = np.isnan(values) & raw["value"].notna()
         return raw.assign(value=values, reason=raw["reason"].mask(is_perfect, PERFECT_CHANCE))
 
-    @property
-    def _chance_parameters(self) -> dict[str, Any]:
-        """Parameters of the chance level, so that noise is binarized in the same way as the maps."""
-        return self._parameters | ({"scaled": True} if self._protocol == "scaled" else {})
+    def _chance_parameters(self, sample_inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters of the chance level, so that noise is binarized and measured in the same way as the maps."""
+        return dict(sample_inputs) | self._parameters | ({"scaled": True} if self._protocol == "scaled" else {})
 
     def _score(
         self,
@@ -333,7 +337,7 @@ class AppliedMetric:
         import pandas as pd
 
         maps = round_maps(maps)
-        given, parameters, function = maps.numpy(), self._parameters | dict(sample_inputs), self._function
+        given, parameters, function = maps.numpy(), dict(sample_inputs) | self._parameters, self._function
         if (once := self.info.shared_scores) is not None:
             cache = {} if answers is None else answers
             if self.identity not in cache:
@@ -355,9 +359,9 @@ class AppliedMetric:
         if curves is not None:
             table["curve"] = as_float64(curves.values).tolist()
         table["reason"] = self._reasons(values, given, batch[1].numpy(), parameters)
-        return self._score_maps_as_chance(table, batch[1].numpy())
+        return self._score_maps_as_chance(table, batch[1].numpy(), sample_inputs)
 
-    def _score_maps_as_chance(self, table: pd.DataFrame, masks: Any) -> pd.DataFrame:
+    def _score_maps_as_chance(self, table: pd.DataFrame, masks: Any, sample_inputs: Mapping[str, Any]) -> pd.DataFrame:
         """Replace scores that are undefined because of the map by the chance level, if it is known."""
         from xaibench.metrics.localization.chance_corrected import call_chance_level
         from xaibench.metrics.shared.undefined_scores import REASONS_OF_MAP
@@ -365,7 +369,8 @@ class AppliedMetric:
         rows = np.flatnonzero(table["reason"].isin(REASONS_OF_MAP))
         if not len(rows) or not scores_constant_maps(self.info) or self.info.chance_level is None:
             return table
-        levels = call_chance_level(self.info.chance_level, masks[rows], self._chance_parameters)
+        own = {name: value[rows] for name, value in sample_inputs.items()}
+        levels = call_chance_level(self.info.chance_level, masks[rows], self._chance_parameters(own))
         rows, levels = rows[~np.isnan(levels)], levels[~np.isnan(levels)]
         table.loc[rows, "value"] = levels
         table.loc[rows, "reason"] += SCORED_AS_CHANCE

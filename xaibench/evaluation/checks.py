@@ -45,15 +45,15 @@ def check_parameters(name: str, function: Callable[..., Any], info: MetricInfo, 
 
 
 def check_maps(maps: Tensor, label: str, count: int) -> None:
-    """Check that there is one map ``[H, W]`` of finite numbers per sample.
+    """Check that there is one map, ``[H, W]`` or ``[D, H, W]``, of finite numbers per sample.
 
     Raises:
         ValueError: Gives the shape, or the maps that are not finite.
     """
     if maps.ndim not in (3, 4) or len(maps) < count or not maps.is_floating_point():
         raise ValueError(
-            f"{label}: expected floating maps [{count}, H, W], one per sample; got {list(maps.shape)} "
-            f"{str(maps.dtype).removeprefix('torch.')}."
+            f"{label}: expected floating maps [{count}, H, W] (volumes: [{count}, D, H, W]), one per sample; got "
+            f"{list(maps.shape)} {str(maps.dtype).removeprefix('torch.')}."
         )
     finite = maps[:count].isfinite().flatten(1).all(1)
     if not finite.all():

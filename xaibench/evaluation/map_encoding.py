@@ -39,9 +39,10 @@ def encode_maps(maps: Tensor) -> dict[str, Tensor]:
     if maps.dtype != torch.float64:
         return {"maps": maps}
     values = maps.detach().numpy()
-    peaks = np.abs(values).max(axis=(1, 2), initial=0.0)
+    axes = tuple(range(1, values.ndim))
+    peaks = np.abs(values).max(axis=axes, initial=0.0)
     powers = np.where(np.isfinite(peaks), np.frexp(peaks)[1], 0)
-    scaled = np.ldexp(values, -powers[:, None, None]).astype(np.float32)
+    scaled = np.ldexp(values, -np.expand_dims(powers, axes)).astype(np.float32)
     return {"maps": torch.from_numpy(scaled), "powers": torch.from_numpy(powers.astype(np.int16))}
 
 
@@ -52,7 +53,7 @@ def decode_maps(encoded: dict[str, Tensor]) -> Tensor:
     maps = encoded["maps"]
     if "powers" not in encoded:
         return maps
-    powers = encoded["powers"].numpy().astype(np.int32)[:, None, None]
+    powers = np.expand_dims(encoded["powers"].numpy().astype(np.int32), tuple(range(1, maps.ndim)))
     return torch.from_numpy(np.ldexp(maps.numpy().astype(np.float64), powers))
 
 

@@ -34,11 +34,12 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     Args:
         path: ``.npz`` with the arrays ``ids`` ``[N]`` (text) and ``maps`` ``[N, H, W]``, or with one array ``[H, W]``
             per sample under its id; ``.safetensors`` with one tensor ``[H, W]`` per sample; or ``.npy`` ``[N, H, W]``
-            in the order of the template. Pickled arrays are refused, so that no code in the file is executed.
+            in the order of the template. Volumes have D before H. Pickled arrays are refused, so that no code in the
+            file is executed.
         ids: The sample ids (``ids`` of a :class:`~xaibench.data.Split`).
 
     Returns:
-        The maps ``[N, H, W]``.
+        The maps ``[N, H, W]``, or ``[N, D, H, W]``.
 
     Raises:
         MapFileError: If the file cannot be read, lacks samples, contains unknown or repeated samples or maps of
@@ -62,9 +63,11 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
         problems += [f"{len(unknown)} maps have unknown sample ids ({listed(unknown, _SHOWN)})"] if unknown else []
         raise MapFileError(f"{path}: {'; '.join(problems)}. A template shows the ids: {_TEMPLATE}")
     shapes = {np.shape(found[one]) for one in ids}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 2:
+    if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
         got = ", ".join(str(list(shape)) for shape in sorted(shapes))
-        raise MapFileError(f"{path}: expected a map [H, W] for each sample, all of one size, got {got}.")
+        raise MapFileError(
+            f"{path}: expected a map [H, W] (volumes: [D, H, W]) for each sample, all of one size, got {got}."
+        )
     maps = np.stack([found[one] for one in ids])
     if not maps.any():
         raise MapFileError(
@@ -90,14 +93,13 @@ def write_template(path: str | os.PathLike[str], split: Split) -> None:
         raise MapFileError(f"{path}: a template is an .npz file; give it the suffix .npz.")
     ids = list(split.ids)
     files = [str(known.get("file", "")) for known in split.meta]
-    height, width = split[0][1].shape
     with name_file_in_errors(path):
         np.savez_compressed(
             path,
             ids=np.array(ids),
             files=np.array(files),
             targets=split.targets.numpy(),
-            maps=np.zeros((len(ids), height, width), dtype=np.float32),
+            maps=np.zeros((len(ids), *split[0][1].shape), dtype=np.float32),
         )
 
 

@@ -60,8 +60,9 @@ def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         [[[0.0, 0.5], [1.0, 0.0]]]
     """
     magnitude = np.abs(maps)
-    smallest = magnitude.min(axis=(1, 2), keepdims=True)
-    width = magnitude.max(axis=(1, 2), keepdims=True) - smallest
+    axes = tuple(range(1, maps.ndim))
+    smallest = magnitude.min(axis=axes, keepdims=True)
+    width = magnitude.max(axis=axes, keepdims=True) - smallest
     shares: NDArray[np.floating[Any]] = np.zeros_like(magnitude)
     np.divide(magnitude - smallest, width, out=shares, where=width > 0)
     return shares

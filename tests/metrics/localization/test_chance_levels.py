@@ -91,7 +91,7 @@ def test_the_others_are_the_mean_over_many_maps_of_noise(name, parameters):
     scores = METRICS.resolve(name)(maps, np.broadcast_to(mask, maps.shape), reduction="none", **parameters)
     error = scores.std() / math.sqrt(len(scores))
     if name == "emd":
-        pairs = noise_distances(mask)
+        pairs = noise_distances(mask, np.ones(2))
         error = math.hypot(error, pairs.std() / math.sqrt(len(pairs)))
     assert abs(scores.mean() - chance_level(name, mask, parameters)[0]) < 4 * error
 
@@ -108,7 +108,7 @@ def test_a_performance_is_one_minus_the_distance_by_its_diameter():
 def test_the_error_of_the_integral_is_what_is_said(side, marked):
     mask = np.zeros((side, side), dtype=bool)
     mask[:marked, 1 : 1 + marked] = True
-    found = noise_distances(mask)
+    found = noise_distances(mask, np.ones(2))
     assert found.std(ddof=1) / math.sqrt(len(found)) < 0.003 * found.mean()
 
 
@@ -120,7 +120,7 @@ def test_large_images_are_integrated_over_bounds_that_are_close():
     noise = np.random.default_rng(0).random((draws(24, 24) // 2, 24, 24))
     both = np.concatenate([noise, 1 - noise])
     exact = emd(both, np.broadcast_to(mask, both.shape))
-    assert noise_distances(mask).mean() == pytest.approx(exact, rel=0.0015)
+    assert noise_distances(mask, np.ones(2)).mean() == pytest.approx(exact, rel=0.0015)
 
 
 def test_mirrored_and_turned_masks_have_one_distance_found_once(monkeypatch):
@@ -131,7 +131,7 @@ def test_mirrored_and_turned_masks_have_one_distance_found_once(monkeypatch):
     looked = []
     monkeypatch.setattr(noise_distance, "_BY_SYMMETRY", {})
     monkeypatch.setattr(noise_distance, "_BY_MASK", {})
-    monkeypatch.setattr(noise_distance, "noise_distances", lambda one: looked.append(one) or noise_distances(one))
+    monkeypatch.setattr(noise_distance, "noise_distances", lambda *one: looked.append(one) or noise_distances(*one))
     same = [expected_distance(np.rot90(side, turns)[None])[0] for side in (mask, mask.T) for turns in range(4)]
     assert len(set(same)) == len(looked) == 1
     assert expected_distance(~mask[None]) != same[0]

@@ -123,7 +123,7 @@ def test_few_places_against_the_full_cost_matrix(data):
     values, mask = rng.choice(few, shape), np.zeros(shape, dtype=bool)
     mask.ravel()[rng.choice(mask.size, min(mask.size, int(rng.integers(1, 17))), replace=False)] = True
     values[0, 0] += 1.0
-    lower, upper = wasserstein.wasserstein_to_few(np.zeros(1, int), values[None], mask[None])[0]
+    lower, upper = wasserstein.wasserstein_to_few(np.zeros(1, int), values[None], mask[None], np.ones((1, 2)))[0]
     assert upper == pytest.approx(oracle.emd_by_simplex(values, mask), rel=1e-10, abs=1e-12)
     assert lower <= upper <= lower * (1 + 1e-12) + 1e-15
 
@@ -371,7 +371,7 @@ def test_bad_time_limit(limit, kind):
 
 
 def test_bounds_that_do_not_meet_are_an_error_not_a_score(monkeypatch):
-    def apart(maps, masks, order, groups, width, free_inside, bounds):
+    def apart(maps, masks, order, groups, pixels, free_inside, bounds):
         bounds[:] = [[1.0, 1.0], [1.0, 1.0 + 1e-8]]
 
     monkeypatch.setattr(few_places, "few_places_emd", apart)
@@ -406,5 +406,5 @@ def test_many_ways_of_one_length_come_to_an_end():
     maps = np.stack([np.ones((8, 8)), np.random.default_rng(0).random((8, 8))])
     found = emd(maps, np.stack([mask, mask]), reduction="none")
     np.testing.assert_allclose(
-        found, [wasserstein.wasserstein(one / one.sum(), mask / 16)[1] for one in maps], rtol=1e-12
+        found, [wasserstein.wasserstein(one / one.sum(), mask / 16, np.ones(2))[1] for one in maps], rtol=1e-12
     )

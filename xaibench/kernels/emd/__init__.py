@@ -1,7 +1,8 @@
-"""Earth mover's distance between two images with a proof: exact, or as a lower and an upper bound.
+"""Earth mover's distance between two images or volumes with a proof: exact, or as a lower and an upper bound.
 
-The cost is the Euclidean distance between pixels, and images may be large: 64×64 takes tens of milliseconds, and
-224×224 is feasible, where the full cost matrix would need gigabytes. Three exact reductions make it fast:
+The cost is the Euclidean distance between pixels, in the unit of their spacing. Images may be large: 64×64 takes tens
+of milliseconds, and 224×224 is feasible, where the full cost matrix would need gigabytes. Three exact reductions make
+it fast:
 
 1. The cost is a metric, so mass that two images have in common can stay in place: W1(s, t) = W1((s - t)+, (t - s)+).
 2. The problem with pixels merged two by two is solved first, recursively down to a few pixels. Its plan, spread over

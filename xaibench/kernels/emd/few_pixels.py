@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.kernels.compilation import kernel, part
-from xaibench.kernels.emd.pairs import Floats, Ints
+from xaibench.kernels.emd.pairs import Floats, Ints, Points
 from xaibench.kernels.emd.pyramid import Indices, Masses
 
 #: Integer value of one unit of mass; sums of two units stay in range.
@@ -52,7 +52,7 @@ def few_places_emd(
     masks: NDArray[np.bool_],
     order: Indices,
     groups: Indices,
-    width: int,
+    pixels: Points,
     free_inside: bool,
     bounds: Floats,
 ) -> None:
@@ -63,9 +63,9 @@ def few_places_emd(
         masks: ``[n, pixels]``, each with few pixels, and at least one.
         order: The samples in an order in which those of one mask are consecutive. It does not affect the results.
         groups: ``[n]`` index of each sample's mask.
-        width: Number of columns of the image.
+        pixels: Centers of all pixels.
         free_inside: Whether mass moves freely between the pixels of the mask.
-        bounds: ``[n, 2]``, filled with the lower and the upper bound in pixels; unchanged for maps of zeros.
+        bounds: ``[n, 2]``, filled with the lower and the upper bound; unchanged for maps of zeros.
     """
     group = -1
     places, costs, prices = np.empty(0, np.intp), np.empty((0, 0)), np.empty(0)
@@ -74,7 +74,7 @@ def few_places_emd(
         if groups[sample] != group:
             group = groups[sample]
             places = np.flatnonzero(mask)
-            costs = _distances(places, len(mask), width)
+            costs = _distances(places, pixels)
             prices = np.zeros(len(places))
             _bounds(np.ones(len(mask)), mask, places, costs, prices, free_inside)
         peak = 0.0
@@ -100,13 +100,15 @@ def _bounds(
 
 
 @part
-def _distances(places: Indices, pixels: int, width: int) -> Floats:
+def _distances(places: Indices, pixels: Points) -> Floats:
     """Return the distances ``[k, pixels]`` from each place to each pixel."""
-    costs = np.empty((len(places), pixels))
+    slices, rows, columns = pixels
+    costs = np.empty((len(places), len(rows)))
     for j in range(len(places)):
-        for pixel in range(pixels):
-            down, right = pixel // width - places[j] // width, pixel % width - places[j] % width
-            costs[j, pixel] = np.sqrt(float(down * down + right * right))
+        place, row, column = slices[places[j]], rows[places[j]], columns[places[j]]
+        for pixel in range(len(rows)):
+            deep, down, right = slices[pixel] - place, rows[pixel] - row, columns[pixel] - column
+            costs[j, pixel] = np.sqrt(deep * deep + down * down + right * right)
     return costs
 
 

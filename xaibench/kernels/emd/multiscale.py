@@ -34,11 +34,11 @@ class SolverProgress:
     Attributes:
         shape: Size of the current problem; the bounds are those of the images only if it is their size.
         pivots: Number of simplex pivots.
-        lower: Lower bound in pixels: the mean distance of the mass that moves.
+        lower: Lower bound, in the unit of length: the mean distance of the mass that moves.
         upper: Cost of the best plan so far.
     """
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     pivots: int
     lower: float
     upper: float

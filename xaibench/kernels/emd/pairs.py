@@ -1,6 +1,7 @@
 """Loops over all pairs of a source and a sink. Distances are computed on the fly, without a matrix.
 
-Points are ``(rows, columns)``, a pair of float64 arrays. Potentials ``u`` of the sources and ``v`` of the sinks are
+Points are ``(slices, rows, columns)``, three float64 arrays in units of length; the slices of an image are all zero.
+Potentials ``u`` of the sources and ``v`` of the sinks are
 *feasible* if ``u_i - v_j <= d_ij`` for all pairs; then ``sum_i u_i a_i - sum_j v_j b_j`` is a lower bound of the cost
 of every plan from ``a`` to ``b``.
 """
@@ -16,7 +17,7 @@ from xaibench.kernels.compilation import kernel, part
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int32]
-Points: TypeAlias = tuple[Floats, Floats]
+Points: TypeAlias = tuple[Floats, Floats, Floats]
 #: Tails (sources), heads (sinks) and lengths of some pairs.
 Arcs: TypeAlias = tuple[Ints, Ints, Floats]
 
@@ -24,31 +25,31 @@ Arcs: TypeAlias = tuple[Ints, Ints, Floats]
 @kernel
 def envelope(points: Points, values: Floats, at: Points) -> Floats:
     """Return the smallest 1-Lipschitz function not below ``values`` at ``points``: ``max_i values_i - |at - i|``."""
-    rows, columns = at
+    slices, rows, columns = at
     lowest = np.full(len(rows), -np.inf)
     for i in range(len(values)):
-        row, column, value = points[0][i], points[1][i], values[i]
+        place, row, column, value = points[0][i], points[1][i], points[2][i], values[i]
         for j in range(len(rows)):
-            down, right = rows[j] - row, columns[j] - column
-            lowest[j] = max(lowest[j], value - np.sqrt(down * down + right * right))
+            deep, down, right = slices[j] - place, rows[j] - row, columns[j] - column
+            lowest[j] = max(lowest[j], value - np.sqrt(deep * deep + down * down + right * right))
     return lowest
 
 
 @kernel
 def cheap_arcs(sources: Points, sinks: Points, u: Floats, v: Floats, limit: float) -> Arcs:
     """Return all pairs with a reduced cost ``d_ij - u_i + v_j`` below ``limit``, source by source."""
-    rows, columns = sinks
+    slices, rows, columns = sinks
     tails = np.empty(1024, np.int32)
     heads = np.empty(1024, np.int32)
     lengths = np.empty(1024)
     distances = np.empty(len(rows))
     size = 0
     for i in range(len(u)):
-        row, column, bar = sources[0][i], sources[1][i], u[i] + limit
+        place, row, column, bar = sources[0][i], sources[1][i], sources[2][i], u[i] + limit
         found = 0
         for j in range(len(rows)):
-            down, right = rows[j] - row, columns[j] - column
-            distances[j] = np.sqrt(down * down + right * right)
+            deep, down, right = slices[j] - place, rows[j] - row, columns[j] - column
+            distances[j] = np.sqrt(deep * deep + down * down + right * right)
             found += distances[j] + v[j] < bar
         if found == 0:
             continue

@@ -5,6 +5,7 @@ Masses are integers, so merging pixels, splitting flows and comparing remainders
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, cast
@@ -17,6 +18,24 @@ from xaibench.kernels.emd.pairs import Floats, Ints, Points
 
 Masses: TypeAlias = NDArray[np.int64]
 Indices: TypeAlias = NDArray[np.intp]
+
+
+def centers(places: Indices, shape: Sequence[int], pixel: Sequence[float]) -> Points:
+    """Return the centers of pixels, given their indices in the flattened image or volume.
+
+    Args:
+        places: ``[n]`` indices.
+        shape: Size of the image along its axes, at most three.
+        pixel: Length of a pixel along each axis.
+
+    Example:
+        >>> [axis.tolist() for axis in centers(np.array([0, 5]), (2, 3), (1.0, 2.0))]
+        [[0.0, 0.0], [0.5, 1.5], [1.0, 5.0]]
+    """
+    index = np.unravel_index(places, tuple(shape))
+    absent = [np.zeros(len(places))] * (3 - len(shape))
+    slices, rows, columns = absent + [(axis + 0.5) * length for axis, length in zip(index, pixel, strict=True)]
+    return slices, rows, columns
 
 
 @dataclass(frozen=True)
@@ -41,13 +60,13 @@ class TransportProblem:
     The pool is one more source, the last one, at distance 0 from every sink.
 
     Attributes:
-        net: Masses ``[H, W]`` int64; their sum is minus the mass of the pool.
-        pixel: Height and width of a pixel, in pixels of the finest level, which is the unit of length at all levels.
+        net: Masses of the pixels, ``[H, W]`` or ``[D, H, W]`` int64; their sum is minus the mass of the pool.
+        pixel: Length of a pixel along each axis, in the unit of length of all levels.
         pool: Mass of the pool; 0 = there is none.
     """
 
     net: Masses
-    pixel: tuple[int, int] = (1, 1)
+    pixel: tuple[float, ...]
     pool: int = 0
 
     @cached_property
@@ -83,16 +102,16 @@ class TransportProblem:
 
     def points(self, places: Indices) -> Points:
         """Return the centers of the pixels ``places``."""
-        rows, columns = np.divmod(places, self.net.shape[1])
-        return (rows + 0.5) * self.pixel[0] - 0.5, (columns + 0.5) * self.pixel[1] - 0.5
+        return centers(places, self.net.shape, self.pixel)
 
     def lengths(self, plan: TransportPlan) -> Floats:
         """Return the length of each flow; 0 from the pool."""
         lengths = np.zeros(len(plan.tails))
         moved = plan.tails < len(self.sources)
         tails, heads = plan.tails[moved], plan.heads[moved]
-        (tail_rows, tail_columns), (head_rows, head_columns) = self.source_points, self.sink_points
-        lengths[moved] = np.hypot(tail_rows[tails] - head_rows[heads], tail_columns[tails] - head_columns[heads])
+        ends = zip(self.source_points, self.sink_points, strict=True)
+        deep, down, right = (tail[tails] - head[heads] for tail, head in ends)
+        lengths[moved] = np.hypot(np.hypot(down, right), deep)
         return lengths
 
     def corner_plan(self) -> TransportPlan:
@@ -102,16 +121,12 @@ class TransportProblem:
 
     def merge(self) -> Coarsening:
         """Return the problem with pixels merged two by two, along the finer axis (if equal: the longer one)."""
-        (height, width), (tall, wide) = self.net.shape, self.pixel
-        by_rows = height > 1 and (width == 1 or (tall, -height) <= (wide, -width))
-        step = (2, 1) if by_rows else (1, 2)
-        surplus, lack = _merge(np.maximum(self.net, 0), step), _merge(np.maximum(-self.net, 0), step)
-        return Coarsening(
-            self,
-            TransportProblem(surplus - lack, (tall * step[0], wide * step[1]), self.pool),
-            np.minimum(surplus, lack),
-            step,
-        )
+        shape, pixel = self.net.shape, self.pixel
+        axis = min((axis for axis, size in enumerate(shape) if size > 1), key=lambda axis: (pixel[axis], -shape[axis]))
+        step = tuple(2 if other == axis else 1 for other in range(len(shape)))
+        surplus, lack = _merge(np.maximum(self.net, 0), axis), _merge(np.maximum(-self.net, 0), axis)
+        merged = tuple(length * by for length, by in zip(pixel, step, strict=True))
+        return Coarsening(self, TransportProblem(surplus - lack, merged, self.pool), np.minimum(surplus, lack), step)
 
     def _spread(
         self, tails: Indices, heads: Indices, flows: Masses, source_blocks: Indices, sink_blocks: Indices, blocks: int
@@ -140,7 +155,7 @@ class Coarsening:
     fine: TransportProblem
     level: TransportProblem
     common: Masses
-    step: tuple[int, int]
+    step: tuple[int, ...]
 
     def refine(self, plan: TransportPlan) -> TransportPlan:
         """Convert a plan of the coarser problem to the finer: each flow stays within its two merged pixels."""
@@ -154,15 +169,13 @@ class Coarsening:
         return fine._spread(tails, heads, flows, sources, self._blocks(fine.sinks), blocks + 1)
 
     def _blocks(self, places: Indices) -> Indices:
-        rows, columns = np.divmod(places, self.fine.net.shape[1])
-        return cast(Indices, rows // self.step[0] * self.common.shape[1] + columns // self.step[1])
+        index = np.unravel_index(places, self.fine.net.shape)
+        blocks = tuple(axis // by for axis, by in zip(index, self.step, strict=True))
+        return cast(Indices, np.ravel_multi_index(blocks, self.common.shape))
 
 
-def _merge(masses: Masses, step: tuple[int, int]) -> Masses:
-    height, width = (-(-size // by) for size, by in zip(masses.shape, step, strict=True))
-    padded = np.zeros((height * step[0], width * step[1]), np.int64)
-    padded[: masses.shape[0], : masses.shape[1]] = masses
-    return cast(Masses, padded.reshape(height, step[0], width, step[1]).sum(axis=(1, 3)))
+def _merge(masses: Masses, axis: int) -> Masses:
+    return np.add.reduceat(masses, np.arange(0, masses.shape[axis], 2), axis=axis)
 
 
 def _starts(blocks: Indices, count: int) -> Indices:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -20,14 +20,14 @@ class Transport:
     """Earth mover's distance with its proof.
 
     Attributes:
-        lower: Lower bound of all plans: ``sum(potential * (source - target))``, in pixels times mass.
+        lower: Lower bound of all plans: ``sum(potential * (source - target))``, in units of length times mass.
         upper: Cost of the plan; the distance, if it is exact.
         origins: ``[k]`` pixels in the flattened image from which mass moves. Mass that both images have in common stays
             in place and is not listed.
         places: ``[k]`` pixels to which it moves.
         masses: ``[k]`` moved masses.
-        potential: ``[H, W]``, 1-Lipschitz: ``|potential[x] - potential[y]| <= |x - y|`` for all pixels, so ``lower`` is
-            a lower bound (Kantorovich and Rubinstein).
+        potential: Shape of the images, 1-Lipschitz: ``|potential[x] - potential[y]| <= |x - y|`` for all pixels, so
+            ``lower`` is a lower bound (Kantorovich and Rubinstein).
     """
 
     lower: float
@@ -39,7 +39,7 @@ class Transport:
 
     @property
     def cost(self) -> float:
-        """Cost of the plan, in pixels times mass."""
+        """Cost of the plan, in units of length times mass."""
         return self.upper
 
     @property
@@ -52,14 +52,16 @@ def exact_emd(
     source: Floats,
     target: Floats,
     *,
+    spacing: Sequence[float] | None = None,
     time_limit: float | None = None,
     progress: Callable[[SolverProgress], None] | None = None,
 ) -> Transport:
     """Compute the earth mover's distance between two images of the same mass exactly: the bounds agree up to rounding.
 
     Args:
-        source: ``[H, W]`` float64, not negative.
+        source: ``[H, W]`` or ``[D, H, W]`` float64, not negative.
         target: Same shape and sum.
+        spacing: Distance of neighboring pixels along each axis, the unit of length; None for one.
         time_limit: Seconds after which the bounds reached so far are returned instead; ``None`` for no limit.
         progress: Called from time to time.
 
@@ -76,7 +78,7 @@ def exact_emd(
         >>> round(exact_emd(here, there).cost, 12)  # one unit of mass, over the diagonal
         1.414213562373
     """
-    return _emd(source, target, StopCriteria(EXACT_GAP, time_limit, progress))
+    return _emd(source, target, spacing, StopCriteria(EXACT_GAP, time_limit, progress))
 
 
 def interval_emd(
@@ -84,15 +86,17 @@ def interval_emd(
     target: Floats,
     *,
     tolerance: float = 0.003,
+    spacing: Sequence[float] | None = None,
     time_limit: float | None = None,
     progress: Callable[[SolverProgress], None] | None = None,
 ) -> Transport:
     """Compute bounds of the earth mover's distance between two images of the same mass.
 
     Args:
-        source: ``[H, W]`` float64, not negative.
+        source: ``[H, W]`` or ``[D, H, W]`` float64, not negative.
         target: Same shape and sum.
         tolerance: Largest difference of the bounds, relative to the upper one.
+        spacing: As in :func:`exact_emd`.
         time_limit: Seconds after which the bounds reached so far are returned, regardless of the tolerance.
         progress: Called from time to time.
 
@@ -111,19 +115,22 @@ def interval_emd(
     """
     if not tolerance >= 0:
         raise ValueError(f"tolerance must be 0 or more, got {tolerance}.")
-    return _emd(source, target, StopCriteria(max(tolerance, EXACT_GAP), time_limit, progress))
+    return _emd(source, target, spacing, StopCriteria(max(tolerance, EXACT_GAP), time_limit, progress))
 
 
-def emd_with_free_mass(source: Floats, target: Floats) -> tuple[float, float]:
+def emd_with_free_mass(
+    source: Floats, target: Floats, *, spacing: Sequence[float] | None = None
+) -> tuple[float, float]:
     """Compute the cost of moving a mass into a larger target whose remainder is filled at no cost.
 
     Args:
-        source: ``[H, W]`` float64, not negative, zero where the target is not.
+        source: ``[H, W]`` or ``[D, H, W]`` float64, not negative, zero where the target is not.
         target: Same shape, not negative, of larger sum: by at least 1e-12 of it.
+        spacing: As in :func:`exact_emd`.
 
     Returns:
-        Lower and upper bound of the distance in pixels times mass. They agree up to rounding: about 1e-14 of the mass
-        times the diameter.
+        Lower and upper bound of the distance in units of length times mass. They agree up to rounding: about 1e-14 of
+        the mass times the diameter.
 
     Example:
         >>> import numpy as np
@@ -131,12 +138,13 @@ def emd_with_free_mass(source: Floats, target: Floats) -> tuple[float, float]:
         >>> lower == upper == 0.25  # the second pixel has room for all of it
         True
     """
-    diameter = math.hypot(source.shape[0] - 1, source.shape[1] - 1)
+    pixel = _pixel(source, spacing)
+    diameter = _diameter(source, pixel)
     size = math.frexp(max(source.max(), target.max()))[1]
     surplus = np.ldexp(source - target, -size)
     power = 60 - math.frexp(float(-surplus[surplus < 0].sum()))[1]
     net, unit = np.rint(np.ldexp(surplus, power)).astype(np.int64), math.ldexp(1.0, -power)
-    level = TransportProblem(net, pool=-int(net.sum()))
+    level = TransportProblem(net, pixel, pool=-int(net.sum()))
     plan, u = solve(level, EXACT_GAP, StopCriteria(EXACT_GAP, None, None))
     v = sink_potentials(level, u, level.sink_points)
     rounding = diameter * math.fsum(np.abs(surplus - net * unit).ravel())
@@ -153,20 +161,20 @@ def warm_up() -> None:
     exact_emd(upper, upper[::-1])  # large enough to use a coarser problem
 
 
-def _emd(source: Floats, target: Floats, effort: StopCriteria) -> Transport:
+def _emd(source: Floats, target: Floats, spacing: Sequence[float] | None, effort: StopCriteria) -> Transport:
     source, target = _checked(source, target)
+    pixel = _pixel(source, spacing)
     surplus = source - target
     if (surplus > 0).sum() >= (surplus < 0).sum():
-        return _transport(surplus, effort)
-    there = _transport(
-        -surplus, effort
-    )  # the distance is symmetric, and faster to compute with more sources than sinks
+        return _transport(surplus, pixel, effort)
+    # The distance is symmetric, and faster to compute with more sources than sinks.
+    there = _transport(-surplus, pixel, effort)
     return Transport(there.lower, there.upper, there.places, there.origins, there.masses, -there.potential)
 
 
-def _transport(surplus: Floats, effort: StopCriteria) -> Transport:
+def _transport(surplus: Floats, pixel: tuple[float, ...], effort: StopCriteria) -> Transport:
     """Transport the positive masses of an image to the negative ones."""
-    diameter = math.hypot(surplus.shape[0] - 1, surplus.shape[1] - 1)
+    diameter = _diameter(surplus, pixel)
     if not ((surplus > 0).any() and (surplus < 0).any()):  # equal, up to rounding
         nothing = np.empty(0, np.intp)
         upper = float(np.abs(surplus).sum()) * diameter
@@ -174,7 +182,7 @@ def _transport(surplus: Floats, effort: StopCriteria) -> Transport:
     size = math.frexp(np.abs(surplus).max())[1]
     surplus = np.ldexp(surplus, -size)  # powers of two are exact, and keep sums in range
     net, unit = _integers(surplus)
-    level = TransportProblem(net)
+    level = TransportProblem(net, pixel)
     plan, u = solve(level, effort.tolerance, effort)
     potential = envelope(level.source_points, u, level.points(np.arange(surplus.size))).reshape(surplus.shape)
     potential -= (potential.max() + potential.min()) / 2  # minimizes the effect of rounding differences
@@ -206,11 +214,20 @@ def _integers(surplus: Floats) -> tuple[Masses, float]:
     return net.reshape(surplus.shape), math.ldexp(1.0, -power)
 
 
+def _pixel(image: Floats, spacing: Sequence[float] | None) -> tuple[float, ...]:
+    return (1.0,) * image.ndim if spacing is None else tuple(map(float, spacing))
+
+
+def _diameter(image: Floats, pixel: tuple[float, ...]) -> float:
+    return math.hypot(*((size - 1) * length for size, length in zip(image.shape, pixel, strict=True)))
+
+
 def _checked(source: Floats, target: Floats) -> tuple[Floats, Floats]:
     source, target = np.asarray(source, np.float64), np.asarray(target, np.float64)
-    if source.ndim != 2 or source.shape != target.shape or source.size == 0:
+    if source.ndim not in (2, 3) or source.shape != target.shape or source.size == 0:
         raise ValueError(
-            f"source and target must be two images [H, W] of the same shape, got {source.shape} and {target.shape}."
+            "source and target must be two images [H, W] or volumes [D, H, W] of the same shape, got "
+            f"{source.shape} and {target.shape}."
         )
     for name, image in (("source", source), ("target", target)):
         if not (np.isfinite(image).all() and (image >= 0).all()):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.metrics.shared.map_inputs import Scores, check_pair, mean_of_defined, reduce_scores
+from xaibench.metrics.shared.spacing import pixel_spacing
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -28,7 +29,7 @@ def chance_level(metric: str, masks: Array, parameters: Mapping[str, Any] | None
         parameters: Parameters of the metric that affect the chance level, such as ``{"threshold": 0.5}`` or
             ``{"threshold": "area"}``. With a number as threshold also ``{"scaled": True}`` if the noise's magnitude is
             scaled to [0, 1] first, as the protocol ``"scaled"`` does with maps (:mod:`xaibench.evaluation.protocol`);
-            otherwise the noise is uniform in [-1, 1).
+            otherwise the noise is uniform in [-1, 1). ``spacing`` may have a row per mask.
 
     Returns:
         ``[N]`` float64, in the type of the masks and the units of the metric; NaN where noise has no score, such as for
@@ -94,7 +95,7 @@ def _chance_scores(metric: str, masks: NDArray[np.bool_], parameters: Mapping[st
     if (level := getattr(info, "chance_level", None)) is not None:
         return call_chance_level(level, masks, parameters)
     taken = inspect.signature(function).parameters
-    return _mean_over_noise(function, masks, **{name: parameters[name] for name in parameters if name in taken})
+    return _mean_over_noise(function, masks, {name: parameters[name] for name in parameters if name in taken})
 
 
 def call_chance_level(
@@ -112,8 +113,13 @@ def call_chance_level(
     return found
 
 
-def _mean_over_noise(function: Any, masks: NDArray[np.bool_], **parameters: Any) -> NDArray[np.float64]:
+def _mean_over_noise(function: Any, masks: NDArray[np.bool_], parameters: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return the mean score over fixed random maps, for a metric without a formula."""
     noise = np.random.default_rng(0).uniform(-1, 1, (_DRAWS, *masks.shape[1:]))
-    scored = [function(noise, np.broadcast_to(mask, noise.shape), reduction="none", **parameters) for mask in masks]
-    return np.array([mean_of_defined(np.asarray(scores, dtype=np.float64)) for scores in scored], dtype=np.float64)
+    levels = np.empty(len(masks))
+    lengths = pixel_spacing(parameters.get("spacing"), masks.shape)
+    for number, mask in enumerate(masks):
+        own = dict(parameters) | ({"spacing": lengths[number]} if "spacing" in parameters else {})
+        scores = function(noise, np.broadcast_to(mask, noise.shape), reduction="none", **own)
+        levels[number] = mean_of_defined(np.asarray(scores, dtype=np.float64))
+    return levels

@@ -39,7 +39,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.shared.map_inputs import Threshold
+from xaibench.metrics.shared.map_inputs import Threshold, flat
 
 #: Computes chance levels ``[n]`` from masks ``[n, H, W]`` and the metric's parameters.
 ChanceLevel: TypeAlias = Callable[..., NDArray[np.float64]]
@@ -118,7 +118,7 @@ def expected_iou(masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled
 
 def _by_count(masks: NDArray[np.bool_], level: Callable[[int, int], float]) -> NDArray[np.float64]:
     """Compute a level that depends only on the number of pixels inside, once per number; NaN where there are none."""
-    counts, which = np.unique(np.count_nonzero(masks, axis=(1, 2)), return_inverse=True)
+    counts, which = np.unique(np.count_nonzero(flat(masks), axis=1), return_inverse=True)
     levels = [level(int(inside), math.prod(masks.shape[1:])) if inside else math.nan for inside in counts]
     return np.array(levels, dtype=np.float64)[which]
 

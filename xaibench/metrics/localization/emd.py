@@ -1,17 +1,20 @@
 """Earth mover's distance between the map and the ground truth, exact.
 
 With the map normalized to a distribution ``p = |s| / sum |s|`` over the pixels and the ground truth to
-``q = F+ / |F+|``, the distance is the smallest mean distance, in pixels, that transports ``p`` to ``q``:
+``q = F+ / |F+|``, the distance is the smallest mean distance, in pixels or the unit of ``spacing``, that transports
+``p`` to ``q``:
 
     W1(p, q) = min sum_ij P_ij d(i, j)   over P >= 0 with row sums p and column sums q,
 
-where ``d`` is the Euclidean distance between the centers of two pixels. Since ``d`` is a metric, the mass that ``p``
-and ``q`` have in common can stay in place: W1(p, q) = W1((p - q)+, (q - p)+). Every distance is proven by a lower bound
-before it becomes a score: see :mod:`xaibench.metrics.localization.emd_bounds`, which selects a solver by problem size.
+where ``d`` is the Euclidean distance between the centers of two pixels, or voxels. Since ``d`` is a metric, the mass
+that ``p`` and ``q`` have in common can stay in place: W1(p, q) = W1((p - q)+, (q - p)+). Every distance is
+proven by a lower bound before it becomes a score: see :mod:`xaibench.metrics.localization.emd_bounds`, which selects a
+solver by problem size.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable
@@ -30,13 +33,14 @@ from xaibench.metrics.localization.emd_bounds import (
     Bounds,
     Diameter,
     TransportError,
-    diameter_of,
+    diameters,
     marks_few,
     wasserstein,
     wasserstein_to_few,
 )
 from xaibench.metrics.localization.emd_noise import expected_distance, expected_performance
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, reduce_scores, score_pairs
+from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -52,7 +56,7 @@ class TransportProgress:
 
     Attributes:
         sample: Index of the map in the batch.
-        lower: Lower bound in pixels; NaN where the distance is undefined.
+        lower: Lower bound, in the unit of the distance; NaN where the distance is undefined.
         upper: Upper bound. The distance, if it is exact and done.
         done: Whether the computation for this map is finished.
     """
@@ -75,6 +79,7 @@ def emd(
     masks: Array,
     *,
     exact: Literal[True] = True,
+    spacing: Spacing = None,
     workers: int = 1,
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
@@ -88,6 +93,7 @@ def emd(
     masks: Array,
     *,
     exact: Literal[False],
+    spacing: Spacing = None,
     workers: int = 1,
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
@@ -108,6 +114,7 @@ def emd(
         map_sign="magnitude",
         chance="About the score of a constant map: about 1.9 pixels in XAI-TRIS at 8×8.",
         chance_level=expected_distance,
+        sample_inputs=("spacing",),
         picture="cheapest plan",
         class_name="EMD",
         citation=_XAI_TRIS,
@@ -118,6 +125,7 @@ def emd(
     masks: Array,
     *,
     exact: bool = True,
+    spacing: Spacing = None,
     workers: int = 1,
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
@@ -136,6 +144,9 @@ def emd(
         masks: Same shape as the maps, binary; ``True`` = important.
         exact: Compute the distance itself, proven per map to a relative error of 1e-9. Otherwise compute bounds at most
             0.3 % apart, which takes a fraction of the time for images of 224×224.
+        spacing: Distance between neighboring pixels or voxels, which is the unit of the score: ``None`` (1 along every
+            axis), one positive number per spatial axis, such as millimeters in the order D, H, W, or a row of them per
+            sample, ``[N, axes]``.
         workers: Number of threads; the results do not depend on it.
         time_limit: Seconds per map; ``None`` for no limit. When the time is up, an exact distance raises a
             :class:`TransportError`, because it is not proven; with ``exact=False`` the bounds reached so far are
@@ -148,8 +159,8 @@ def emd(
         ``exact=False`` the pair ``(lower, upper)``, each reduced like the distance.
 
     Raises:
-        ValueError: If shapes differ, maps are not finite, masks are not binary, ``workers`` is below 1, or
-            ``time_limit`` is negative.
+        ValueError: If shapes differ, maps are not finite, masks are not binary, ``spacing`` is not positive or does not
+            match the maps, ``workers`` is below 1, or ``time_limit`` is negative.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
         TransportError: If the optimum is not reached; the message contains the known bounds.
 
@@ -158,11 +169,13 @@ def emd(
         >>> masks = np.array([[1, 0, 0, 0]])
         >>> emd(np.array([[0, 0, 0, -7.0]]), masks)  # all mass is three pixels away
         3.0
+        >>> emd(np.array([[0, 0, 0, -7.0]]), masks, spacing=(1.0, 0.5))  # columns that are half a millimeter apart
+        1.5
         >>> lower, upper = emd(np.array([[1.0, 2.0, 3.0, 4.0]]), masks, exact=False)
         >>> lower <= 2.0 <= upper
         True
     """
-    return _score(_DistanceSolver(exact, workers, time_limit, progress), exact, maps, masks, reduction)
+    return _score(_DistanceSolver(exact, workers, time_limit, progress), exact, maps, masks, spacing, reduction)
 
 
 @overload
@@ -172,6 +185,7 @@ def emd_perf(
     *,
     diameter: Diameter = "image",
     exact: Literal[True] = True,
+    spacing: Spacing = None,
     workers: int = 1,
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
@@ -186,6 +200,7 @@ def emd_perf(
     *,
     diameter: Diameter = "image",
     exact: Literal[False],
+    spacing: Spacing = None,
     workers: int = 1,
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
@@ -208,6 +223,7 @@ def emd_perf(
         map_sign="magnitude",
         chance="About the score of a constant map: about 0.81 in XAI-TRIS’s LIN at 8×8, 0.86 at 64×64.",
         chance_level=expected_performance,
+        sample_inputs=("spacing",),
         picture="cheapest plan, turned",
         class_name="EMDPerformance",
         citation=_XAI_TRIS,
@@ -219,6 +235,7 @@ def emd_perf(
     *,
     diameter: Diameter = "image",
     exact: bool = True,
+    spacing: Spacing = None,
     workers: int = 1,
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
@@ -234,9 +251,11 @@ def emd_perf(
         maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
         masks: Same shape as the maps, binary; ``True`` = important.
         diameter: :math:`\delta`. ``"image"`` is the largest distance between two pixels, :math:`\sqrt{(H-1)^2 +
-            (W-1)^2}`, as in the paper's text; ``"released"`` is :math:`\sqrt{2HW}`, as in the authors' code (square
-            images only). At 8×8 they are 9.90 and 11.31.
+            (W-1)^2}`, as in the paper's text (in a volume or with a spacing likewise); ``"released"`` is
+            :math:`\sqrt{2HW}`, as in the authors' code (square images without spacing only). At 8×8 they are 9.90 and
+            11.31.
         exact: As in :func:`emd`; the 0.3 % refer to the distance.
+        spacing: As in :func:`emd`; only its ratios matter.
         workers: As in :func:`emd`.
         time_limit: As in :func:`emd`.
         progress: As in :func:`emd`; it receives distances.
@@ -248,7 +267,8 @@ def emd_perf(
 
     Raises:
         ValueError: If shapes differ, maps are not finite, masks are not binary, ``diameter`` is unknown, or
-            ``"released"`` for an image that is not square, ``workers`` is below 1, or ``time_limit`` is negative.
+            ``"released"`` for other than a square image without spacing, ``spacing`` is not positive or does not match
+            the maps, ``workers`` is below 1, or ``time_limit`` is negative.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
         TransportError: If the optimum is not reached; the message contains the known bounds.
 
@@ -262,14 +282,12 @@ def emd_perf(
         raise ValueError(f"diameter must be 'image' or 'released', got {diameter!r}.")
     solver = _DistanceSolver(exact, workers, time_limit, progress)
 
-    def performance(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Intervals:
-        largest = (
-            diameter_of(maps.shape[1], maps.shape[2], diameter) or 1.0
-        )  # in an image of one pixel all distances are 0
-        lower, upper = solver(maps, masks)
+    def performance(maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]) -> _Intervals:
+        largest = diameters(maps.shape[1:], lengths, diameter)
+        lower, upper = solver(maps, masks, lengths)
         return 1.0 - upper / largest, 1.0 - lower / largest
 
-    return _score(performance, exact, maps, masks, reduction)
+    return _score(performance, exact, maps, masks, spacing, reduction)
 
 
 class _DistanceSolver:
@@ -283,31 +301,37 @@ class _DistanceSolver:
         self.n_seen = 0
         self.lock = threading.Lock()
 
-    def __call__(self, maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Intervals:
+    def __call__(self, maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]) -> _Intervals:
         """Return lower and upper bounds for the next ``n`` samples; both are equal if exact."""
         samples = self.n_seen + np.arange(len(maps))
         self.n_seen += len(maps)
         bounds = np.empty((len(maps), 2))
         few = marks_few(masks)
         if few.any():
-            bounds[few] = wasserstein_to_few(samples[few], maps[few], masks[few])
+            bounds[few] = wasserstein_to_few(samples[few], maps[few], masks[few], lengths[few])
             for sample, found in zip(samples[few].tolist(), bounds[few].tolist(), strict=True):
                 self._report(sample, tuple(found), done=True)
         if not few.all():
-            bounds[~few] = self._one_by_one(samples[~few], maps[~few], masks[~few])
+            bounds[~few] = self._one_by_one(samples[~few], maps[~few], masks[~few], lengths[~few])
         if self.exact:
             bounds[:, 0] = bounds[:, 1]
         return bounds[:, 0], bounds[:, 1]
 
     def _one_by_one(
-        self, samples: NDArray[np.intp], maps: NDArray[np.float64], masks: NDArray[np.bool_]
+        self,
+        samples: NDArray[np.intp],
+        maps: NDArray[np.float64],
+        masks: NDArray[np.bool_],
+        lengths: NDArray[np.float64],
     ) -> list[Bounds]:
         if self.workers == 1 or (maps[0].size / 2) ** 2 <= FEW_PAIRS:  # too small for threads to pay off
-            return list(map(self._bounds, samples.tolist(), maps, masks))
+            return list(map(self._bounds, samples.tolist(), maps, masks, lengths))
         with ThreadPoolExecutor(self.workers) as pool:  # the solver's loops release the GIL
-            return list(pool.map(self._bounds, samples.tolist(), maps, masks))
+            return list(pool.map(self._bounds, samples.tolist(), maps, masks, lengths))
 
-    def _bounds(self, sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_]) -> Bounds:
+    def _bounds(
+        self, sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_], lengths: NDArray[np.float64]
+    ) -> Bounds:
         magnitude = np.abs(values)
         peak = magnitude.max()
         bounds = math.nan, math.nan
@@ -317,6 +341,7 @@ class _DistanceSolver:
                 bounds = wasserstein(
                     magnitude / magnitude.sum(),
                     mask / mask.sum(),
+                    lengths,
                     exact=self.exact,
                     time_limit=self.time_limit,
                     progress=self.progress and (lambda lower, upper: self._report(sample, (lower, upper), done=False)),
@@ -333,19 +358,20 @@ class _DistanceSolver:
 
 
 def _score(
-    bounds: Callable[[NDArray[np.float64], NDArray[np.bool_]], _Intervals],
+    bounds: Callable[[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]], _Intervals],
     exact: bool,
     maps: Array,
     masks: Array,
+    spacing: Spacing,
     reduction: Reduction,
 ) -> Scores | tuple[Scores, Scores]:
     """Return scores, or lower and upper scores, from the bounds of each block of samples."""
     lowers = [np.empty(0)]
 
-    def upper(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-        low, high = bounds(maps, masks)
+    def upper(maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        low, high = bounds(maps, masks, lengths)
         lowers.append(low)
         return high
 
-    uppers = score_pairs(upper, maps, masks, reduction)
+    uppers = score_pairs(upper, maps, masks, reduction, functools.partial(pixel_spacing, spacing))
     return uppers if exact else (reduce_scores(np.concatenate(lowers), reduction, like=maps), uppers)

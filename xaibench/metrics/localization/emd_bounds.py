@@ -12,13 +12,14 @@ report of success is not relied on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.kernels.compilation import kernels_enabled
+from xaibench.metrics.shared.map_inputs import flat
 
 #: A lower and an upper bound of one distance.
 Bounds: TypeAlias = tuple[float, float]
@@ -28,7 +29,7 @@ Diameter: TypeAlias = Literal["image", "released"]
 
 #: Relative difference of bounds at which the distance counts as proven.
 _PROVEN = 1e-9
-#: Rounding error of a distance in pixels if nearly all mass is on the mask, where it is free.
+#: Rounding error of a distance, in pixels, if nearly all mass is on the mask, where it is free.
 ROUNDING = 1e-12
 #: Problems with at most this many pairs of pixels are solved by POT: all problems of 16×16 images. Our solver is faster
 #: from about 15,000 pairs on: by 0.4 ms per map at 20×20, by more than a second at 64×64. But loading it takes 0.6 s,
@@ -46,24 +47,28 @@ class TransportError(RuntimeError):
 
 
 def marks_few(masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return ``[N]`` bool: which of the masks ``[N, H, W]`` :func:`wasserstein_to_few` should solve."""
-    marked: NDArray[np.intp] = masks.sum(axis=(1, 2))
+    """Return ``[N]`` bool: which of the masks :func:`wasserstein_to_few` should solve."""
+    marked: NDArray[np.intp] = flat(masks).sum(axis=1)
     few: NDArray[np.bool_] = (marked > 0) & (marked <= FEW_PLACES) & (marked * masks[0].size <= FEW_PAIRS)
     return few & kernels_enabled()
 
 
-def group_masks(masks: NDArray[np.bool_]) -> tuple[list[int], NDArray[np.intp]]:
-    """Return the index of the first mask of each group of equal ones, and the group ``[N]`` of each mask ``[N, H, W]``.
+def group_masks(masks: NDArray[np.bool_], spacing: NDArray[np.float64]) -> tuple[list[int], NDArray[np.intp]]:
+    """Return the index of the first mask of each group of equal ones, and the group ``[N]`` of each mask.
+
+    Args:
+        masks: ``[N, H, W]``.
+        spacing: ``[N, axes]``; masks of different spacing are not equal.
 
     Example:
-        >>> group_masks(np.array([[[True]], [[False]], [[True]]]))
+        >>> group_masks(np.array([[[True]], [[False]], [[True]]]), np.ones((3, 2)))
         ([0, 1], array([0, 1, 0]))
     """
     numbers: dict[bytes, int] = {}
     firsts: list[int] = []
     groups = np.empty(len(masks), np.intp)
-    for sample, packed in enumerate(np.packbits(masks.reshape(len(masks), -1), axis=1)):
-        number = numbers.setdefault(packed.tobytes(), len(firsts))
+    for sample, packed in enumerate(np.packbits(flat(masks), axis=1)):
+        number = numbers.setdefault(packed.tobytes() + spacing[sample].tobytes(), len(firsts))
         if number == len(firsts):
             firsts.append(sample)
         groups[sample] = number
@@ -71,9 +76,14 @@ def group_masks(masks: NDArray[np.bool_]) -> tuple[list[int], NDArray[np.intp]]:
 
 
 def wasserstein_to_few(
-    samples: NDArray[np.intp], maps: NDArray[np.float64], masks: NDArray[np.bool_], *, free_inside: bool = False
+    samples: NDArray[np.intp],
+    maps: NDArray[np.float64],
+    masks: NDArray[np.bool_],
+    spacing: NDArray[np.float64],
+    *,
+    free_inside: bool = False,
 ) -> NDArray[np.float64]:
-    """Return W1 in pixels between maps and masks, both normalized to a mass of one, for masks with few pixels.
+    """Return W1 between maps and masks, both normalized to a mass of one, for masks with few pixels.
 
     Each sample is solved independently, so that a distance does not depend on other maps. Computations that depend only
     on the mask are shared between its maps.
@@ -82,6 +92,7 @@ def wasserstein_to_few(
         samples: ``[N]``, indices of the maps in errors.
         maps: ``[N, H, W]``; their magnitude is used.
         masks: Same shape, none empty.
+        spacing: ``[N, axes]``.
         free_inside: Whether mass moves freely between the pixels of the mask.
 
     Returns:
@@ -90,18 +101,33 @@ def wasserstein_to_few(
     Raises:
         TransportError: If a distance could not be proven.
     """
-    from xaibench.kernels.emd.few_pixels import few_places_emd  # loads numba
-
-    height, width = maps.shape[1:]
-    # A fixed layout, and writeable: the solver would be compiled again for each other type of array.
-    flat = np.require(masks.reshape(len(masks), -1), requirements=["C", "W"])
-    groups = group_masks(masks)[1]
     bounds = np.full((len(maps), 2), np.nan)
-    few_places_emd(
-        maps.reshape(len(maps), -1), flat, np.argsort(groups, kind="stable"), groups, width, free_inside, bounds
-    )
-    check_proven(samples, bounds, ROUNDING if free_inside else 0.0)
-    np.minimum(bounds[:, 1], largest_distance(height, width), out=bounds[:, 1])  # larger only by rounding
+    for lengths in np.unique(spacing, axis=0):
+        same = (spacing == lengths).all(axis=1)
+        bounds[same] = _bounds_to_few(samples[same], maps[same], masks[same], lengths, free_inside)
+    return bounds
+
+
+def _bounds_to_few(
+    samples: NDArray[np.intp],
+    maps: NDArray[np.float64],
+    masks: NDArray[np.bool_],
+    lengths: NDArray[np.float64],
+    free_inside: bool,
+) -> NDArray[np.float64]:
+    """Return the bounds of maps of one spacing."""
+    from xaibench.kernels.emd.few_pixels import few_places_emd  # loads numba
+    from xaibench.kernels.emd.pyramid import centers
+
+    shape = maps.shape[1:]
+    # A fixed layout, and writeable: the solver would be compiled again for each other type of array.
+    marked = np.require(flat(masks), requirements=["C", "W"])
+    groups = group_masks(masks, np.empty((len(masks), 0)))[1]
+    order, pixels = np.argsort(groups, kind="stable"), centers(np.arange(marked.shape[1]), shape, lengths.tolist())
+    bounds = np.full((len(maps), 2), np.nan)
+    few_places_emd(flat(maps), marked, order, groups, pixels, free_inside, bounds)
+    check_proven(samples, bounds, ROUNDING * lengths.max() if free_inside else 0.0)
+    np.minimum(bounds[:, 1], largest_distance(shape, lengths), out=bounds[:, 1])  # larger only by rounding
     np.minimum(bounds[:, 0], bounds[:, 1], out=bounds[:, 0])
     return bounds
 
@@ -112,7 +138,7 @@ def check_proven(samples: NDArray[np.intp], bounds: NDArray[np.float64], absolut
     Args:
         samples: ``[N]``, indices of the maps in errors.
         bounds: ``[N, 2]``, lower and upper bounds.
-        absolute: Difference that is accepted in addition, in pixels.
+        absolute: Difference that is accepted in addition.
 
     Raises:
         TransportError: If they differ by more.
@@ -126,19 +152,21 @@ def check_proven(samples: NDArray[np.intp], bounds: NDArray[np.float64], absolut
 def wasserstein(
     source: NDArray[np.float64],
     target: NDArray[np.float64],
+    spacing: NDArray[np.float64],
     *,
     exact: bool = True,
     time_limit: float | None = None,
     progress: Callable[[float, float], None] | None = None,
 ) -> Bounds:
-    """Return bounds of W1 in pixels between two distributions over the same image.
+    """Return bounds of W1, in units of the spacing, between two distributions over the same image.
 
     The cost is a metric, so the mass that both have in common can stay in place: W1(p, q) = W1((p - q)+, (q - p)+).
     Each pixel is then on one side only.
 
     Args:
-        source: ``[H, W]``, of mass one.
+        source: ``[H, W]`` or ``[D, H, W]``, of mass one.
         target: Same shape, of mass one.
+        spacing: ``[axes]``, the distance between neighboring pixels along each axis.
         exact: Compute bounds with a relative difference of at most 1e-9; the upper one is the distance. Otherwise 0.3
             %.
         time_limit: Seconds, after which the bounds reached so far are returned; with ``exact`` an error is raised.
@@ -157,12 +185,12 @@ def wasserstein(
         return 0.0, 0.0
     supply /= moved  # each side by its own sum, because they differ by rounding
     demand /= wanted
-    largest = largest_distance(*source.shape)
+    largest = largest_distance(source.shape, spacing)
     if not kernels_enabled() or np.count_nonzero(supply) * np.count_nonzero(demand) <= FEW_PAIRS:
-        lower, upper = _by_pot(supply, demand)
+        lower, upper = _by_pot(supply, demand, spacing)
     else:
         report = progress and (lambda lower, upper: progress(moved * lower, min(moved * upper, largest)))
-        lower, upper = _by_levels(supply, demand, exact, time_limit, report)
+        lower, upper = _by_levels(supply, demand, spacing, exact, time_limit, report)
     proven = upper - lower <= _PROVEN * upper
     upper = min(moved * upper, largest)  # larger only by rounding
     lower = min(moved * lower, upper)
@@ -172,7 +200,7 @@ def wasserstein(
 
 
 def _transport_error(lower: float, upper: float, time_limit: float | None = None) -> TransportError:
-    known = f"the distance is between {lower:.9g} and {upper:.9g} pixels"
+    known = f"the distance is between {lower:.9g} and {upper:.9g} pixels (or units of the spacing)"
     if time_limit is None:
         return TransportError(f"The optimum was not reached: {known}. Please report this map.")
     return TransportError(
@@ -180,33 +208,42 @@ def _transport_error(lower: float, upper: float, time_limit: float | None = None
     )
 
 
-def largest_distance(height: int, width: int) -> float:
-    """Return the largest distance between two pixels."""
-    return math.hypot(height - 1, width - 1)
+def largest_distance(shape: Sequence[int], spacing: NDArray[np.float64]) -> float:
+    """Return the largest distance between two pixels of an image or volume of this shape."""
+    return math.hypot(*((size - 1) * length for size, length in zip(shape, spacing.tolist(), strict=True)))
 
 
-def diameter_of(height: int, width: int, kind: Diameter) -> float:
-    """Return the distance by which a performance is normalized: the largest of the image, or that of the released code.
+def diameters(shape: Sequence[int], spacing: NDArray[np.float64], kind: Diameter) -> NDArray[np.float64]:
+    """Return the distances by which performances are normalized: the largest of an image, or that of the released code.
+
+    Args:
+        shape: Shape of the images.
+        spacing: ``[N, axes]``.
+        kind: Which one.
+
+    Returns:
+        ``[N]``; 1 for an image of one pixel, where all distances are 0.
 
     Raises:
-        ValueError: For ``"released"`` and an image that is not square.
+        ValueError: For ``"released"`` and images that are not square, or pixels that are not of length one.
     """
     if kind == "image":
-        return largest_distance(height, width)
-    if height != width:
-        raise ValueError(
-            f"diameter='released' is defined for square images, got {height}×{width}. Use diameter='image'."
-        )
-    return math.sqrt(2 * height * width)
+        return np.array([largest_distance(shape, lengths) or 1.0 for lengths in spacing])
+    if len(shape) != 2 or shape[0] != shape[1]:
+        sizes = "×".join(map(str, shape))
+        raise ValueError(f"diameter='released' is defined for square images, got {sizes}. Use diameter='image'.")
+    if (spacing != 1).any():
+        raise ValueError("diameter='released' is in pixels, got a spacing. Use diameter='image', or spacing=None.")
+    return np.full(len(spacing), math.sqrt(2 * shape[0] * shape[1]))
 
 
-def _by_pot(supply: NDArray[np.float64], demand: NDArray[np.float64]) -> Bounds:
+def _by_pot(supply: NDArray[np.float64], demand: NDArray[np.float64], spacing: NDArray[np.float64]) -> Bounds:
     """Return bounds from the full cost matrix. The smaller side forms the rows, which is faster."""
     from scipy.spatial.distance import cdist
 
     if np.count_nonzero(supply) > np.count_nonzero(demand):
         supply, demand = demand, supply
-    costs = cdist(np.argwhere(supply), np.argwhere(demand))
+    costs = cdist(np.argwhere(supply) * spacing, np.argwhere(demand) * spacing)
     return solve_with_pot(supply[supply > 0], demand[demand > 0], costs)
 
 
@@ -246,6 +283,7 @@ def solve_with_pot(supply: NDArray[np.float64], demand: NDArray[np.float64], cos
 def _by_levels(
     supply: NDArray[np.float64],
     demand: NDArray[np.float64],
+    spacing: NDArray[np.float64],
     exact: bool,
     time_limit: float | None,
     progress: Callable[[float, float], None] | None,
@@ -260,5 +298,7 @@ def _by_levels(
     if time_limit is not None:
         w1.warm_up()  # compilation does not count towards the limit
     solve = w1.exact_emd if exact else w1.interval_emd
-    found = solve(supply, demand, time_limit=time_limit, progress=report if progress else None)
+    found = solve(
+        supply, demand, spacing=spacing.tolist(), time_limit=time_limit, progress=report if progress else None
+    )
     return found.lower, found.upper

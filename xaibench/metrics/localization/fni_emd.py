@@ -30,7 +30,8 @@ from xaibench.metrics.localization.emd_bounds import (
     wasserstein_to_few,
 )
 from xaibench.metrics.localization.emd_noise import draws
-from xaibench.metrics.shared.map_inputs import Scores, score_pairs
+from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs
+from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -46,24 +47,28 @@ _LEAST_INSIDE = 1e-12
 _CHUNK = 1024
 
 
-def expected_fni_emd(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def expected_fni_emd(masks: NDArray[np.bool_], *, spacing: Spacing = None) -> NDArray[np.float64]:
     """Return the mean :func:`fni_emd` of independent uniform noise, over fixed draws in antithetic pairs.
 
     Args:
         masks: ``[N, H, W]``.
+        spacing: As in that function.
 
     Returns:
         ``[N]``; NaN for an empty mask. The standard error is below 0.003.
     """
-    return np.array([_expected(np.packbits(mask).tobytes(), mask.shape) for mask in masks], dtype=np.float64)
+    pairs = zip(masks, pixel_spacing(spacing, masks.shape).tolist(), strict=True)
+    levels = [_expected(np.packbits(mask).tobytes(), mask.shape, tuple(lengths)) for mask, lengths in pairs]
+    return np.array(levels, dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=2**14)
-def _expected(packed: bytes, shape: tuple[int, int]) -> float:
+def _expected(packed: bytes, shape: tuple[int, ...], lengths: tuple[float, ...]) -> float:
     mask = np.unpackbits(np.frombuffer(packed, np.uint8), count=math.prod(shape)).astype(np.bool_).reshape(shape)
     noise = np.random.default_rng(0).random((draws(*shape) // 2, *shape))
     both = np.concatenate([noise, 1 - noise])
-    return float(_performances(both, np.broadcast_to(mask, both.shape)).mean())
+    same = np.broadcast_to(mask, both.shape), np.tile(lengths, (len(both), 1))
+    return float(_performances(both, *same).mean())
 
 
 @described(
@@ -80,12 +85,13 @@ def _expected(packed: bytes, shape: tuple[int, int]) -> float:
         map_sign="magnitude",
         chance="About 0.69 in XAI-TRIS’s LIN at 8×8.",
         chance_level=expected_fni_emd,
+        sample_inputs=("spacing",),
         picture="cheapest plan of the mass outside",
         class_name="FNIEMD",
         citation=PATTERN_GAM,
     )
 )
-def fni_emd(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+def fni_emd(maps: Array, masks: Array, *, spacing: Spacing = None, reduction: Reduction = "mean") -> Scores:
     r"""False-negative-invariant earth mover's distance as a performance: 1 if all mass is on the ground truth.
 
     .. math::
@@ -101,14 +107,16 @@ def fni_emd(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
         masks: Same shape as the maps, binary; ``True`` = important.
+        spacing: Distance between neighboring pixels, as in :func:`emd`; only its ratios matter.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The performance; ``nan`` for a map that is all zero and for an empty mask. 1 for a mask of the whole image.
 
     Raises:
-        ValueError: If shapes differ, maps are not finite, masks are not binary, or (without compiled kernels) there
-            are more than 2^25 pairs of a pixel outside and a pixel of the ground truth.
+        ValueError: If shapes differ, maps are not finite, masks are not binary, ``spacing`` is not positive or does not
+            match the maps, or (without compiled kernels) there are more than 2^25 pairs of a pixel outside and a pixel of
+            the ground truth.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
         TransportError: If the optimum is not reached; the message contains the known bounds.
 
@@ -120,24 +128,27 @@ def fni_emd(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
         >>> fni_emd(np.array([[1.0, 0, 1, 0]]), masks)  # half of the mass moves by 1, of at most 2.5
         0.8
     """
-    return score_pairs(_performances, maps, masks, reduction)
+    return score_pairs(_performances, maps, masks, reduction, functools.partial(pixel_spacing, spacing))
 
 
-def _performances(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    known = masks.any((1, 2)) & (maps != 0).any((1, 2))
+def _performances(
+    maps: NDArray[np.float64], masks: NDArray[np.bool_], spacing: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    known = flat(masks).any(1) & (flat(maps) != 0).any(1)
     distances = np.full(len(maps), np.nan)
     few = known & marks_few(masks)
     if few.any():
-        distances[few] = wasserstein_to_few(np.flatnonzero(few), maps[few], masks[few], free_inside=True)[:, 1]
+        problems = np.flatnonzero(few), maps[few], masks[few], spacing[few]
+        distances[few] = wasserstein_to_few(*problems, free_inside=True)[:, 1]
     for sample in np.flatnonzero(known & ~few):
-        distances[sample] = _distance(int(sample), maps[sample], masks[sample])
-    firsts, groups = group_masks(masks)
-    largest = np.array([_largest(masks[first]) for first in firsts])[groups]
+        distances[sample] = _distance(int(sample), maps[sample], masks[sample], spacing[sample])
+    firsts, groups = group_masks(masks, spacing)
+    largest = np.array([_largest(masks[first], spacing[first]) for first in firsts])[groups]
     performances: NDArray[np.float64] = 1.0 - distances / np.where(largest > 0, largest, 1.0)
     return np.clip(performances, 0.0, 1.0)
 
 
-def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_]) -> float:
+def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
     """Return the distance from the pixels outside and, as one source, all mass inside."""
     from scipy.spatial.distance import cdist
 
@@ -145,10 +156,10 @@ def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_])
     outside, marked = np.argwhere((magnitude > 0) & ~mask), np.argwhere(mask)
     if not len(outside):
         return 0.0
-    inside = magnitude[mask].sum()
+    inside, rounding = magnitude[mask].sum(), ROUNDING * spacing.max()
     if kernels_enabled() and len(outside) * len(marked) > FEW_PAIRS:
-        found = _bounds_of_large(np.where(mask, 0.0, magnitude), mask / len(marked), float(inside))
-        check_proven(np.array([sample]), np.array([found]), ROUNDING)
+        found = _bounds_of_large(np.where(mask, 0.0, magnitude), mask / len(marked), float(inside), spacing)
+        check_proven(np.array([sample]), np.array([found]), rounding)
         return found[1]
     if len(outside) * len(marked) > _MOST_PAIRS:
         raise ValueError(
@@ -157,30 +168,32 @@ def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_])
         )
     supply = np.append(magnitude[tuple(outside.T)], inside)
     costs = np.zeros((len(marked), len(supply)))  # fewer rows than columns, which POT solves faster
-    costs[:, :-1] = cdist(marked, outside)
+    costs[:, :-1] = cdist(marked * spacing, outside * spacing)
     try:
         bounds = solve_with_pot(np.full(len(marked), 1 / len(marked)), supply / supply.sum(), costs)
     except TransportError as error:
         raise TransportError(f"Map {sample}: {error}") from error
-    check_proven(np.array([sample]), np.array([bounds]), ROUNDING)
+    check_proven(np.array([sample]), np.array([bounds]), rounding)
     return bounds[1]
 
 
-def _bounds_of_large(outside: NDArray[np.float64], target: NDArray[np.float64], inside: float) -> Bounds:
+def _bounds_of_large(
+    outside: NDArray[np.float64], target: NDArray[np.float64], inside: float, spacing: NDArray[np.float64]
+) -> Bounds:
     """Return bounds without the matrix of all pairs; without mass inside it is the plain earth mover's distance."""
     from xaibench.kernels.emd import emd_with_free_mass  # loads numba
 
     total = outside.sum() + inside
     if inside <= _LEAST_INSIDE * total:
-        return wasserstein(outside / outside.sum(), target)
-    return emd_with_free_mass(outside / total, target)
+        return wasserstein(outside / outside.sum(), target, spacing)
+    return emd_with_free_mass(outside / total, target, spacing=spacing.tolist())
 
 
-def _largest(mask: NDArray[np.bool_]) -> float:
+def _largest(mask: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
     """Return the largest mean distance of a pixel outside to the ground truth; 0 if there is none."""
     from scipy.spatial.distance import cdist
 
-    outside, marked = np.argwhere(~mask), np.argwhere(mask)
+    outside, marked = np.argwhere(~mask) * spacing, np.argwhere(mask) * spacing
     if not len(outside) or not len(marked):
         return 0.0
     chunks = (outside[start : start + _CHUNK] for start in range(0, len(outside), _CHUNK))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,20 +12,23 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
+from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
 from xaibench.metrics.shared.ties import tie_tolerance
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
+#: Relative rounding error of a distance in units of the spacing: one that equals the tolerance counts.
+_ROUNDING = 1e-15
 _POINTING = (
     "Zhang, Bargal, Lin, Brandt, Shen, Sclaroff: Top-down neural attention by excitation backprop, IJCV 126, 2018"
 )
 
 
-def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[np.float64]:
+def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0, spacing: Spacing = None) -> NDArray[np.float64]:
     """Return the expected score of noise, ``[N]``."""
-    grown = _dilated(masks, tolerance) if tolerance else masks
-    return np.where(masks.any(axis=(1, 2)), marked_share(grown), np.nan)
+    grown = _dilated(masks, tolerance, pixel_spacing(spacing, masks.shape))
+    return np.where(flat(masks).any(axis=1), marked_share(grown), np.nan)
 
 
 @described(
@@ -40,11 +44,14 @@ def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[
         "a tolerance of 15 pixels, or none: state which.",
         chance="The share of the image that the ground truth covers, dilated by the tolerance.",
         chance_level=_expected_hit,
+        sample_inputs=("spacing",),
         picture="largest pixel",
         citation=_POINTING,
     )
 )
-def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction = "mean") -> Scores:
+def hit(
+    maps: Array, masks: Array, *, tolerance: float = 0, spacing: Spacing = None, reduction: Reduction = "mean"
+) -> Scores:
     r"""Pointing game: 1 if the largest pixel of the map is inside the ground truth, otherwise 0.
 
     .. math:: |\{s = \max s\} \cap F^+_r| \,/\, |\{s = \max s\}|
@@ -63,16 +70,19 @@ def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed; the largest value counts, not the largest magnitude.
         masks: Same shape as the maps, binary; ``True`` = important.
-        tolerance: Radius in pixels :math:`r`, at least 0. The ground truth is dilated by a Euclidean disc: pixels whose
-            center is at most this far from the center of a mask pixel are also inside.
+        tolerance: Radius :math:`r` in the unit of ``spacing`` (by default pixels), at least 0. The ground truth is
+            dilated by a Euclidean disc, or ball: pixels whose center is at most this far from the center of a mask
+            pixel are also inside.
+        spacing: Distance between neighboring pixels or voxels: ``None`` (1 along every axis), one positive number per
+            spatial axis, such as millimeters in the order D, H, W, or a row of them per sample, ``[N, axes]``.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` for an empty mask and for a map that is all zero (it has no largest pixel).
 
     Raises:
-        ValueError: If shapes differ, maps are not finite, masks are not binary, or the tolerance is negative or
-            infinite.
+        ValueError: If shapes differ, maps are not finite, masks are not binary, the tolerance is negative or
+            infinite, or ``spacing`` is not positive or does not match the maps.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
@@ -85,18 +95,25 @@ def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction
     """
     check_finite_number(tolerance, "tolerance", least=0)
 
-    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-        values, inside = flat(maps), flat(_dilated(masks, tolerance) if tolerance else masks)
+    def kernel(
+        maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        values, inside = flat(maps), flat(_dilated(masks, tolerance, lengths))
         top = values >= values.max(axis=1, keepdims=True) - tie_tolerance(values)
         defined = np.asarray(flat(masks).any(axis=1) & values.any(axis=1))
         return share((top & inside).sum(axis=1), top.sum(axis=1), defined)
 
-    return score_pairs(kernel, maps, masks, reduction)
+    return score_pairs(kernel, maps, masks, reduction, functools.partial(pixel_spacing, spacing))
 
 
-def _dilated(masks: NDArray[np.bool_], radius: float) -> NDArray[np.bool_]:
-    """Return masks ``[N, H, W]`` dilated by ``radius``; the result for an empty mask is arbitrary."""
+def _dilated(masks: NDArray[np.bool_], radius: float, spacing: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return masks dilated by ``radius``, in units of the spacing ``[N, axes]``; arbitrary for an empty mask."""
+    if radius == 0:
+        return masks
     from scipy.ndimage import distance_transform_edt  # imported on use, because it is slow to load
 
-    grown: NDArray[np.bool_] = np.stack([distance_transform_edt(~mask) <= radius for mask in masks])
+    if (spacing % 1).any():  # squares of whole numbers are exact
+        radius *= 1 + _ROUNDING
+    pairs = zip(masks, spacing, strict=True)
+    grown: NDArray[np.bool_] = np.stack([distance_transform_edt(~mask, lengths) <= radius for mask, lengths in pairs])
     return grown

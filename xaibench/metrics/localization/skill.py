@@ -24,6 +24,7 @@ from xaibench.metrics.localization.iou import iou
 from xaibench.metrics.localization.roc_auc import average_precision
 from xaibench.metrics.localization.topk_precision import topk_precision
 from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
+from xaibench.metrics.shared.spacing import Spacing
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _CHANCE = "0, by construction."
         "is farther from the ground truth than noise, which is spread over the image.",
         chance=_CHANCE,
         skill_of="emd_perf",
+        sample_inputs=("spacing",),
         undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
         picture="score, chance and best",
         class_name="EMDSkill",
@@ -54,6 +56,7 @@ def emd_skill(
     maps: Array,
     masks: Array,
     *,
+    spacing: Spacing = None,
     workers: int = 1,
     time_limit: float | None = None,
     reduction: Reduction = "mean",
@@ -74,6 +77,7 @@ def emd_skill(
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
         masks: Same shape as the maps, binary; ``True`` = important.
+        spacing: As in :func:`emd`; only its ratios matter.
         workers: As in :func:`emd`.
         time_limit: As in :func:`emd`.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
@@ -82,8 +86,8 @@ def emd_skill(
         The skill; ``nan`` for a map that is all zero and for an empty mask, and for an image of one pixel.
 
     Raises:
-        ValueError: If shapes differ, maps are not finite, masks are not binary, ``workers`` is below 1, or
-            ``time_limit`` is negative.
+        ValueError: If shapes differ, maps are not finite, masks are not binary, ``spacing`` is not positive or does not
+            match the maps, ``workers`` is below 1, or ``time_limit`` is negative.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
         TransportError: If the optimum is not reached; the message contains the known bounds.
 
@@ -94,8 +98,8 @@ def emd_skill(
         >>> emd_skill(mask, mask), round(emd_skill(np.ones((8, 8)), mask), 1), emd_skill(mask[::-1, ::-1], mask) < 0
         (1.0, 0.0, True)
     """
-    scores = emd_perf(maps, masks, workers=workers, time_limit=time_limit, reduction="none")
-    return _reduce_skill("emd_perf", scores, maps, masks, {}, reduction)
+    scores = emd_perf(maps, masks, spacing=spacing, workers=workers, time_limit=time_limit, reduction="none")
+    return _reduce_skill("emd_perf", scores, maps, masks, {"spacing": spacing}, reduction)
 
 
 @described(
@@ -110,13 +114,14 @@ def emd_skill(
         "is spread over the image.",
         chance="0, by construction.",
         skill_of="fni_emd",
+        sample_inputs=("spacing",),
         undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
         picture="score, chance and best",
         class_name="FNIEMDSkill",
         citation=PATTERN_GAM,
     )
 )
-def fni_emd_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+def fni_emd_skill(maps: Array, masks: Array, *, spacing: Spacing = None, reduction: Reduction = "mean") -> Scores:
     r"""FNI-EMD performance relative to chance: 0 for noise, 1 if all mass is on the ground truth.
 
     .. math:: \frac{\text{score} - c}{1 - c}
@@ -128,6 +133,7 @@ def fni_emd_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
         masks: Same shape as the maps, binary; ``True`` = important.
+        spacing: As in :func:`fni_emd`.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
@@ -145,8 +151,8 @@ def fni_emd_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -
         >>> fni_emd_skill(mask, mask), round(fni_emd_skill(np.ones((8, 8)), mask), 1)
         (1.0, 0.0)
     """
-    scores = fni_emd(maps, masks, reduction="none")
-    return _reduce_skill("fni_emd", scores, maps, masks, {}, reduction)
+    scores = fni_emd(maps, masks, spacing=spacing, reduction="none")
+    return _reduce_skill("fni_emd", scores, maps, masks, {"spacing": spacing}, reduction)
 
 
 @described(

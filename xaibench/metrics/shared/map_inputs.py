@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -25,8 +25,11 @@ Scores: TypeAlias = float | Any
 Threshold: TypeAlias = float | Literal["area"]
 
 #: Computes the scores of samples from checked maps float64 and masks bool, both ``[n, H, W]``, or ``[n, D, H, W]`` for
-#: volumes.
-Kernel: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]]
+#: volumes, and from further inputs of these samples.
+Kernel: TypeAlias = Callable[..., NDArray[np.float64]]
+
+#: Returns a further input ``[N, ...]`` of all samples, given the shape of the maps.
+SampleInput: TypeAlias = Callable[[Sequence[int]], NDArray[np.float64]]
 
 #: The same for a metric that uses only the map.
 MapKernel: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -40,7 +43,7 @@ _SHAPES = "[N, H, W] or [H, W], or [N, D, H, W] for volumes"
 _T = TypeVar("_T", bound=np.generic)
 
 
-def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction) -> Scores:
+def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction, *inputs: SampleInput) -> Scores:
     """Check maps and masks, score each sample with ``kernel``, and reduce the scores.
 
     Args:
@@ -48,6 +51,7 @@ def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction)
         maps: ``[N, H, W]``, ``[N, D, H, W]`` or ``[H, W]``, real and finite.
         masks: Same shape, bool or only 0 and 1.
         reduction: ``"mean"`` or ``"none"``.
+        *inputs: Further inputs of the kernel, of which it gets the rows of its samples.
 
     Raises:
         ValueError: If shapes differ or are invalid, a map contains NaN or infinity, a mask is not binary, or
@@ -57,7 +61,10 @@ def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction)
     check_reduction(reduction)
     values, truth = check_pair(maps, masks)
     _check_finite(values)
-    scores = [kernel(_as_float64(values[block]), truth[block]) for block in _blocks(values)]
+    rows = [each(values.shape) for each in inputs]
+    scores = [
+        kernel(_as_float64(values[block]), truth[block], *(each[block] for each in rows)) for block in _blocks(values)
+    ]
     return reduce_scores(np.concatenate([np.empty(0), *scores]), reduction, like=maps)
 
 

@@ -193,8 +193,10 @@ def _compute_skill(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> pd
     first = int(raw["sample"].min()) if len(raw) else 0
     tables, start = [raw.iloc[:0]], 0
     for _, masks, _ in batches(split, first, first + len(raw)):
-        tables.append(metric.against_chance(raw.iloc[start : start + len(masks)], masks))
-        start += len(masks)
+        stop = start + len(masks)
+        more = split.metric_inputs(slice(first + start, first + stop))
+        tables.append(metric.against_chance(raw.iloc[start:stop], masks, more))
+        start = stop
     return pd.concat(tables, ignore_index=True)
 
 
