@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 
-def grid_cells(height: int, width: int, cell: int) -> Tensor:
-    """Return the index ``[H, W]`` of the square grid cell of each pixel, numbered row by row.
+def grid_cells(sides: Sequence[int], cell: int) -> Tensor:
+    """Return the index ``[H, W]`` of the square (cubic) grid cell of each pixel, numbered row by row.
 
     Args:
-        height: H.
-        width: W.
-        cell: Side length of a cell in pixels; cells at the right and lower edges may be smaller.
+        sides: H and W, or D, H and W.
+        cell: Side length of a cell in pixels; cells at the far edges may be smaller.
 
     Returns:
         int64, from 0.
 
     Example:
-        >>> grid_cells(2, 3, 2).tolist()
+        >>> grid_cells((2, 3), 2).tolist()
         [[0, 0, 1], [0, 0, 1]]
     """
-    rows, columns = torch.arange(height) // cell, torch.arange(width) // cell
-    return rows[:, None] * -(-width // cell) + columns
+    found = torch.zeros((), dtype=torch.int64)
+    for side in sides:
+        found = found[..., None] * -(-side // cell) + torch.arange(side) // cell
+    return found
 
 
 def superpixels(images: Tensor, n_segments: int) -> Tensor:
     """Return the index ``[N, H, W]`` of the superpixel of each pixel (SLIC, Achanta et al. 2012; scikit-image).
+
+    Volumes have supervoxels, by the same algorithm in three axes.
 
     Args:
         images: ``[N, C, H, W]``; each is scaled to [0, 1] first.

@@ -70,7 +70,7 @@ def test_half_of_the_images_lack_a_patch_of_the_metrics_grid():
     gone = deletion_training._draw_patches(images, 4, chance)[:, 0]
     some = gone.flatten(1).any(1)
     assert 0.4 < some.float().mean() < 0.6
-    labels = patch_numbers(10, 9, 4)
+    labels = patch_numbers((10, 9), 4).flatten()
     patches = {tuple(mask.flatten().nonzero()[:, 0].tolist()) for mask in gone[some]}
     assert patches == {tuple((labels == number).nonzero()[:, 0].tolist()) for number in range(16)}
 

@@ -104,7 +104,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell_size: int, n_s
         index = torch.arange(images[0].numel(), device=images.device)[None]
         return Features(index, (index.shape[1],), shape, whole_pixels=False, single=True)
     if isinstance(feature_mask, str):
-        labels = grid_cells(*shape[1:], cell_size)[None] if feature_mask == "grid" else superpixels(images, n_segments)
+        labels = grid_cells(shape[1:], cell_size)[None] if feature_mask == "grid" else superpixels(images, n_segments)
         labels = labels[:, None]
     else:
         labels = _labels_from_mask(feature_mask, images)

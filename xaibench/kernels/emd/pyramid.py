@@ -32,9 +32,10 @@ def centers(places: Indices, shape: Sequence[int], pixel: Sequence[float]) -> Po
         >>> [axis.tolist() for axis in centers(np.array([0, 5]), (2, 3), (1.0, 2.0))]
         [[0.0, 0.0], [0.5, 1.5], [1.0, 5.0]]
     """
-    index = np.unravel_index(places, tuple(shape))
-    absent = [np.zeros(len(places))] * (3 - len(shape))
-    slices, rows, columns = absent + [(axis + 0.5) * length for axis, length in zip(index, pixel, strict=True)]
+    found: list[Floats] = [np.zeros(len(places))] * (3 - len(shape))
+    for axis, length in zip(np.unravel_index(places, tuple(shape)), pixel, strict=True):
+        found.append(np.asarray((axis + 0.5) * length, dtype=np.float64))
+    slices, rows, columns = found
     return slices, rows, columns
 
 
@@ -171,7 +172,7 @@ class Coarsening:
     def _blocks(self, places: Indices) -> Indices:
         index = np.unravel_index(places, self.fine.net.shape)
         blocks = tuple(axis // by for axis, by in zip(index, self.step, strict=True))
-        return cast(Indices, np.ravel_multi_index(blocks, self.common.shape))
+        return np.ravel_multi_index(blocks, self.common.shape)
 
 
 def _merge(masses: Masses, axis: int) -> Masses:

@@ -175,7 +175,7 @@ def _dimmed(
         dimmed = image * weight.nan_to_num()[:, None].to(image)
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
-            whole = (point == 0)[:, None, None, None].to(image.device)
+            whole = (point == 0).reshape(-1, *(1,) * (image.ndim - 1)).to(image.device)
             return torch.where(whole, image[sample], dimmed[sample])
 
         return rows

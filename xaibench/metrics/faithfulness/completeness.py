@@ -11,7 +11,7 @@ from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
-from xaibench.metrics.shared.perturbed_images import Baseline, resolve_baseline
+from xaibench.metrics.shared.perturbed_images import Baseline, peaks, resolve_baseline
 from xaibench.metrics.shared.undefined_scores import ZERO_MAP
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def completeness_error(
 
     with model_scorer(model, samples, points, output=output, batch_size=batch_size) as scorer:
         whole, base = scorer.predict(samples, points, prepare, shared).unbind(1)
-    peak = values.abs().amax((1, 2), keepdim=True)
+    peak = peaks(values)
     # Scaling to a maximum of one avoids overflow while huge values of both signs are summed.
-    total = (values / torch.where(peak > 0, peak, 1.0)).sum((1, 2)) * peak[:, 0, 0]
+    total = (values / torch.where(peak > 0, peak, 1.0)).sum(tuple(range(1, values.ndim))) * peak.flatten()
     error = (total - (whole - base)).abs()
     if relative:
         error = torch.where(whole == base, torch.nan, error / (whole - base).abs())

@@ -89,9 +89,8 @@ def deletion_scores(
 
 def _grid_of(samples: LabeledImages, grid_size: int) -> Tensor:
     check_count("grid_size", grid_size, least=2)
-    height, width = samples.images.shape[-2:]
-    labels = patch_numbers(height, width, grid_size).reshape(height, width)
-    return labels.to(samples.images.device).expand(len(samples), -1, -1)
+    labels = patch_numbers(samples.images.shape[2:], grid_size)
+    return labels.to(samples.images.device).expand(len(samples), *labels.shape)
 
 
 def idsds_from_scores(scores: Tensor, maps: Array, *, grid_size: int = 4, reduction: Reduction = "mean") -> Scores:
@@ -158,7 +157,8 @@ def idsds(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``, signed.
         targets: ``[N]``.
-        grid_size: Patches along each side, at least 2 (and at most the number of pixels).
+        grid_size: Patches along each side, at least 2 (and at most the number of pixels). The model is called once per
+            patch: 4 gives 16 patches of an image and 64 of a volume.
         baseline: Values of a deleted patch: a number, one number per channel, ``"blur"``, ``"mean"``, or an array that
             broadcasts to the images.
         output: Class score: ``"logit"`` as the authors, ``"probability"``, ``"margin"`` or a callable; see

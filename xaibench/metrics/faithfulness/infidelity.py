@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -25,6 +27,8 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturbation_fields import Field, Fields, field_scores
+from xaibench.metrics.shared.perturbed_images import peaks
+from xaibench.metrics.shared.spatial_axes import without_unit_axes
 from xaibench.metrics.shared.undefined_scores import ZERO_MAP
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ def infidelity_model_scores(
         ``[N, perturbations + 1]`` float64, on the device of the model; the last column is the original image.
     """
     samples = as_samples(model, images, targets, output)
-    fields = _fields(samples.images, perturbation, n_samples, noise_std, seed)
+    fields = _fields(samples.images.shape[2:], samples.images.device, perturbation, n_samples, noise_std, seed)
     return field_scores(model, samples, fields, output=output, batch_size=batch_size)
 
 
@@ -73,14 +77,14 @@ def infidelity_from_scores(
     """Return :func:`infidelity` of maps ``[N, H, W]`` from the scores of :func:`infidelity_model_scores`."""
     values = torch.as_tensor(maps).to(scores.device)
     check_finite(values, "maps")
-    fields = _fields(values, perturbation, n_samples, noise_std, seed)
+    fields = _fields(values.shape[1:], values.device, perturbation, n_samples, noise_std, seed)
     return reduce_tensor(_error(scores, values, fields, rescale), reduction, maps)
 
 
 def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Tensor:
     # Maps are scaled to a largest magnitude of one, so that squares of huge or tiny values stay in the range of
     # float64.
-    peak = values.double().abs().amax((1, 2), keepdim=True)
+    peak = peaks(values.double())
     flat = (values.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)
     predicted = torch.stack([flat @ fields.field(index).flatten() for index in range(fields.number)], 1)
     fall = scores[:, -1:] - scores[:, :-1]
@@ -90,7 +94,7 @@ def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Ten
         predicted = predicted / torch.where(largest > 0, largest, 1.0)
         beta = (predicted * fall).mean(1, keepdim=True) / predicted.square().mean(1, keepdim=True)
     else:
-        beta = peak[:, 0]
+        beta = peak.flatten(1)
     error = (beta * predicted - fall).square().mean(1)
     if rescale:  # beta = 0 is never better than the optimal beta, except for rounding
         error = torch.minimum(error, fall.square().mean(1))
@@ -190,23 +194,29 @@ def infidelity(
     check_common(batch_size, reduction, seed)
     samples = as_samples(model, images, targets, output)
     values = as_map_tensor(maps, samples)
-    fields = _fields(samples.images, perturbation, n_samples, noise_std, seed)
+    fields = _fields(samples.images.shape[2:], samples.images.device, perturbation, n_samples, noise_std, seed)
     scores = field_scores(model, samples, fields, output=output, batch_size=batch_size)
     return reduce_tensor(_error(scores, values, fields, rescale), reduction, maps)
 
 
-def _fields(like: Tensor, perturbation: Perturbation, n_samples: int, noise_std: float, seed: int) -> Fields:
-    """Return the perturbations for images or maps ``[..., H, W]``, on their device."""
+def _fields(
+    shape: Sequence[int],
+    device: torch.device,
+    perturbation: Perturbation,
+    n_samples: int,
+    noise_std: float,
+    seed: int,
+) -> Fields:
+    """Return the perturbations for images with these spatial axes."""
     check_choice("perturbation", perturbation, ("square", "gaussian"))
     check_count("n_samples", n_samples)
     check_amount("noise_std", noise_std)
-    shape = (like.shape[-2], like.shape[-1])
     if perturbation == "square":
-        return Fields(*_squares(shape, like.device, n_samples, seed), replace=True)
-    return Fields(*_noise(shape, like.device, n_samples, seed, noise_std), replace=False)
+        return Fields(*_squares(shape, device, n_samples, seed), replace=True)
+    return Fields(*_noise(shape, device, n_samples, seed, noise_std), replace=False)
 
 
-def _noise(shape: tuple[int, int], device: torch.device, number: int, seed: int, noise_std: float) -> tuple[int, Field]:
+def _noise(shape: Sequence[int], device: torch.device, number: int, seed: int, noise_std: float) -> tuple[int, Field]:
     """Return the number of fields and a function from index to field; the field after the last is zero."""
 
     def field(index: int) -> Tensor:
@@ -216,13 +226,12 @@ def _noise(shape: tuple[int, int], device: torch.device, number: int, seed: int,
     return number, field
 
 
-def _squares(shape: tuple[int, int], device: torch.device, number: int, seed: int) -> tuple[int, Field]:
-    """Return the number of squares and a function from index to field; the field after the last is zero."""
-    height, width = shape
-    largest = max(1, round(_LARGEST_SIDE * min(height, width)))
+def _squares(shape: Sequence[int], device: torch.device, number: int, seed: int) -> tuple[int, Field]:
+    """Return the number of squares (in a volume: cubes) and a function from index to field; the last field is zero."""
+    axes = without_unit_axes(shape)
     # All squares are enumerated by side, row and column.
-    sides = range(1, largest + 1)
-    ends = list(itertools.accumulate((height - side + 1) * (width - side + 1) for side in sides))
+    sides = range(1, max(1, round(_LARGEST_SIDE * min(axes))) + 1)
+    ends = list(itertools.accumulate(math.prod(size - side + 1 for size in axes) for side in sides))
     total = ends[-1]
     chosen = (
         list(range(total))
@@ -231,12 +240,13 @@ def _squares(shape: tuple[int, int], device: torch.device, number: int, seed: in
     )
 
     def field(index: int) -> Tensor:
-        zeros = torch.zeros((height, width), dtype=torch.float64, device=device)
+        zeros = torch.zeros(axes, dtype=torch.float64, device=device)
         if index < len(chosen):
             place = bisect.bisect_right(ends, chosen[index])
             side = sides[place]
-            row, column = divmod(chosen[index] - (ends[place - 1] if place else 0), width - side + 1)
-            zeros[row : row + side, column : column + side] = 1
-        return zeros
+            number = chosen[index] - (ends[place - 1] if place else 0)
+            corner = np.unravel_index(number, [size - side + 1 for size in axes])
+            zeros[tuple(slice(int(start), int(start) + side) for start in corner)] = 1
+        return zeros.reshape(tuple(shape))
 
     return len(chosen), field

@@ -51,11 +51,10 @@ def monotonicity_correlation_model_scores(
     check_count("grid_size", grid_size, least=2)
     check_count("n_samples", n_samples)
     samples = as_samples(model, images, targets, output)
-    height, width = samples.images.shape[-2:]
-    labels = patch_numbers(height, width, grid_size)
+    labels = patch_numbers(samples.images.shape[2:], grid_size).flatten()
     patches = int(labels.max()) + 1
     shuffles = [
-        torch.from_numpy(random_generator(seed, index).permutation(height * width)) for index in range(n_samples)
+        torch.from_numpy(random_generator(seed, index).permutation(samples.pixels)) for index in range(n_samples)
     ]
     source = torch.stack(shuffles).to(samples.images.device)
     labels = labels.to(samples.images.device)
@@ -68,7 +67,8 @@ def monotonicity_correlation_model_scores(
             draw, patch = draw.to(pixels.device), patch.to(pixels.device)
             own = pixels[sample]
             other = own.gather(2, source[draw][:, None].expand_as(own))
-            return torch.where((labels == patch[:, None])[:, None], other, own).reshape(*own.shape[:2], height, width)
+            changed = torch.where((labels == patch[:, None])[:, None], other, own)
+            return changed.reshape(len(own), *samples.images.shape[1:])
 
         return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import torch
@@ -23,7 +24,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbed_images import constant, score_drops
+from xaibench.metrics.shared.perturbed_images import constant, peaks, score_drops
 from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
 
@@ -53,7 +54,9 @@ def part_rank_model_scores(
         ``[N, 1 + P]`` float64, on the device of the model: the whole image, then without each part.
     """
     samples = as_samples(model, images, targets, output)
-    return _removal_scores(model, samples, _part_numbers(parts, samples.images), behind, output, batch_size)
+    return _removal_scores(
+        model, samples, _part_numbers(parts, samples.images, samples.images.shape[2:]), behind, output, batch_size
+    )
 
 
 def _removal_scores(
@@ -78,37 +81,32 @@ def part_rank_from_scores(
     """Return :func:`part_rank` of maps ``[N, H, W]`` from the scores of :func:`part_rank_model_scores`."""
     values = torch.as_tensor(maps).to(scores.device)
     check_finite(values, "maps")
-    return reduce_tensor(_correlation(scores, values, _part_numbers(parts, values), importance), reduction, maps)
+    return reduce_tensor(
+        _correlation(scores, values, _part_numbers(parts, values, values.shape[1:]), importance), reduction, maps
+    )
 
 
-def _part_numbers(parts: Array | None, images: Tensor) -> Tensor:
+def _part_numbers(parts: Array | None, like: Tensor, sides: Sequence[int]) -> Tensor:
     """Return the part ``[N, H, W]`` of each pixel, from 1; 0 = none. Patches of a grid if the parts are not known."""
-    height, width = images.shape[-2:]
     if parts is None:
-        return (
-            (patch_numbers(height, width, _GRID_SIZE).reshape(height, width) + 1)
-            .expand(len(images), -1, -1)
-            .to(images.device)
-        )
+        return (patch_numbers(sides, _GRID_SIZE) + 1).expand(len(like), *sides).to(like.device)
     numbers = torch.as_tensor(parts)
     if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
         raise TypeError(
             f"parts are {numbers.dtype}, expected integers: the number of the part of each pixel, 0 = none."
         )
-    if numbers.ndim == 2:
+    if numbers.ndim == len(sides):
         numbers = numbers[None]
-    if list(numbers.shape) != [len(images), height, width]:
-        raise ValueError(
-            f"parts are {list(numbers.shape)}, expected {[len(images), height, width]}: one number per pixel."
-        )
+    if numbers.shape != (len(like), *sides):
+        raise ValueError(f"parts are {list(numbers.shape)}, expected {[len(like), *sides]}: one number per pixel.")
     if numbers.numel() and int(numbers.min()) < 0:
         raise ValueError(f"parts contain {int(numbers.min())}, expected numbers from 1, and 0 for the background.")
-    return numbers.long().to(images.device)
+    return numbers.long().to(like.device)
 
 
 def _correlation(scores: Tensor, maps: Tensor, numbers: Tensor, importance: PartImportance) -> Tensor:
     check_choice("importance", importance, get_args(PartImportance))
-    peak = maps.double().abs().amax((1, 2), keepdim=True)
+    peak = peaks(maps.double())
     flat = (maps.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)  # avoids overflow in sums of huge values
     labels, count = numbers.flatten(1), scores.shape[1]
     sums = flat.new_zeros(len(flat), count).scatter_add_(1, labels, flat)[:, 1:]
@@ -210,6 +208,6 @@ def part_rank(
     """
     check_common(batch_size, reduction)
     samples = as_samples(model, images, targets, output)
-    values, numbers = as_map_tensor(maps, samples), _part_numbers(parts, samples.images)
+    values, numbers = as_map_tensor(maps, samples), _part_numbers(parts, samples.images, samples.images.shape[2:])
     scores = _removal_scores(model, samples, numbers, behind, output, batch_size)
     return reduce_tensor(_correlation(scores, values, numbers, importance), reduction, maps)

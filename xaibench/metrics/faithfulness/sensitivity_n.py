@@ -54,11 +54,11 @@ def sensitivity_n_model_scores(
     """
     check_common(batch_size, "none", seed)
     samples = as_samples(model, images, targets, output)
-    subsets = _subsets(samples.images, fraction, n_samples, seed)
+    subsets = _subsets(samples.pixels, fraction, n_samples, seed).to(samples.images.device)
 
     def field(index: int) -> Tensor:
         marked = subsets[index] if index < len(subsets) else torch.zeros_like(subsets[0])
-        return marked.reshape(samples.images.shape[-2:]).double()
+        return marked.reshape(samples.images.shape[2:]).double()
 
     fields = Fields(len(subsets), field, replace=True)
     return field_scores(model, samples, fields, output=output, batch_size=batch_size, baseline=baseline)
@@ -83,8 +83,8 @@ def _mean_correlation(
     scores: Tensor, maps: Tensor, fraction: float | Sequence[float], n_samples: int, seed: int
 ) -> Tensor:
     drops = torch.split(score_drops(scores.roll(1, 1)), n_samples, dim=1)  # the whole image first
-    subsets = torch.split(_subsets(maps, fraction, n_samples, seed), n_samples)
     flat = _peak_scaled(maps.double().flatten(1))
+    subsets = torch.split(_subsets(flat.shape[1], fraction, n_samples, seed).to(flat.device), n_samples)
     by_size = torch.stack([_correlation(flat, *pair) for pair in zip(subsets, drops, strict=True)], 1)
     return by_size.nanmean(1).masked_fill(constant(maps), torch.nan)
 
@@ -105,17 +105,16 @@ def _peak_scaled(values: Tensor) -> Tensor:
     return values / torch.where(peak > 0, peak, 1.0)
 
 
-def _subsets(like: Tensor, fraction: float | Sequence[float], n_samples: int, seed: int) -> Tensor:
-    """Return random subsets of pixels ``[sizes * n_samples, P]`` bool, size by size, for images ``[..., H, W]``."""
+def _subsets(pixels: int, fraction: float | Sequence[float], n_samples: int, seed: int) -> Tensor:
+    """Return random subsets of P pixels ``[sizes * n_samples, P]`` bool, size by size."""
     shares = check_fractions(fraction)
     check_count("n_samples", n_samples, least=2)
-    pixels = like.shape[-2] * like.shape[-1]
     subsets = torch.zeros(len(shares), n_samples, pixels, dtype=torch.bool)
     for index in range(n_samples):
         order = torch.from_numpy(random_generator(seed, index).permutation(pixels))
         for size, share in enumerate(shares):
             subsets[size, index, order[: count_of_share(share, pixels)]] = True
-    return subsets.flatten(0, 1).to(like.device)
+    return subsets.flatten(0, 1)
 
 
 @described(

@@ -115,8 +115,8 @@ def fni_emd(maps: Array, masks: Array, *, spacing: Spacing = None, reduction: Re
 
     Raises:
         ValueError: If shapes differ, maps are not finite, masks are not binary, ``spacing`` is not positive or does not
-            match the maps, or (without compiled kernels) there are more than 2^25 pairs of a pixel outside and a pixel of
-            the ground truth.
+            match the maps, or (without compiled kernels) there are more than 2^25 pairs of a pixel outside and a pixel
+            of the ground truth.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
         TransportError: If the optimum is not reached; the message contains the known bounds.
 

@@ -47,11 +47,11 @@ def part_shares(maps: Array, parts: Array, *, reduction: Reduction = "mean") -> 
         raise TypeError(
             f"parts are {numbers.dtype}, expected integers: the number of the part of each pixel, 0 = none."
         )
-    numbers = numbers if numbers.ndim == 3 else numbers[None]
+    numbers = numbers if numbers.ndim > 2 else numbers[None]
     if numbers.shape != values.shape:
         raise ValueError(
-            f"maps and parts must have the same shape [N, H, W] or [H, W], got maps {list(values.shape)} and parts "
-            f"{list(numbers.shape)}."
+            f"maps and parts must have the same shape [N, H, W] or [H, W] (volumes: [N, D, H, W]), got maps "
+            f"{list(values.shape)} and parts {list(numbers.shape)}."
         )
     if numbers.size and numbers.min() < 0:
         raise ValueError(f"parts contain {numbers.min()}, expected numbers from 1, and 0 for the background.")

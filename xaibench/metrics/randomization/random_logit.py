@@ -21,6 +21,7 @@ from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, random_generator, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
+from xaibench.metrics.shared.spatial_axes import without_unit_axes
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -127,15 +128,19 @@ def random_logit(
 
 
 def _ssim(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return the mean structural similarity of two maps ``[H, W]``, over the windows inside the image."""
+    """Return the mean structural similarity of two maps, over the windows inside the image; cubic ones in a volume."""
     if _is_constant(one) or _is_constant(other):
         return float("nan")
     peak = max(np.abs(one).max(), np.abs(other).max())
-    one, other = one / peak, other / peak  # keeps squares of huge and tiny values in the range of float64
+    sides = without_unit_axes(one.shape)
+    one, other = (
+        one.reshape(sides) / peak,
+        other.reshape(sides) / peak,
+    )  # keeps squares of huge and tiny values in the range of float64
     window = min(_WINDOW, (min(one.shape) - 1) // 2 * 2 + 1)
     extent = max(one.max(), other.max()) - min(one.min(), other.min())
     least = (_K1 * extent) ** 2, (_K2 * extent) ** 2
-    count = window**2
+    count = window**one.ndim
     means = [uniform_filter(values, window) for values in (one, other, one * one, other * other, one * other)]
     unbiased = count / max(1, count - 1)
     varies, other_varies, vary = (
@@ -146,7 +151,7 @@ def _ssim(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     above = (2 * means[0] * means[1] + least[0]) * (2 * vary + least[1])
     below = (means[0] ** 2 + means[1] ** 2 + least[0]) * (varies + other_varies + least[1])
     edge = window // 2
-    inner = slice(edge, one.shape[0] - edge), slice(edge, one.shape[1] - edge)
+    inner = tuple(slice(edge, size - edge) for size in sides)
     return float(np.clip((above / below)[inner].mean(), -1.0, 1.0))
 
 

@@ -115,7 +115,8 @@ def smooth_mprt(
     samples = as_samples(model, images, targets, output)
     explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     layers = layers_with_parameters(explain.model)
-    extent = samples.images.amax((1, 2, 3), keepdim=True) - samples.images.amin((1, 2, 3), keepdim=True)
+    axes = tuple(range(1, samples.images.ndim))
+    extent = samples.images.amax(axes, keepdim=True) - samples.images.amin(axes, keepdim=True)
 
     def smooth_maps() -> Tensor:
         total = torch.zeros(len(samples), *samples.images.shape[2:], dtype=torch.float64)

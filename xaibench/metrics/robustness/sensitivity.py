@@ -26,6 +26,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
+from xaibench.metrics.shared.perturbed_images import peaks
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -107,10 +108,10 @@ def data_consistency(
     explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     original = explain(samples.images)
     # Where only the ratio counts, scale by the largest value, which avoids overflow and underflow.
-    peak = original.abs().amax((1, 2), keepdim=True)
+    peak = peaks(original)
     unit = torch.where(peak > 0, peak, 1.0) if relative else torch.ones_like(peak)
     change = torch.zeros(len(samples), dtype=torch.float64)
-    k, shape = count_of_share(fraction, samples.pixels), samples.images.shape[-2:]
+    k, shape = count_of_share(fraction, samples.pixels), samples.images.shape[2:]
     for index in range(n_samples):
         removed = torch.zeros(samples.pixels, dtype=torch.bool)
         removed[random_generator(seed, index).permutation(samples.pixels)[:k]] = True
@@ -118,7 +119,7 @@ def data_consistency(
         change += (original / unit - maps / unit).abs().flatten(1).mean(1)
     scores = change / n_samples
     if relative:
-        scores = torch.where(peak[:, 0, 0] > 0, scores / (original / unit).abs().flatten(1).mean(1), math.nan)
+        scores = torch.where(peak.flatten() > 0, scores / (original / unit).abs().flatten(1).mean(1), math.nan)
     return reduce_tensor(scores, reduction, images)
 
 
@@ -194,12 +195,12 @@ def sensitivity_max(
     samples = as_samples(model, images, targets, output)
     explain = ExplainerCaller(explainer, model, samples, batch_size, output)
     original = explain(samples.images)
-    peak = original.abs().amax((1, 2), keepdim=True)  # avoids overflow and underflow of squares
+    peak = peaks(original)  # avoids overflow and underflow of squares
     largest = torch.zeros(len(samples), dtype=torch.float64)
     for index in range(n_samples):
         noise = torch.from_numpy(random_generator(seed, index).uniform(-radius, radius, samples.images.shape[1:]))
         maps = explain(samples.images + noise.to(samples.images))
         largest = torch.maximum(largest, (maps / peak - original / peak).flatten(1).norm(dim=1))
     # A zero map gives 0/0 or x/0 above; norm and maximum propagate NaN.
-    scores = torch.where(peak[:, 0, 0] > 0, largest / (original / peak).flatten(1).norm(dim=1), math.nan)
+    scores = torch.where(peak.flatten() > 0, largest / (original / peak).flatten(1).norm(dim=1), math.nan)
     return reduce_tensor(scores, reduction, images)

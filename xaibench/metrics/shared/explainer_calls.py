@@ -80,9 +80,10 @@ class ExplainerCaller:
             images, targets = (one.clone() if one.is_inference() else one for one in (images, targets))
             with seeded_by(self._samples.images[part]):  # the same random numbers as for the original images
                 maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
-        if maps.shape != (len(images), *images.shape[-2:]):
+        if maps.shape != (len(images), *images.shape[2:]):
             raise ValueError(
-                f"The explainer must return maps [N, H, W], got {list(maps.shape)} for images {list(images.shape)}."
+                f"The explainer must return maps [N, H, W] (volumes: [N, D, H, W]), got {list(maps.shape)} for images "
+                f"{list(images.shape)}."
             )
         check_finite(maps, "maps of the explainer")
         return maps

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
@@ -14,16 +16,19 @@ from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.spatial_axes import without_unit_axes
 from xaibench.metrics.shared.ties import order_descending
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 #: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), the mean color
-#: of each image, or images that broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``.
+#: of each image, or images that broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``, which is
+#: ``[C, 1, 1, 1]`` for volumes.
 Baseline: TypeAlias = "float | Sequence[float] | Literal['blur', 'mean'] | Array"
 
-#: Units that are replaced together: single pixels, the squares of a grid, or superpixels (see :func:`segment_order`).
+#: Units that are replaced together: single pixels, the squares of a grid, or superpixels; in volumes, the cubes of a
+#: grid or supervoxels (see :func:`segment_order`).
 Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
 
 # Relative error of a score in float32, which depends on the other rows of the batch.
@@ -134,7 +139,8 @@ def perturbed_scores_in_order(
     Returns:
         float64.
     """
-    start, stop = torch.tensor(spans, device=samples.images.device).T[..., None, None]
+    ends = torch.tensor(spans, device=samples.images.device).T
+    start, stop = ends.reshape(*ends.shape, *(1,) * (samples.images.ndim - 2))
     base_of = resolve_baseline(baseline, samples.images)
 
     def prepare(group: slice) -> MakeRows:
@@ -189,15 +195,16 @@ def segment_order(maps: Tensor, images: Tensor, segmentation: Segmentation, n_se
     Args:
         maps: ``[N, H, W]``.
         images: ``[N, C, H, W]``, from which superpixels are computed.
-        segmentation: ``"grid"`` for squares, ``"slic"`` for superpixels.
+        segmentation: ``"grid"`` for squares (cubes in volumes), ``"slic"`` for superpixels (supervoxels). A volume of
+            one slice is an image.
         n_segments: Approximate number per image; the squares of a grid have the nearest side length from above.
     """
-    height, width = maps.shape[1:]
+    sides = without_unit_axes(maps.shape[1:])
     if segmentation == "grid":
-        side = max(1, int(np.ceil(np.sqrt(height * width / n_segments))))
-        labels = grid_cells(height, width, side).expand(maps.shape)
+        side = next(side for side in itertools.count(1) if side ** len(sides) * n_segments >= math.prod(sides))
+        labels = grid_cells(sides, side).expand(len(maps), *sides)
     else:
-        labels = superpixels(images, n_segments)
+        labels = superpixels(images.reshape(*images.shape[:2], *sides), n_segments)
     labels = labels.to(maps.device).flatten(1)
     count = int(labels.max()) + 1
     sums = maps.new_zeros(len(maps), count, dtype=torch.float64).scatter_add_(1, labels, maps.double().flatten(1))
@@ -216,6 +223,11 @@ def constant(maps: Tensor) -> Tensor:
     return flat.amax(1) == flat.amin(1)
 
 
+def peaks(maps: Tensor) -> Tensor:
+    """Return the largest magnitude of each map, ``[N, 1, 1]`` (volumes: ``[N, 1, 1, 1]``)."""
+    return maps.abs().amax(tuple(range(1, maps.ndim)), keepdim=True)
+
+
 def unit_scaled(maps: Tensor) -> Tensor:
     """Return each map shifted and scaled to [0, 1], in float64; a constant map becomes NaN."""
     flat = maps.double().flatten(1)
@@ -228,13 +240,18 @@ def blurred(images: Tensor) -> Tensor:
     """Blur images as RISE does: a Gaussian of sigma 5 on 11 × 11 taps, with zeros outside the image.
 
     The released code creates the kernel by filtering a single one within an array of 11 × 11, mirrored at its border.
-    The Gaussian of sigma 5 exceeds this array on all sides, which makes the kernel nearly a box.
+    The Gaussian of sigma 5 exceeds this array on all sides, which makes the kernel nearly a box. Volumes are blurred
+    along all of their axes; a volume of one slice is blurred as an image.
 
     Args:
         images: ``[N, C, H, W]``.
     """
-    down, across = (_banded(size).to(images) for size in images.shape[-2:])
-    return down @ images @ across
+    sides = without_unit_axes(images.shape[2:])
+    *deep, down, across = (_banded(size).to(images) for size in sides)
+    found = down @ images.reshape(*images.shape[:2], *sides) @ across
+    for band in deep:
+        found = band @ found.flatten(3)
+    return found.reshape(images.shape)
 
 
 def _banded(size: int) -> Tensor:
@@ -273,9 +290,11 @@ def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
                 f"baseline must be a number, one number per channel, 'blur', 'mean' or a tensor, got {baseline!r}."
             )
         is_mean = baseline == "mean"
-        return _Baselines(images.mean((2, 3), keepdim=True).expand(images.shape) if is_mean else None, images)
+        return _Baselines(
+            images.mean(tuple(range(2, images.ndim)), keepdim=True).expand(images.shape) if is_mean else None, images
+        )
     if isinstance(baseline, list | tuple) and all(isinstance(level, int | float) for level in baseline):
-        baseline = torch.tensor(baseline, dtype=images.dtype)[:, None, None]
+        baseline = torch.tensor(baseline, dtype=images.dtype).reshape(-1, *(1,) * (images.ndim - 2))
     if not isinstance(baseline, Tensor | np.ndarray | int | float):
         raise TypeError(
             "baseline must be a number, one number per channel, 'blur', 'mean' or a tensor, got "
@@ -288,7 +307,7 @@ def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
     except RuntimeError:
         raise ValueError(
             f"baseline must broadcast to the images, got {list(given.shape)} for images {list(images.shape)}. "
-            "One color is [C, 1, 1]."
+            "One color is [C, 1, 1] (volumes: [C, 1, 1, 1])."
         ) from None
     if not given.isfinite().all():
         raise ValueError("baseline must be finite, got NaN or infinity.")
