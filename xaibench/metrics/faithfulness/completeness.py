@@ -110,5 +110,5 @@ def completeness_error(
     error = (total - (whole - base)).abs()
     if relative:
         error = torch.where(whole == base, torch.nan, error / (whole - base).abs())
-    error[peak[:, 0, 0] == 0] = torch.nan
+    error[peak.flatten() == 0] = torch.nan
     return reduce_tensor(error, reduction, maps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -29,6 +30,7 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturbed_images import Curves, constant, ranks
+from xaibench.metrics.shared.spatial_axes import without_unit_axes
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.
 Order: TypeAlias = Literal["both", "morf", "lerf"]
 
-# Direct and diagonal neighbors, and their weights.
-_NEIGHBORS = [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
+# Neighbors and their weights: direct and diagonal ones in an image, direct ones in a volume.
+_NEIGHBORS: dict[int, list[tuple[tuple[int, ...], float]]] = {
+    2: [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j],
+    3: [(offset, 1 / 6) for offset in itertools.product((-1, 0, 1), repeat=3) if np.abs(offset).sum() == 1],
+}
 
 
 @described(
@@ -87,14 +92,18 @@ def road(
     - ``"morf"``: mean of :math:`f_y(x) - f_y(x^{\mathrm{MoRF}}_p)`, in [-1, 1];
     - ``"lerf"``: mean of :math:`f_y(x^{\mathrm{LeRF}}_p) - f_y(x)`, in [-1, 1]. ``"both"`` is the mean of the two.
 
+    In a volume, the neighbors of a voxel are the six that share a face with it, with weight 1/6 each; the paper has no
+    weights for volumes. A volume of one slice is an image, with eight neighbors.
+
     Departures: the authors average the accuracy over a data set; for that, pass a callable ``output`` that is one at
     the largest logit. pytorch-grad-cam removes the pixels at or above a percentile of the map, so that tied pixels are
     removed together; here exactly p percent are removed, and ties are broken by pixel order. Its
     ``ROADMostRelevantFirst`` has the opposite sign. Quantus' ``ROAD`` averages over the first batch only, and its noise
     comes from the global generator.
 
-    The system is solved on the CPU by conjugate gradients with a multigrid cycle, to a billionth of the range of
-    values. Images on other devices are copied to the CPU, where several threads solve while the device runs the model.
+    The system is solved on the CPU by conjugate gradients, for images with a multigrid cycle, to a billionth of the
+    range of values. Images on other devices are copied to the CPU, where several threads solve while the device runs
+    the model.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
@@ -188,8 +197,8 @@ def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[n
     is a part of the Laplacian of the grid, and every removed pixel is connected to one that is not removed.
 
     Args:
-        image: ``[C, H, W]``.
-        removed: ``[H, W]``, not everywhere true.
+        image: ``[C, H, W]`` or ``[C, D, H, W]``.
+        removed: Spatial axes of the image, not everywhere true.
 
     Example:
         >>> line = np.array([[[0.0, 9.0, 9.0, 3.0]]])
@@ -198,12 +207,22 @@ def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[n
     """
     if not removed.any():
         return image
-    if not kernels_enabled():
-        return factorized(image, removed)
-    from xaibench.kernels.multigrid import impute_on_grid  # loads numba
+    sides = without_unit_axes(removed.shape)
+    problem = image.reshape(len(image), *sides), removed.reshape(sides)
+    filled = _iterated(*problem) if kernels_enabled() else None
+    return (factorized(*problem) if filled is None else filled).reshape(image.shape)
 
-    filled = impute_on_grid(image, removed)
-    return factorized(image, removed) if filled is None else filled
+
+def _iterated(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    """Impute by conjugate gradients; None if they do not converge."""
+    # Both load numba.
+    if removed.ndim == 2:
+        from xaibench.kernels.multigrid import impute_on_grid
+
+        return impute_on_grid(image, removed)
+    from xaibench.kernels.volume_imputation import impute_in_volume
+
+    return impute_in_volume(image, removed)
 
 
 def factorized(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -211,21 +230,20 @@ def factorized(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArra
     from scipy.sparse import csc_matrix
     from scipy.sparse.linalg import splu
 
-    height, width = removed.shape
     unknowns = int(removed.sum())
-    row, column = np.nonzero(removed)
+    places, sides = np.array(np.nonzero(removed)), np.array(removed.shape)[:, None]
     number = np.full(removed.shape, -1)
     number[removed] = np.arange(unknowns)
     diagonal, right = np.zeros(unknowns), np.zeros((unknowns, len(image)))
     entries: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
-    for (down, across), weight in _NEIGHBORS:
-        i, j = row + down, column + across
-        inside = np.flatnonzero((i >= 0) & (i < height) & (j >= 0) & (j < width))
-        i, j = i[inside], j[inside]
-        other = number[i, j]
+    for offset, weight in _NEIGHBORS[removed.ndim]:
+        moved = places + np.array(offset)[:, None]
+        inside = np.flatnonzero(((moved >= 0) & (moved < sides)).all(axis=0))
+        moved = moved[:, inside]
+        other = number[tuple(moved)]
         unknown = other >= 0
         diagonal[inside] += weight
-        right[inside[~unknown]] += weight * image[:, i[~unknown], j[~unknown]].T
+        right[inside[~unknown]] += weight * image[:, *moved[:, ~unknown]].T
         entries.append((inside[unknown], other[unknown], np.full(int(unknown.sum()), -weight)))
     entries.append((np.arange(unknowns), np.arange(unknowns), diagonal))
     rows, columns, numbers = (np.concatenate(part) for part in zip(*entries, strict=True))

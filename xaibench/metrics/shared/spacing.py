@@ -39,9 +39,10 @@ def pixel_spacing(spacing: Spacing, shape: Sequence[int]) -> NDArray[np.float64]
     if given.dtype.kind not in "fiu":
         raise TypeError(f"spacing must hold real numbers, got {spacing!r}.")
     if given.shape not in ((axes,), (count, axes)):
+        hint = " A single volume is [1, D, H, W]." if axes == 2 and given.shape == (3,) else ""
         raise ValueError(
             f"spacing must hold {axes} numbers, one per spatial axis, or a row of them per sample, [{count}, {axes}], "
-            f"got the shape {list(given.shape)}."
+            f"got the shape {list(given.shape)}.{hint}"
         )
     lengths = np.broadcast_to(given.astype(np.float64), (count, axes))
     if not (np.isfinite(lengths) & (lengths > 0)).all():
