@@ -227,3 +227,18 @@ def test_all_permutations_and_flips_of_a_mask_have_one_chance_level():
     for order in itertools.permutations(range(3)):
         turned = masks.transpose(0, *(1 + axis for axis in order))[:, ::-1]
         np.testing.assert_array_equal(chance_level("emd", turned, {"spacing": rows[:, list(order)]}), expected)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_the_classes_for_training_loops_take_volumes(name):
+    means = pytest.importorskip("xaibench.metrics.torchmetrics")
+    generator = torch.Generator().manual_seed(1)
+    maps, masks = (torch.from_numpy(values) for values in volumes(4))
+    if INFO[name].kind in ("ground-truth", "map"):
+        given = (maps, masks) if INFO[name].kind == "ground-truth" else (maps,)
+    else:
+        images = torch.randn(4, 1, *SHAPE, dtype=torch.float64, generator=generator)
+        given = inputs(name, networks(SHAPE)[0], images, maps)
+    mean = means.MeanScore(name, QUICK[name])
+    mean.update(*given)
+    np.testing.assert_array_equal(mean.scores.numpy(), score(name, *given, **QUICK[name]))

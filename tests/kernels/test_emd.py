@@ -14,7 +14,16 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import cdist
 
 from xaibench.kernels.compilation import hash_code
-from xaibench.kernels.emd import exact_emd, interval_emd, multiscale, pairs, pyramid, simplex, warm_up
+from xaibench.kernels.emd import (
+    emd_with_free_mass,
+    exact_emd,
+    interval_emd,
+    multiscale,
+    pairs,
+    pyramid,
+    simplex,
+    warm_up,
+)
 from xaibench.kernels.emd.pyramid import TransportProblem
 
 KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "good"]
@@ -37,9 +46,9 @@ def image(kind, size, seed=0):
     return values / values.sum()
 
 
-def assert_proven(result, source, target, gap=1e-9):
+def assert_proven(result, source, target, gap=1e-9, spacing=None):
     """The plan is one, the potential is 1-Lipschitz, and their values are the bounds: nothing taken on trust."""
-    pixels = np.argwhere(np.ones(source.shape))
+    pixels = np.argwhere(np.ones(source.shape)) * (1 if spacing is None else np.array(spacing))
     mass = source.sum()
     plan_cost = math.fsum(result.masses * np.linalg.norm(pixels[result.origins] - pixels[result.places], axis=1))
     assert plan_cost == pytest.approx(result.upper, rel=1e-11, abs=1e-12 * mass)
@@ -466,3 +475,31 @@ def test_refined_plans_are_plans_without_cycles(shape):
     for tail, head in zip(plan.tails.tolist(), (plan.heads + len(fine.supply)).tolist(), strict=True):
         assert find(tail) != find(head), "a cycle"
         root[find(tail)] = find(head)
+
+
+@pytest.mark.parametrize("spacing", [None, (3.0, 0.5, 1.0), (1e-3, 1.0, 40.0)])
+@pytest.mark.parametrize("shape", [(7, 8, 9), (1, 12, 12), (20, 3, 4)])
+def test_volumes_are_proven(shape, spacing):
+    rng = np.random.default_rng(0)
+    source, target = rng.random((2, *shape)) ** 3
+    source, target = source / source.sum(), target / target.sum()
+    assert_proven(exact_emd(source, target, spacing=spacing), source, target, spacing=spacing)
+    assert_proven(interval_emd(source, target, spacing=spacing), source, target, gap=0.003, spacing=spacing)
+
+
+def test_a_volume_of_one_slice_has_the_distance_of_the_image():
+    source, target = image("smooth", 24), image("good", 24)
+    flat, deep = exact_emd(source, target), exact_emd(source[None], target[None])
+    assert (flat.lower, flat.upper) == (deep.lower, deep.upper)
+    for name in ("origins", "places", "masses"):
+        np.testing.assert_array_equal(getattr(flat, name), getattr(deep, name))
+    np.testing.assert_array_equal(flat.potential, deep.potential[0])
+
+
+def test_free_mass_in_a_volume_with_spacing():
+    source, target = np.zeros((2, 8, 8, 8))
+    source[7, 0, 0], target[0] = 0.25, 1 / 64  # one voxel takes a sixteenth of it
+    lower, upper = emd_with_free_mass(source, target, spacing=(10.0, 1.0, 1.0))
+    nearest = np.sort(np.hypot(70.0, np.hypot(*np.mgrid[:8, :8]).ravel()))[:16]
+    assert lower == pytest.approx(upper, rel=1e-12)
+    assert upper == pytest.approx(nearest.sum() / 64, rel=1e-12)

@@ -123,3 +123,17 @@ assert len(result.summary()) == 6, result.summary()
     environment = os.environ | {"XAIBENCH_KERNELS": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_road_imputation_of_volumes(both_ways):
+    image = np.random.default_rng(0).standard_normal((2, 7, 9, 8))
+    removed = np.random.default_rng(1).random((7, 9, 8)) < 0.8
+    compiled, plain = both_ways(lambda: imputed(image, removed))
+    np.testing.assert_allclose(compiled, plain, rtol=0, atol=1e-9 * np.ptp(image))
+
+
+def test_earth_mover_distance_of_volumes(both_ways):
+    maps, masks = np.random.default_rng(0).random((1, 7, 8, 9)), np.zeros((1, 7, 8, 9), dtype=bool)
+    masks[:, :, 2:6] = True
+    compiled, plain = both_ways(lambda: emd(maps, masks, spacing=(3.0, 1.0, 0.5)))
+    assert compiled == pytest.approx(plain, rel=1e-9)

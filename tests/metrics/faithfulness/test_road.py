@@ -146,3 +146,29 @@ def test_one_pixel_is_always_left(case):
     scores, curves = road(model, images[..., :2, :3], maps[:, :2, :3], targets, percentiles=(99,), **settings)
     assert curves.fractions.tolist() == [5 / 6]
     assert scores.isfinite().all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_each_voxel_becomes_the_mean_of_its_direct_neighbors(data):
+    shape = data.draw(st.sampled_from([(2, 2, 2), (3, 4, 5), (2, 6, 3)]))
+    removed = data.draw(hnp.arrays(np.bool_, shape))
+    removed.flat[data.draw(st.integers(0, removed.size - 1))] = False
+    image = data.draw(hnp.arrays(np.float64, (2, *shape), elements=st.floats(-10, 10)))
+    before = image.copy()
+    found = imputed(image, removed)
+    for place in np.argwhere(removed):
+        near = [place + step for axis in np.eye(3, dtype=int) for step in (axis, -axis)]
+        near = [tuple(one) for one in near if (one >= 0).all() and (one < shape).all()]
+        mean = np.mean([found[:, *one] for one in near], axis=0)
+        np.testing.assert_allclose(found[:, *place], mean, rtol=0, atol=1e-9)
+    assert np.array_equal(found[:, ~removed], image[:, ~removed])
+    assert np.array_equal(image, before)
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_a_volume_of_one_slice_has_the_neighbors_of_an_image(axis):
+    rng = np.random.default_rng(0)
+    image, removed = rng.standard_normal((2, 6, 7)), rng.random((6, 7)) < 0.6
+    found = imputed(np.expand_dims(image, axis), np.expand_dims(removed, axis - 1))
+    np.testing.assert_array_equal(found, np.expand_dims(imputed(image, removed), axis))

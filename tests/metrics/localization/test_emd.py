@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from oracles import transport as oracle
 from part_cases import MetricCase
 from scipy.ndimage import gaussian_filter
+from scipy.spatial.distance import cdist
 
 from xaibench.kernels.emd import few_pixels as few_places
 from xaibench.kernels.emd import multiscale
@@ -408,3 +409,57 @@ def test_many_ways_of_one_length_come_to_an_end():
     np.testing.assert_allclose(
         found, [wasserstein.wasserstein(one / one.sum(), mask / 16, np.ones(2))[1] for one in maps], rtol=1e-12
     )
+
+
+def volume(shape, seed=0, share=0.3):
+    rng = np.random.default_rng(seed)
+    mask = rng.random(shape) < share
+    mask.flat[0] = True
+    return rng.random(shape) ** 4 * (rng.random(shape) < 0.8) + 1e-3, mask
+
+
+def by_full_matrix(values, mask, spacing):
+    """The distance by POT, from the distances of all voxels."""
+    centers = np.argwhere(np.ones(values.shape)) * np.array(spacing)
+    return ot.emd2((values / values.sum()).ravel(), (mask / mask.sum()).ravel(), cdist(centers, centers))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (5.0, 0.7, 0.7), (0.3, 2.0, 1.1)])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (6, 7, 5), (2, 1, 9)])
+def test_volumes_against_the_full_matrix(shape, spacing, route, monkeypatch):
+    force(monkeypatch, route)
+    values, mask = volume(shape)
+    expected = by_full_matrix(values, mask, spacing)
+    assert emd(values[None], mask[None], spacing=spacing) == pytest.approx(expected, rel=1e-9)
+    diameter = np.linalg.norm((np.array(shape) - 1) * spacing)
+    assert emd_perf(values[None], mask[None], spacing=spacing) == pytest.approx(1 - expected / diameter, rel=1e-9)
+    lower, upper = emd(values[None], mask[None], spacing=spacing, exact=False)
+    assert lower <= expected * (1 + 1e-9)
+    assert expected <= upper * (1 + 1e-9)
+    assert upper - lower <= 0.003 * upper + 1e-12
+
+
+def test_images_have_a_spacing_too():
+    values, mask = volume((6, 9))
+    expected = by_full_matrix(values, mask, (0.2, 3.0))
+    assert emd(values, mask, spacing=(0.2, 3.0)) == pytest.approx(expected, rel=1e-9)
+    assert emd(values, mask, spacing=torch.tensor([[0.2, 3.0]], dtype=torch.float64)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_unit_of_length_scales_the_distance_and_not_the_performance(scale, ours):
+    values, mask = (each[None] for each in volume((6, 7, 8), share=0.5))
+    spacing, scaled = (2.0, 1.0, 0.5), (2 * scale, scale, 0.5 * scale)
+    assert emd(values, mask, spacing=scaled) == pytest.approx(scale * emd(values, mask, spacing=spacing), rel=1e-9)
+    assert emd_perf(values, mask, spacing=scaled) == pytest.approx(emd_perf(values, mask, spacing=spacing), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("shape", "spacing", "message"),
+    [((4, 4, 4), None, "square images, got 4×4×4"), ((4, 4), (2.0, 2.0), "is in pixels, got a spacing")],
+)
+def test_the_released_diameter_is_of_square_images_in_pixels(shape, spacing, message):
+    values, mask = (each[None] for each in volume(shape))
+    with pytest.raises(ValueError, match=message):
+        emd_perf(values, mask, diameter="released", spacing=spacing)

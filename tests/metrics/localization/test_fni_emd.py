@@ -11,9 +11,9 @@ from xaibench.metrics import emd_perf, fni_emd, fni_emd_skill
 CASES = {"fni_emd": MetricCase(takes_magnitude=True)}
 
 
-def literal(values, mask):
+def literal(values, mask, spacing=1.0):
     """The full cost matrix, free between pixels of the mask, solved by POT."""
-    pixels = np.argwhere(np.ones_like(mask))
+    pixels = np.argwhere(np.ones_like(mask)) * spacing
     costs, marked = cdist(pixels, pixels), mask.ravel()
     costs[np.ix_(marked, marked)] = 0
     p, q = np.abs(values).ravel() / np.abs(values).sum(), marked / marked.sum()
@@ -100,3 +100,13 @@ def test_problems_that_do_not_fit_into_memory_are_refused(monkeypatch):
     mask[:200] = True
     with pytest.raises(ValueError, match="Resize maps and masks to 64×64"):
         fni_emd(np.ones((400, 400)), mask)
+
+
+@pytest.mark.parametrize("kernels", ["0", "1"])
+@pytest.mark.parametrize(("shape", "marked"), [((3, 4, 5), 6), ((6, 7, 8), 60)])
+def test_volumes_with_spacing_are_the_optimum_of_the_full_problem(shape, marked, kernels, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_KERNELS", kernels)
+    maps, masks = masks_and_maps(shape, marked, count=4)
+    spacing = np.array([[1.0, 1.0, 1.0], [5.0, 0.7, 0.7], [0.2, 1.0, 3.0], [5.0, 0.7, 0.7]])
+    expected = [literal(*problem) for problem in zip(maps, masks, spacing, strict=True)]
+    np.testing.assert_allclose(fni_emd(maps, masks, spacing=spacing, reduction="none"), expected, atol=1e-9)

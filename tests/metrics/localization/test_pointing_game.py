@@ -107,3 +107,23 @@ def test_the_published_example_gives_the_published_relations(seed):
 
 def test_it_travels_to_other_processes():
     assert pickle.loads(pickle.dumps(hit)) is hit
+
+
+@pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (2.5, 0.5, 1.0)])
+def test_the_tolerance_is_a_ball_in_the_unit_of_the_spacing(spacing):
+    rng = np.random.default_rng(0)
+    maps, masks = rng.random((40, 4, 5, 6)), rng.random((40, 4, 5, 6)) < 0.02
+    for tolerance in (1.0, 2.5, math.sqrt(2)):
+        found = hit(maps, masks, tolerance=tolerance, spacing=spacing, reduction="none")
+        for score, values, mask in zip(found, maps, masks, strict=True):
+            top = np.array(np.unravel_index(values.argmax(), values.shape))
+            away = np.linalg.norm((np.argwhere(mask) - top) * spacing, axis=1)
+            assert math.isnan(score) if not mask.any() else score == (away.min() <= tolerance)
+
+
+def test_a_distance_that_equals_the_tolerance_counts_however_the_spacing_is_rounded():
+    mask, maps = np.zeros((1, 8), dtype=bool), np.zeros((1, 8))
+    mask[0, 0], maps[0, 3] = True, 1.0
+    assert 3 * 0.1 > 0.3  # by rounding
+    assert hit(maps, mask, tolerance=0.3, spacing=(1.0, 0.1)) == 1.0
+    assert hit(maps, mask, tolerance=0.3 - 1e-12, spacing=(1.0, 0.1)) == 0.0
