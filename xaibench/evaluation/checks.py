@@ -52,8 +52,8 @@ def check_maps(maps: Tensor, label: str, count: int) -> None:
     """
     if maps.ndim not in (3, 4) or len(maps) < count or not maps.is_floating_point():
         raise ValueError(
-            f"{label}: expected floating maps [{count}, H, W] (volumes: [{count}, D, H, W]), one per sample; got "
-            f"{list(maps.shape)} {str(maps.dtype).removeprefix('torch.')}."
+            f"{label}: expected floating maps [{count}, H, W], one per sample; got {list(maps.shape)} "
+            f"{str(maps.dtype).removeprefix('torch.')}. Maps of volumes are [{count}, D, H, W]."
         )
     finite = maps[:count].isfinite().flatten(1).all(1)
     if not finite.all():

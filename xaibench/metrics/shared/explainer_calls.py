@@ -81,9 +81,9 @@ class ExplainerCaller:
             with seeded_by(self._samples.images[part]):  # the same random numbers as for the original images
                 maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
         if maps.shape != (len(images), *images.shape[2:]):
+            axes = "[N, H, W]" if images.ndim == 4 else "[N, D, H, W]"
             raise ValueError(
-                f"The explainer must return maps [N, H, W] (volumes: [N, D, H, W]), got {list(maps.shape)} for images "
-                f"{list(images.shape)}."
+                f"The explainer must return maps {axes}, got {list(maps.shape)} for images {list(images.shape)}."
             )
         check_finite(maps, "maps of the explainer")
         return maps
