@@ -21,6 +21,9 @@ _OOM_MESSAGES = ("out of memory", "can't allocate memory", "not enough memory", 
 #: Smaller batches use a CPU inefficiently, regardless of the size of the images.
 FEWEST_ROWS = 8
 
+# Input values of these rows for volumes, whose networks keep hundreds of values per voxel.
+_VOLUME_VALUES = 2**20
+
 
 def default_batch_size(images: Tensor, least: int = FEWEST_ROWS) -> int:
     """Return the default batch size of a forward pass.
@@ -32,7 +35,11 @@ def default_batch_size(images: Tensor, least: int = FEWEST_ROWS) -> int:
     Example:
         >>> default_batch_size(torch.empty(1, 1, 8, 8)), default_batch_size(torch.empty(1, 3, 224, 224))
         (2048, 8)
+        >>> default_batch_size(torch.empty(1, 1, 32, 32, 32)), default_batch_size(torch.empty(1, 1, 96, 96, 96))
+        (8, 1)
     """
+    if images.ndim > 4:
+        least = min(least, max(1, _VOLUME_VALUES // images[0].numel()))
     numbers = _CPU_VALUES if images.device.type == "cpu" else _GPU_VALUES
     return max(least, numbers // images[0].numel())
 

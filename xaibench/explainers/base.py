@@ -130,6 +130,26 @@ def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
     raise ValueError(f"channels={how!r}: expected one of {', '.join(map(repr, get_args(Channels)))}.")
 
 
+def spatial_axes(images: Tensor) -> tuple[int, ...]:
+    """Return the axes after the channel of images or feature maps.
+
+    Example:
+        >>> spatial_axes(torch.empty(1, 3, 8, 8)), spatial_axes(torch.empty(1, 3, 4, 8, 8))
+        ((2, 3), (2, 3, 4))
+    """
+    return tuple(range(2, images.ndim))
+
+
+def append_axes(values: Tensor, like: Tensor) -> Tensor:
+    """Append axes of length one to values ``[N, ...]``, so that they broadcast with ``like`` ``[N, ...]``.
+
+    Example:
+        >>> append_axes(torch.ones(5), torch.empty(5, 3, 8, 8)).shape
+        torch.Size([5, 1, 1, 1])
+    """
+    return values.reshape(*values.shape, *[1] * (like.ndim - values.ndim))
+
+
 def blocks(samples: int, steps: int, rows: int, *, across: bool = False) -> Iterator[tuple[slice, slice]]:
     """Cut a grid of ``samples`` times ``steps`` forward rows into blocks of at most ``rows``.
 

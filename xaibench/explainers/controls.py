@@ -6,6 +6,7 @@ last pixel (``mode="reflect"``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -31,8 +32,9 @@ class Sobel(Attribution):
     """The Sobel filter of the image.
 
     Attributes:
-        direction: ``"both"``: the magnitude of the two derivatives, never negative. ``"horizontal"``: the derivative
-            along a row (used by the released XAI-TRIS runs); ``"vertical"``: along a column. Both are signed.
+        direction: ``"both"``: the magnitude of the two derivatives (of the three of a volume), never negative.
+            ``"horizontal"``: the derivative along a row (used by the released XAI-TRIS runs); ``"vertical"``: along a
+            column. Both are signed.
     """
 
     channels: Channels = "max_abs"
@@ -46,7 +48,7 @@ class Sobel(Attribution):
         """Return maps ``[N, H, W]``; model and targets are ignored."""
         pixels = _pixels(images)
         if self.direction == "both":
-            edges = np.hypot(_derivative(pixels, along=-1), _derivative(pixels, along=-2))
+            edges = functools.reduce(np.hypot, (_derivative(pixels, along=axis) for axis in _filtered_axes(pixels)))
         else:
             edges = _derivative(pixels, along=-1 if self.direction == "horizontal" else -2)
         return reduce_channels(torch.from_numpy(edges).to(images), self.channels)
@@ -55,15 +57,15 @@ class Sobel(Attribution):
 @described(ExplainerInfo("Laplace", family="Controls", control=True, passes=0, exact_zero=False))
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Attribution):
-    """The Laplace filter of the image: the sum of the second differences along rows and columns."""
+    """The Laplace filter of the image: the sum of the second differences along all spatial axes."""
 
     channels: Channels = "max_abs"
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``; model and targets are ignored."""
         pixels = _pixels(images)
-        second = ndimage.correlate1d(pixels, [1, -2, 1], axis=-1) + ndimage.correlate1d(pixels, [1, -2, 1], axis=-2)
-        return reduce_channels(torch.from_numpy(second).to(images), self.channels)
+        second = [ndimage.correlate1d(pixels, [1, -2, 1], axis=axis) for axis in _filtered_axes(pixels)]
+        return reduce_channels(torch.from_numpy(functools.reduce(np.add, second)).to(images), self.channels)
 
 
 @described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2, passes=0, exact_zero=False))
@@ -110,10 +112,9 @@ class CenterPrior:
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]`` with 1 at the center; only the shape of the images is used."""
-        rows, columns = (
-            np.exp(-((((np.arange(side) + 0.5) / side - 0.5) / self.width) ** 2) / 2) for side in images.shape[2:]
-        )
-        return images.new_tensor(np.outer(rows, columns)).repeat(len(images), 1, 1)
+        sides = [np.exp(-((((np.arange(side) + 0.5) / side - 0.5) / self.width) ** 2) / 2) for side in images.shape[2:]]
+        one = images.new_tensor(functools.reduce(np.multiply.outer, sides))
+        return one.expand(len(images), *one.shape).clone()
 
 
 @described(ExplainerInfo("Mask prior", family="Controls", control=True, passes=0, exact_zero=False))
@@ -171,7 +172,7 @@ class Prior:
                 f"Prior: fitted to masks {list(self.mask.shape)}, got images {list(images.shape[2:])}. Fit it to masks "
                 "of the size that is explained."
             )
-        return self.mask.to(images).repeat(len(images), 1, 1)
+        return self.mask.to(images).expand(len(images), *self.mask.shape).clone()
 
 
 def _pixels(images: Tensor) -> NDArray[np.float64]:
@@ -181,6 +182,13 @@ def _pixels(images: Tensor) -> NDArray[np.float64]:
 
 def _derivative(pixels: NDArray[np.float64], *, along: int) -> NDArray[np.float64]:
     # ndimage.sobel would smooth over samples and channels too; these are its one-dimensional filters.
-    slope = ndimage.correlate1d(pixels, [-1, 0, 1], axis=along)
-    smooth: NDArray[np.float64] = ndimage.correlate1d(slope, [1, 2, 1], axis=-3 - along)
-    return smooth
+    found: NDArray[np.float64] = ndimage.correlate1d(pixels, [-1, 0, 1], axis=along)
+    for axis in _filtered_axes(pixels):
+        if axis != along:
+            found = ndimage.correlate1d(found, [1, 2, 1], axis=axis)
+    return found
+
+
+def _filtered_axes(pixels: NDArray[np.float64]) -> range:
+    """Return the spatial axes, from the last one; a single slice of a volume is filtered as an image."""
+    return range(-1, -3 if pixels.shape[2] == 1 else 1 - pixels.ndim, -1)

@@ -127,4 +127,4 @@ class GlobalMean:
                 f"GlobalMean: fitted to images {list(self.mean.shape)}, got images {list(images.shape[2:])}. Fit it to "
                 "images of the size that is explained."
             )
-        return self.mean.to(images).repeat(len(images), 1, 1)
+        return self.mean.to(images).expand(len(images), *self.mean.shape).clone()

@@ -129,7 +129,7 @@ def reliance(
             )
             explainer = _BlockValues(part)
             explain(explainer, model, images, targets, output=output, device=device, progress=progress)
-            grid = len(images), -(-images.shape[2] // block_size), -(-images.shape[3] // block_size)
+            grid = len(images), *(-(-side // block_size) for side in images.shape[2:])
             values[redraw, block_size], errors[redraw, block_size] = (
                 each.cpu().reshape(grid) for each in explainer.found
             )

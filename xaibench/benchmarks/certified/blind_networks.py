@@ -144,7 +144,7 @@ class BlindNetwork:
 
     def visible(
         self,
-        in_shape: tuple[int, int, int],
+        in_shape: tuple[int, ...],
         *,
         rows: Sequence[int] | None = None,
         columns: Sequence[int] | None = None,
@@ -159,19 +159,19 @@ class BlindNetwork:
             network: As in a call; has no effect here.
 
         Returns:
-            ``[H, W]`` bool, ``True`` = read.
+            ``[H, W]`` bool, ``True`` = read; ``[D, H, W]`` for volumes, with the same rows and columns in each slice.
 
         Raises:
             ValueError: If rows or columns are not a range within the image.
         """
         seen = torch.zeros(in_shape[1:], dtype=torch.bool)
-        spans = [_parse_range(*one) for one in (("rows", rows, in_shape[1]), ("columns", columns, in_shape[2]))]
-        seen[spans[0], spans[1]] = True
+        spans = [_parse_range(*one) for one in (("rows", rows, in_shape[-2]), ("columns", columns, in_shape[-1]))]
+        seen[..., spans[0], spans[1]] = True
         return seen
 
     def __call__(
         self,
-        in_shape: tuple[int, int, int],
+        in_shape: tuple[int, ...],
         num_classes: int,
         *,
         rows: Sequence[int] | None = None,

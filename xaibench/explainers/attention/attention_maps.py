@@ -48,7 +48,7 @@ class AttentionGradients:
         layout = token_layout(self.name, model, images)
         rows = forward_rows(images, self.batch_size)
         parts = [self.on_patches(model, layout, x, y) for x, y in chunks(rows, images, targets)]
-        return resize_maps(torch.cat(parts).to(images.dtype), (images.shape[-2], images.shape[-1]), self.resize)
+        return resize_maps(torch.cat(parts).to(images.dtype), tuple(images.shape[2:]), self.resize)
 
     def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
         """Compute the map before it is resized.

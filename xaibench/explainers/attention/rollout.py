@@ -61,7 +61,7 @@ class AttentionRollout:
         layout = token_layout("attention_rollout", model, images)
         _check_token_merging(layout)
         parts = [_rollout(model, layout, x) for (x,) in chunks(forward_rows(images, self.batch_size), images)]
-        return resize_maps(torch.cat(parts), (images.shape[-2], images.shape[-1]), self.resize)
+        return resize_maps(torch.cat(parts), tuple(images.shape[2:]), self.resize)
 
 
 def _rollout(model: nn.Module, layout: TokenLayout, images: Tensor) -> Tensor:
@@ -91,10 +91,11 @@ def _apply_attention(rollout: Tensor, tokens: Tokens, attention: Tensor) -> Tens
     return rollout.index_copy(1, places.flatten()[there], windows.flatten(1, 2)[:, there])
 
 
-def _merge_rows(rollout: Tensor, grid: tuple[int, int], coarse: tuple[int, int]) -> Tensor:
+def _merge_rows(rollout: Tensor, grid: tuple[int, ...], coarse: tuple[int, ...]) -> Tensor:
     """Average the rows of the patches that are merged."""
     rows = rollout.transpose(1, 2).reshape(len(rollout), -1, *grid)
-    return nn.functional.adaptive_avg_pool2d(rows, coarse).flatten(2).transpose(1, 2)
+    pool = nn.AdaptiveAvgPool2d(coarse) if len(grid) == 2 else nn.AdaptiveAvgPool3d(coarse)
+    return torch.as_tensor(pool(rows)).flatten(2).transpose(1, 2)
 
 
 def _check_token_merging(layout: TokenLayout) -> None:

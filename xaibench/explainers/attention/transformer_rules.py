@@ -29,7 +29,7 @@ BackwardRule: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[st
 BackwardRules: TypeAlias = Mapping[str, BackwardRule]
 
 #: Operations that all networks have: rules for these alone do not make the network a transformer.
-_IN_ALL_NETWORKS = ("linear", "conv2d")
+_IN_ALL_NETWORKS = ("linear", "conv2d", "conv3d")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,5 +223,5 @@ def gamma_rules(linear: float, convolution: float) -> BackwardRules:
     Returns:
         The rules; none for a gamma of 0.
     """
-    gammas = {"linear": linear, "conv2d": convolution}
+    gammas = {"linear": linear, "conv2d": convolution, "conv3d": convolution}
     return {name: partial(_apply_gamma_rule, gamma) for name, gamma in gammas.items() if gamma}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.explainers.base import UnsupportedModelError, spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 
@@ -51,7 +51,7 @@ class FinerCAM(FeatureMaps):
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         compared = _ClassDifference(model, targets, self.gamma, self.n_references)
         features, gradients = activations_and_gradients("FinerCAM", compared, layer, images, torch.zeros_like(targets))
-        return weighted_sum(gradients.mean((2, 3)), features).relu()
+        return weighted_sum(gradients.mean(spatial_axes(features)), features).relu()
 
 
 class _ClassDifference(nn.Module):

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from xaibench.compute.explained_output import explains_function, network_of, target_logits
 from xaibench.compute.network_outputs import find_logits
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.base import UnsupportedModelError, blocks, target_output
+from xaibench.explainers.base import UnsupportedModelError, blocks, spatial_axes, target_output
 from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
-from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
+from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows, interpolate_linearly
 from xaibench.explainers.shared.layer_calls import run_layers
 
 
@@ -62,13 +62,15 @@ class CAM(FeatureMaps):
         last = next((run for run in reversed(runs) if isinstance(run.module, nn.Linear)), None)
         if last is None:
             found = "no nn.Linear"
-        elif not _is_close(last.inputs[0], features[:1].mean((2, 3)), features[:1].abs().amax()):
+        elif not _is_close(last.inputs[0], features[:1].mean(spatial_axes(features)), features[:1].abs().amax()):
             found = f"that the inputs of {last.name!r} (Linear) are not the means of {layer}"
         else:
             head = cast(nn.Linear, last.module)
             if _is_close(last.output, find_logits(runs[-1].output), torch.as_tensor(last.output).abs().amax()):
                 return head, True
-            by_head, by_images = _gradients_by(model, head, images[:1], torch.zeros_like(images[:1, 0, 0, 0]).long())
+            by_head, by_images = _gradients_by(
+                model, head, images[:1], torch.zeros(1, dtype=torch.int64, device=images.device)
+            )
             if by_head is not None and by_images is None:
                 return head, False
             found = f"that the network continues after {last.name!r} (Linear) with other tensors than its outputs"
@@ -129,7 +131,7 @@ class GradCAM(FeatureMaps):
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features, gradients = activations_and_gradients("GradCAM", model, layer, images, targets)
-        return weighted_sum(gradients.mean((2, 3)), features).relu()
+        return weighted_sum(gradients.mean(spatial_axes(features)), features).relu()
 
 
 @described(
@@ -166,11 +168,11 @@ class GradCAMPlusPlus(FeatureMaps):
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features, gradients = activations_and_gradients("GradCAMPlusPlus", model, layer, images, targets)
-        square = gradients**2
-        denominator = 2 * square + square * gradients * features.sum((2, 3), keepdim=True) + self.epsilon
+        square, axes = gradients**2, spatial_axes(features)
+        denominator = 2 * square + square * gradients * features.sum(axes, keepdim=True) + self.epsilon
         # If the denominator is zero, the gradient is zero or alpha is undefined.
         alpha = torch.where(denominator == 0, 0.0, square / denominator)
-        return weighted_sum((alpha * gradients.relu()).sum((2, 3)), features).relu()
+        return weighted_sum((alpha * gradients.relu()).sum(axes), features).relu()
 
 
 @described(
@@ -220,8 +222,8 @@ class ScoreCAM(PerFeatureMapCAM):
         size, layout = images.shape[-2:], fastest_layout(model, images)
         scores = images.new_empty(features.shape[:2])
         for samples, channels in blocks(len(images), scores.shape[1], forward_rows(images, self.batch_size)):
-            masks = nn.functional.interpolate(features[samples, channels], size, mode="bilinear", align_corners=True)
-            low, high = masks.amin((2, 3), keepdim=True), masks.amax((2, 3), keepdim=True)
+            masks = interpolate_linearly(features[samples, channels], size, align_corners=True)
+            low, high = (end(masks, spatial_axes(masks), keepdim=True) for end in (torch.amin, torch.amax))
             masks = (masks - low) / (high - low + 1e-8)
             rows = (images[samples, None] * masks[:, :, None]).flatten(0, 1).contiguous(memory_format=layout)
             classes = targets[samples].repeat_interleave(masks.shape[1])

@@ -87,13 +87,13 @@ class RefineCAM(FeatureMaps):
             ValueError: If there is no ``layer`` of that name, or its output is neither a feature map nor tokens.
         """
         layers, method = self._layers(model, images), _METHODS[self.method]()
-        size = (images.shape[-2], images.shape[-1])
+        size = tuple(images.shape[2:])
         products = []
         for x, y in chunks(forward_rows(images, self.batch_size), images, targets):
             # From the earliest layer, whose size the maps have if they are not enlarged.
             maps = [method._maps(model, layer, x, y).relu() for layer in reversed(layers)]
             if self.resize is None:
-                size = (maps[0].shape[-2], maps[0].shape[-1])
+                size = tuple(maps[0].shape[1:])
             scaled = [_scale_to_unit(resize_maps(each, size, self.resize or "bilinear")) for each in maps]
             products.append(_scale_to_unit(torch.stack(scaled).prod(0)))
         return torch.cat(products)
@@ -105,5 +105,6 @@ class RefineCAM(FeatureMaps):
 
 def _scale_to_unit(maps: Tensor) -> Tensor:
     """Scale each map ``[N, h, w]`` to [0, 1] by its smallest and largest value; zeros if it is constant."""
-    low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
+    axes = tuple(range(1, maps.ndim))
+    low, high = maps.amin(axes, keepdim=True), maps.amax(axes, keepdim=True)
     return torch.where(high > low, (maps - low) / torch.where(high > low, high - low, 1.0), 0.0)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_curvature
 
@@ -51,7 +52,7 @@ class ShapleyCAM(FeatureMaps):
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         game = _ReST(model) if self.utility == "rest" and getattr(model, "output", "logit") == "logit" else model
         features, gradients, curvature = activations_and_curvature("ShapleyCAM", game, layer, images, targets)
-        return weighted_sum((gradients - curvature / 2).mean((2, 3)), features).relu()
+        return weighted_sum((gradients - curvature / 2).mean(spatial_axes(features)), features).relu()
 
 
 class _ReST(nn.Module):

@@ -23,8 +23,8 @@ class FeatureMaps:
         layer: The layer: its name in ``model.named_modules()``, such as ``"layer4"``, or the module itself,
             ``model.layer4``. ``None``: the last feature map before pooling, or in a transformer the last tokens before
             the last attention. If it is called several times per pass, the last call counts.
-        resize: Interpolation of the map to the size of the image: ``"bilinear"`` (without aligned corners),
-            ``"nearest"``, or ``None``: the map keeps the size of the layer's output.
+        resize: Interpolation of the map to the size of the image: ``"bilinear"`` (trilinear for volumes;
+            without aligned corners), ``"nearest"``, or ``None``: the map keeps the size of the layer's output.
         batch_size: Rows per forward pass; ``None``: chosen by the size of the images. It bounds the memory and changes
             the maps by rounding only.
     """
@@ -52,7 +52,7 @@ class FeatureMaps:
         layer = find_layer(type(self).__name__, model, images, self.layer)
         chunk = forward_rows(images, self.batch_size)
         parts = [self._maps(model, layer, x, y) for x, y in chunks(chunk, images, targets)]
-        return resize_maps(torch.cat(parts), (images.shape[-2], images.shape[-1]), self.resize)
+        return resize_maps(torch.cat(parts), tuple(images.shape[2:]), self.resize)
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         """Compute maps ``[n, h, w]`` of the size of the layer's output."""
@@ -79,4 +79,4 @@ class PerFeatureMapCAM(FeatureMaps):
 
 def weighted_sum(weights: Tensor, features: Tensor) -> Tensor:
     """Compute the sum over k of w_k A_k: ``[N, h, w]`` from ``[N, C]`` and ``[N, C, h, w]``."""
-    return torch.einsum("nc,nchw->nhw", weights, features)
+    return torch.einsum("nc,nc...->n...", weights, features)

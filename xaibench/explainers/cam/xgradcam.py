@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 
@@ -32,6 +33,7 @@ class XGradCAM(FeatureMaps):
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features, gradients = activations_and_gradients("XGradCAM", model, layer, images, targets)
-        area = features.sum((2, 3))
-        weights = torch.where(area == 0, 0.0, (gradients * features).sum((2, 3)) / area)
+        axes = spatial_axes(features)
+        area = features.sum(axes)
+        weights = torch.where(area == 0, 0.0, (gradients * features).sum(axes) / area)
         return weighted_sum(weights, features).relu()

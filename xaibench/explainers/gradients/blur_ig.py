@@ -30,7 +30,8 @@ class BlurIG(Repeating, Attribution):
 
     The integral over the scale of the Gaussian blur, from none to ``max_sigma``, is a Riemann sum of equal steps. The
     change with sigma is a difference quotient. The image is zero beyond its edges. This agrees with the authors'
-    package ``saliency`` (tested). The only baseline is the blurred image.
+    package ``saliency`` (tested). The only baseline is the blurred image. Volumes are blurred along all three axes; one
+    of a single slice is blurred within that slice.
 
     Attributes:
         n_steps: Steps of sigma; 100 in the authors' package.
@@ -55,7 +56,7 @@ class BlurIG(Repeating, Attribution):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``; with many steps they sum to f(x) minus f of the blurred image."""
-        largest = self.max_sigma or max(images.shape[-2:]) / 6
+        largest = self.max_sigma or max(images.shape[2:]) / 6
         apart = largest / self.n_steps
         total = torch.zeros_like(images)
         # In double precision, since the difference quotient of a small step has few digits in single precision.
@@ -73,6 +74,9 @@ class BlurIG(Repeating, Attribution):
 
 def _blur(images: Tensor, sigma: float) -> Tensor:
     """Blur images ``[N, C, H, W]`` with a Gaussian of standard deviation ``sigma``; zero beyond their edges."""
+    for slices in images.shape[2:-2]:  # of a volume
+        if slices > 1:
+            images = torch.einsum("de,ncehw->ncdhw", _kernel(slices, sigma, images), images)
     rows, columns = (_kernel(side, sigma, images) for side in images.shape[-2:])
     return rows @ images @ columns
 

@@ -15,8 +15,10 @@ from xaibench.compute.explained_output import network_of
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
-from xaibench.explainers.base import UnsupportedModelError, chunks
+from xaibench.explainers.base import UnsupportedModelError, chunks, spatial_axes
 from xaibench.explainers.shared.attention_calls import record_attention
+from xaibench.explainers.shared.layer_activations import interpolate_linearly
+from xaibench.explainers.shared.layer_calls import CONVOLUTIONS
 
 #: The maps that are scaled to [0, 1] together: each feature map, or the feature maps of a layer.
 Rescale: TypeAlias = Literal["map", "layer"]
@@ -77,12 +79,12 @@ class FullGrad:
         network = network_of(model)
         with record_attention(model) as seen, torch.no_grad():
             model(images[:1])
-        if seen or not any(isinstance(module, nn.Conv2d) for module in network.modules()):
+        if seen or not any(isinstance(module, CONVOLUTIONS) for module in network.modules()):
             found = "attention" if seen else "no convolution"
             raise UnsupportedModelError(
-                f"FullGrad: {type(network).__name__} has {found}; expected a network of convolutions (nn.Conv2d), "
-                "whose biases have positions in the image. gradcam also explains transformers, integrated_gradients "
-                "any differentiable network."
+                f"FullGrad: {type(network).__name__} has {found}; expected a network of convolutions (nn.Conv2d, "
+                "nn.Conv3d), whose biases have positions in the image. gradcam also explains transformers, "
+                "integrated_gradients any differentiable network."
             )
 
     def _maps(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
@@ -90,17 +92,17 @@ class FullGrad:
             x = images.detach().clone().requires_grad_()
             output = model(x).gather(1, targets[:, None]).sum()
             gradients = torch.autograd.grad(output, [x, *(z for _, z in found)], allow_unused=True)
-        factors = [images, *(bias[:, None, None] for bias, _ in found)]
+        factors = [images, *(bias.reshape(-1, *[1] * (z.ndim - 2)) for bias, z in found)]
         total = torch.zeros_like(images[:, 0])
         for factor, gradient in zip(factors, gradients, strict=True):
             if gradient is not None:
                 shares = self._rescaled((factor * gradient).abs()).sum(1, keepdim=True)
-                total += nn.functional.interpolate(shares, images.shape[2:], mode="bilinear")[:, 0]
+                total += interpolate_linearly(shares, images.shape[2:])[:, 0]
         return total
 
     def _rescaled(self, shares: Tensor) -> Tensor:
         """Scale ``[n, C, h, w]`` to [0, 1]; constant maps become 0."""
-        over = (2, 3) if self.rescale == "map" else (1, 2, 3)
+        over = spatial_axes(shares) if self.rescale == "map" else (1, *spatial_axes(shares))
         low, high = shares.amin(over, keepdim=True), shares.amax(over, keepdim=True)
         return torch.where(high > low, (shares - low) / (high - low), 0.0)
 
@@ -118,7 +120,8 @@ def _record_biases(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
         # The network continues with a copy, since an in-place ReLU would replace the gradient of this output.
         return output.clone()
 
-    layers = [module for module in network.modules() if isinstance(module, nn.Conv2d | nn.BatchNorm2d)]
+    kinds = (*CONVOLUTIONS, nn.BatchNorm2d, nn.BatchNorm3d)
+    layers = [module for module in network.modules() if isinstance(module, kinds)]
     handles = [layer.register_forward_hook(keep) for layer in layers]
     try:
         yield found
@@ -129,7 +132,7 @@ def _record_biases(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 def _bias(module: nn.Module) -> Tensor | None:
     """Return the constant ``[C]`` that the layer adds to each channel."""
-    if isinstance(module, nn.Conv2d) or module.running_mean is None or module.running_var is None:
+    if isinstance(module, CONVOLUTIONS) or module.running_mean is None or module.running_var is None:
         return None if module.bias is None else torch.as_tensor(module.bias).detach()
     mean, variance = torch.as_tensor(module.running_mean), torch.as_tensor(module.running_var)
     scale = (variance + float(torch.as_tensor(module.eps))).rsqrt()

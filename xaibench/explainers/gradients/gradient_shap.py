@@ -16,6 +16,7 @@ from xaibench.compute.sample_random import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import (
     Attribution,
+    append_axes,
     blocks,
     reduce_channels,
 )
@@ -59,13 +60,14 @@ class GradientSHAP(Repeating, Attribution):
         shape = (len(images), self.n_samples)
         baselines = prepare_baselines(self.baselines, images)
         drawn = [(rng.random(self.n_samples), rng.integers(len(baselines), size=self.n_samples)) for rng in generators]
-        along = images.new_tensor(np.stack([places for places, _ in drawn])).reshape(*shape, 1, 1, 1)
+        along = images.new_tensor(np.stack([places for places, _ in drawn]))
+        along = append_axes(along, images[:, None])
         start = torch.as_tensor(np.stack([chosen for _, chosen in drawn]), device=images.device)
         total = torch.zeros_like(images)
         cut = list(blocks(*shape, self.rows(images), across=images.device.type != "cpu"))
         noise = normal_numbers(generators, images, cut)
         for samples, steps in cut:
-            end = images[samples, None].expand(-1, steps.stop - steps.start, -1, -1, -1)
+            end = images[samples, None].expand(-1, steps.stop - steps.start, *images.shape[1:])
             if self.stdev:
                 end = end + self.stdev * next(noise)
             difference = end - baselines[start[samples, steps]]

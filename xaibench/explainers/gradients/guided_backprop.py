@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.base import Attribution, UnsupportedModelError
+from xaibench.explainers.base import Attribution, UnsupportedModelError, spatial_axes
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import NORMALIZING, Operation, is_attention_softmax
 from xaibench.explainers.propagation.layer_walk import with_backward
 from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 from xaibench.explainers.shared.layer_activations import find_layer
-from xaibench.explainers.shared.layer_calls import check_sees_whole_image, layer_name, run_layers
+from xaibench.explainers.shared.layer_calls import CONVOLUTIONS, check_sees_whole_image, layer_name, run_layers
 
 #: The backward rule of a ReLU, from the backward signal and its input.
 _BackwardRule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]
@@ -102,7 +102,7 @@ class GuidedGradCAM(Attribution):
 
     Attributes:
         layer: The convolution: its name in ``model.named_modules()``, or the module itself. ``None``: the last
-            ``nn.Conv2d`` that is called; for a transformer, the tokens that :class:`~xaibench.explainers.GradCAM` uses.
+            convolution that is called; for a transformer, the tokens that :class:`~xaibench.explainers.GradCAM` uses.
     """
 
     layer: str | nn.Module | None = None
@@ -119,7 +119,7 @@ class GuidedGradCAM(Attribution):
         def attribute(x: Tensor, y: Tensor) -> Tensor:
             guided = _rectified_gradient("guided_gradcam", _guided_rule, model, x, y)
             features, gradients = activations_and_gradients("guided_gradcam", model, layer, x, y)
-            cam = (gradients.mean((2, 3), keepdim=True) * features).sum(1, keepdim=True).relu()
+            cam = (gradients.mean(spatial_axes(features), keepdim=True) * features).sum(1, keepdim=True).relu()
             return guided * nn.functional.interpolate(cam, x.shape[2:], mode="nearest")
 
         return self.by_chunk(attribute, images, targets)
@@ -127,15 +127,16 @@ class GuidedGradCAM(Attribution):
     def _find_layer(self, model: nn.Module, images: Tensor) -> Layer:
         check_sees_whole_image("guided_gradcam", model)
         with record_attention(model) as seen:
-            runs = [run for run in run_layers(model, images) if isinstance(run.output, Tensor) and run.output.ndim == 4]
+            runs = run_layers(model, images)
+        runs = [run for run in runs if isinstance(run.output, Tensor) and run.output.ndim == images.ndim]
         if seen:
             return find_layer("guided_gradcam", model, images, self.layer)
         if self.layer is None:
-            convolutions = [run for run in runs if isinstance(run.module, nn.Conv2d)]
+            convolutions = [run for run in runs if isinstance(run.module, CONVOLUTIONS)]
             if not convolutions:
                 raise UnsupportedModelError(
-                    "guided_gradcam: the network calls no nn.Conv2d. Use guided_backprop for networks without "
-                    "convolution, or name a layer with image-shaped output: layer='...'."
+                    "guided_gradcam: the network calls no nn.Conv2d or nn.Conv3d. Use guided_backprop for networks "
+                    "without convolution, or name a layer with image-shaped output: layer='...'."
                 )
             return Layer(convolutions[-1].name, convolutions[-1].module)
         wanted = self.layer if isinstance(self.layer, str) else layer_name("guided_gradcam", model, self.layer)

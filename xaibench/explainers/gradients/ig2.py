@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from xaibench.compute.explained_output import ExplainedOutput, assigned_classes
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.base import Attribution, chunks, reduce_channels
+from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
 from xaibench.explainers.shared.fitted_data import KeepsTrainingImages, NotFittedError
 from xaibench.explainers.shared.passes import Repeating
 
@@ -147,7 +147,7 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
                 if isinstance(model, ExplainedOutput):
                     model.on_rows(len(point))  # this backward pass does not start at the output
                 (gradient,) = torch.autograd.grad(outputs.gather(1, targets[:, None]).sum(), point)
-            size = towards.flatten(1).norm(dim=1).reshape(-1, 1, 1, 1)
+            size = append_axes(towards.flatten(1).norm(dim=1), towards)
             # The path ends where the gradient of the distance is zero.
             step = torch.where(size > 0, length * towards / size.clamp(min=torch.finfo(size.dtype).tiny), 0.0)
             to = (at - step).clamp(low, high)

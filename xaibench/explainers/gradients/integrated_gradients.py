@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import (
     Attribution,
+    append_axes,
     blocks,
     reduce_channels,
     target_gradient,
@@ -69,8 +70,8 @@ def integrated_gradients(
         rows: Rows per forward pass.
     """
     nodes, weights = _quadrature(n_steps)
-    along = images.new_tensor((1 + nodes) / 2).reshape(1, -1, 1, 1, 1)
-    weight = images.new_tensor(weights / 2).reshape(1, -1, 1, 1, 1)
+    along = append_axes(images.new_tensor((1 + nodes) / 2)[None], images[:, None])
+    weight = append_axes(images.new_tensor(weights / 2)[None], images[:, None])
     total = torch.zeros_like(images)
     for samples, steps in blocks(len(images), n_steps, rows):
         start = baseline[samples, None] if isinstance(baseline, Tensor) else baseline

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.base import Attribution, reduce_channels
+from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
@@ -54,7 +54,7 @@ class RandomBaselineIG(Repeating, Attribution):
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``; they sum to about f(x) minus the mean of f over the baselines."""
         generators = sample_generators(self.seed, images)
-        low, high = (end.reshape(-1, 1, 1, 1) for end in images.flatten(1).aminmax(dim=1))
+        low, high = (append_axes(end, images) for end in images.flatten(1).aminmax(dim=1))
         total = torch.zeros_like(images)
         for _ in range(self.n_baselines):
             drawn = images.new_tensor(np.stack([rng.random(images.shape[1:]) for rng in generators]))

@@ -14,6 +14,7 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import (
     Attribution,
     Channels,
+    append_axes,
     blocks,
     reduce_channels,
     target_gradient,
@@ -60,7 +61,7 @@ class NoisyGradients(Repeating, Attribution):
         """
         generators = sample_generators(self.seed, images)
         low, high = images.flatten(1).aminmax(dim=1)
-        stdev = (self.noise * (high - low)).reshape(-1, 1, 1, 1, 1)
+        stdev = append_axes(self.noise * (high - low), images[:, None])
         across = images.device.type != "cpu"
         cut = list(blocks(len(images), self.n_samples, self.rows(images), across=across))
         for (samples, steps), noise in zip(cut, normal_numbers(generators, images, cut), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,14 +13,17 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
+from xaibench.compute.segments import superpixels
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.base import Attribution, reduce_channels
+from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 #: Parameters of Felzenszwalb's segmentation: scales from fine to coarse, and the blur before it.
 _SCALES, _SIGMA = (50, 100, 150, 250, 500, 1200), 0.8
+#: Approximate numbers of supervoxels of a volume, from fine to coarse.
+_SUPERVOXELS = (200, 100, 50, 25, 12, 6)
 #: Minimum number of pixels that a segment must add, for an image of ``segmentation_size``.
 _MIN_NEW_PIXELS = 50
 #: Largest number of pixels of an image whose segments are cached.
@@ -48,10 +52,13 @@ class XRAI(Repeating, Attribution):
     that a segment must add scales with the image, so that small images have segments too. At 224×224 there is no
     difference. Channels are summed, where the package takes the largest.
 
+    The segments of a volume are SLIC supervoxels of six sizes, computed at its own size, since scikit-image has
+    Felzenszwalb's algorithm for images only. A single slice has the segments of an image.
+
     Attributes:
         n_steps: Points of the quadrature for each of the two baselines.
-        segmentation_size: Side of the resized image that is segmented.
-        min_segment_size: Minimum number of pixels of a segment in it.
+        segmentation_size: Side of the resized image that is segmented; for a volume, only the unit of ``dilation``.
+        min_segment_size: Minimum number of pixels of a segment in it; not used for volumes.
         dilation: Number of pixels by which segments are widened in it, so that they include the surrounding edges.
     """
 
@@ -75,7 +82,7 @@ class XRAI(Repeating, Attribution):
         """Return maps ``[N, H, W]`` with the same sum as the attributions."""
         total = torch.zeros_like(images)
         for end in images.flatten(1).aminmax(dim=1):
-            baseline = end.reshape(-1, 1, 1, 1).expand_as(images)
+            baseline = append_axes(end, images).expand_as(images)
             total += integrated_gradients(model, images, targets, baseline, self.n_steps, self.rows(images)) / 2
         attributions = reduce_channels(total, self.channels).double().cpu().numpy()
         min_new_pixels = max(1, _MIN_NEW_PIXELS * attributions[0].size // self.segmentation_size**2)
@@ -113,6 +120,10 @@ def _cached_segments(content: bytes, shape: tuple[int, ...], *settings: int) -> 
 
 
 def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, dilation: int) -> NDArray[np.bool_]:
+    if picture.ndim > 3:
+        if picture.shape[1] == 1:
+            return _segments(picture[:, 0], size, min_segment_size, dilation)[:, None]
+        return _supervoxels(picture, size, dilation)
     from skimage import transform
     from skimage.segmentation import felzenszwalb
 
@@ -127,6 +138,24 @@ def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, di
         for label in range(labels.max() + 1):
             wide = ndimage.distance_transform_edt(labels != label) <= dilation
             found.append(wide[np.ix_(rows, columns)])
+    return np.stack(found)
+
+
+def _supervoxels(picture: NDArray[np.float64], size: int, dilation: int) -> NDArray[np.bool_]:
+    """Return the widened supervoxels ``[M, D, H, W]`` of a volume; distances are in units of 1 / ``size`` of a side."""
+    units = [size / side for side in picture.shape[1:]]
+    margins = [math.ceil(dilation / unit) for unit in units]
+    found = []
+    for count in _SUPERVOXELS:
+        labels = superpixels(torch.from_numpy(picture)[None], count)[0].numpy()
+        for label, box in enumerate(ndimage.find_objects(labels + 1)):
+            if box is None:
+                continue
+            # Only near the supervoxel, since a distance transform of the volume takes long.
+            near = tuple(slice(max(0, s.start - m), s.stop + m) for s, m in zip(box, margins, strict=True))
+            wide = np.zeros(labels.shape, dtype=np.bool_)
+            wide[near] = ndimage.distance_transform_edt(labels[near] != label, sampling=units) <= dilation
+            found.append(wide)
     return np.stack(found)
 
 

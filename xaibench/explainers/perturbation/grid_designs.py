@@ -39,8 +39,8 @@ class GridDesign:
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size, owner=owner)
 
-    def cells(self, images: Tensor) -> tuple[int, int]:
-        """Return rows and columns of the grid.
+    def cells(self, images: Tensor) -> tuple[int, ...]:
+        """Return the number of cells of the grid along each spatial axis.
 
         Args:
             images: ``[N, C, H, W]``.
@@ -48,7 +48,7 @@ class GridDesign:
         Returns:
             ``grid_size``, or the number of pixels if that is smaller.
         """
-        return min(self.grid_size, images.shape[-2]), min(self.grid_size, images.shape[-1])
+        return tuple(min(self.grid_size, side) for side in images.shape[2:])
 
     def points(self, n: int, dimensions: int) -> Tensor:
         """Return the first points of the sequence.
@@ -77,7 +77,7 @@ class GridDesign:
             ``[N, M]`` float64.
         """
         found = torch.empty(len(images), len(points), dtype=torch.float64, device=images.device)
-        size, layout = (images.shape[-2], images.shape[-1]), fastest_layout(model, images)
+        size, layout = tuple(images.shape[2:]), fastest_layout(model, images)
         for samples, steps in blocks(len(images), len(points), forward_rows(images, self.batch_size)):
             masks = resize_maps(points[steps].to(images).reshape(-1, *self.cells(images)), size, "nearest")[:, None]
             some = images[samples, None]
@@ -97,4 +97,4 @@ class GridDesign:
             Maps in the precision of the images.
         """
         maps = values.to(images).reshape(-1, *self.cells(images))
-        return resize_maps(maps, (images.shape[-2], images.shape[-1]), self.resize)
+        return resize_maps(maps, tuple(images.shape[2:]), self.resize)

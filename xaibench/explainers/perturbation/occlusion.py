@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -35,8 +36,9 @@ class Occlusion:
     (:mod:`xaibench.kernels.pixel_updates.incremental_passes`).
 
     Attributes:
-        window: Side of the square window in pixels; ``None``: a fourteenth of the shorter side of the image, rounded up
-            (16 at 224×224, 5 at 64×64, 1 at 8×8).
+        window: Side of the square (for volumes, cubic) window in pixels; ``None``: a fourteenth of the shorter side of
+            the image, rounded up (16 at 224×224, 5 at 64×64, 1 at 8×8). For volumes, the middle one of the three sides
+            takes the place of the shorter one; a volume with fewer slices than that is covered from end to end.
         stride: Step of the window in pixels, at most ``window``; ``None``: half of it, at least 1, which gives 729
             windows at 224×224 and 1024 at 64×64.
         baseline: Value of covered pixels.
@@ -63,9 +65,8 @@ class Occlusion:
         Returns:
             One per image and one per window.
         """
-        sides = images.shape[-2:]
         window, stride = self._sizes(images)
-        return len(images) * (1 + math.prod(math.ceil((side - window) / stride) + 1 for side in sides))
+        return len(images) * (1 + math.prod(len(_window_starts(side, window, stride)) for side in images.shape[2:]))
 
     def cheaper(self) -> str:
         """Return how to reduce the number of passes, for messages.
@@ -100,7 +101,7 @@ class Occlusion:
             ValueError: If the budget is too small even for a single window.
         """
         window, _ = self._sizes(images)
-        for stride in range(1, min(images.shape[-2:]) + 1):
+        for stride in range(1, _shorter_side(images) + 1):
             found = replace(self, stride=stride, window=max(window, stride))
             if found.passes(images[:1]) <= budget:
                 return found
@@ -108,7 +109,7 @@ class Occlusion:
 
     def _sizes(self, images: Tensor) -> tuple[int, int]:
         """Return window and stride for these images."""
-        window = self.window or math.ceil(min(images.shape[-2:]) / 14)
+        window = self.window or math.ceil(_shorter_side(images) / 14)
         return window, self.stride or max(1, window // 2)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
@@ -118,26 +119,28 @@ class Occlusion:
             ValueError: If the stride is larger than the window, which would leave out pixels, or the window is larger
                 than the image.
         """
-        height, width = images.shape[-2:]
+        sides = images.shape[2:]
         window, stride = self._sizes(images)
-        if not stride <= window <= min(height, width):
+        if not stride <= window <= _shorter_side(images):
             raise ValueError(
-                f"Occlusion(window={window}, stride={stride}): expected stride <= window <= {min(height, width)}, the "
-                f"shorter side of the images ({height}×{width})."
+                f"Occlusion(window={window}, stride={stride}): expected stride <= window <= {_shorter_side(images)}, "
+                f"the {'shorter' if len(sides) == 2 else 'middle'} side of the images ({'×'.join(map(str, sides))})."
             )
-        tops, lefts = (_window_starts(side, window, stride).to(images.device) for side in (height, width))
-        corners = torch.cartesian_prod(tops, lefts)
+        starts = [_window_starts(side, window, stride).to(images.device) for side in sides]
+        corners = torch.cartesian_prod(*starts)
         per_pass = forward_rows(images, self.batch_size)
         whole = torch.cat([target_output(model, x, y) for x, y in chunks(per_pass, images, targets)])
-        times = _coverage(tops, window, height)[:, None] * _coverage(lefts, window, width)
-        total = images.new_zeros(len(images), height, width)
-        passes = IncrementalPasses.find(model, images, images.shape[1] * window**2)
+        times = torch.ones((), dtype=torch.int64, device=images.device)
+        for along, side in zip(starts, sides, strict=True):
+            times = times[..., None] * _covered(along, window, side).sum(0)
+        total = images.new_zeros(len(images), *sides)
+        passes = IncrementalPasses.find(model, images, images.shape[1] * window ** len(sides))
         incremental = (
             None if passes is None else self._incremental_outputs(passes, images, targets, corners, window, per_pass)
         )
         layout = fastest_layout(model, images)
         for samples, steps in blocks(len(images), len(corners), per_pass):
-            covered = _window_masks(corners[steps], window, height, width)
+            covered = _window_masks(corners[steps], window, sides)
             if incremental is None:
                 rows = torch.where(covered[:, None], self.baseline, images[samples, None]).flatten(0, 1)
                 classes = targets[samples].repeat_interleave(len(covered))
@@ -145,16 +148,16 @@ class Occlusion:
             else:
                 outputs = incremental[samples, steps]
             fall = whole[samples, None] - outputs.reshape(-1, len(covered))
-            total[samples] += torch.einsum("ns,shw->nhw", fall, covered.to(fall))
+            total[samples] += torch.einsum("ns,s...->n...", fall, covered.to(fall))
         return total / times
 
     def _incremental_outputs(
         self, passes: IncrementalPasses, images: Tensor, targets: Tensor, corners: Tensor, window: int, per_pass: int
     ) -> Tensor | None:
         """Compute the outputs ``[n, s]`` with each window covered incrementally; corners are ``[s, 2]``."""
-        covered = _window_masks(corners, window, images.shape[2], images.shape[3])
+        covered = _window_masks(corners, window, images.shape[2:])
         channels, area = images.shape[1], covered[0].numel()
-        counts = covered.sum((1, 2)) * channels
+        counts = covered.flatten(1).sum(1) * channels
         pixels = covered.flatten(1).nonzero()[:, 1:]
         which = (pixels + area * torch.arange(channels)).reshape(1, -1)
         steps = Steps(which, nn.functional.pad(counts.cumsum(0), (1, 0))[None])
@@ -166,17 +169,24 @@ class Occlusion:
 
 def _window_starts(side: int, window: int, stride: int) -> Tensor:
     """Return the start of each window along a side, up to the first window that reaches the end."""
-    return torch.arange(math.ceil((side - window) / stride) + 1) * stride
+    return torch.arange(max(0, math.ceil((side - window) / stride)) + 1) * stride
 
 
-def _window_masks(corners: Tensor, window: int, height: int, width: int) -> Tensor:
+def _shorter_side(images: Tensor) -> int:
+    """Return the shorter side of images, and the middle one of volumes, which may have few slices."""
+    return sorted(images.shape[2:])[-2]
+
+
+def _window_masks(corners: Tensor, window: int, sides: Sequence[int]) -> Tensor:
     """Return masks ``[n, H, W]`` of the windows with upper left corners ``[n, 2]``."""
-    row = torch.arange(height, device=corners.device) - corners[:, :1]
-    column = torch.arange(width, device=corners.device) - corners[:, 1:]
-    return ((row >= 0) & (row < window))[:, :, None] & ((column >= 0) & (column < window))[:, None]
+    found = torch.ones(len(corners), dtype=torch.bool, device=corners.device)
+    for starts, side in zip(corners.T, sides, strict=True):
+        along = _covered(starts, window, side)
+        found = found[..., None] & along.reshape(len(along), *[1] * (found.ndim - 1), side)
+    return found
 
 
-def _coverage(starts: Tensor, window: int, side: int) -> Tensor:
-    """Return the number of windows that cover each position of a side."""
+def _covered(starts: Tensor, window: int, side: int) -> Tensor:
+    """Return whether each window ``[n]`` covers each position of a side, ``[n, side]``."""
     offset = torch.arange(side, device=starts.device) - starts[:, None]
-    return ((offset >= 0) & (offset < window)).sum(0)
+    return (offset >= 0) & (offset < window)

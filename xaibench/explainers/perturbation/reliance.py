@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
@@ -36,7 +38,7 @@ class ImageDistribution(Protocol):
     """
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
+    def image_shape(self) -> tuple[int, ...]:
         """``(C, H, W)``."""
         ...
 
@@ -135,15 +137,14 @@ class Reliance(Repeating):
         """Return the pixels of each block, row by row.
 
         Args:
-            sides: Height and width of the images.
+            sides: Height and width of the images, for volumes after their number of slices.
 
         Returns:
             For each block, ``[b]`` indices into the flattened image.
         """
-        places = np.arange(sides[0] * sides[1]).reshape(*sides)
-        starts = [range(0, side, self.block_size) for side in sides]
-        size = self.block_size
-        return [places[top : top + size, left : left + size].ravel() for top in starts[0] for left in starts[1]]
+        places, size = np.arange(math.prod(sides)).reshape(*sides), self.block_size
+        along = [[slice(start, start + size) for start in range(0, side, size)] for side in sides]
+        return [places[block].ravel() for block in itertools.product(*along)]
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``, never negative.
@@ -197,7 +198,7 @@ class Reliance(Repeating):
         Returns:
             Maps ``[N, H, W]``.
         """
-        maps = values.new_zeros(len(values), images.shape[2] * images.shape[3])
+        maps = values.new_zeros(len(values), images.shape[2:].numel())
         for number, places in enumerate(self.blocks(images.shape[2:])):
             maps[:, torch.from_numpy(places).to(maps.device)] = values[:, number, None] / len(places)
         return maps.reshape(len(values), *images.shape[2:])

@@ -64,7 +64,7 @@ class RISE(Repeating):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``."""
-        size = (images.shape[-2], images.shape[-1])
+        size = tuple(images.shape[2:])
         rows = forward_rows(images, self.batch_size)
         layout = fastest_layout(model, images)
         total = images.new_zeros((len(images), math.prod(size)), dtype=torch.float64)
@@ -79,7 +79,7 @@ class RISE(Repeating):
                     out.addmm_(scores.double().reshape(len(x), -1), weighed)
         return (total / (self.n_masks * self.keep_probability)).to(images.dtype).reshape(-1, *size)
 
-    def _batches(self, rows: int, size: tuple[int, int], like: Tensor) -> Iterator[Tensor]:
+    def _batches(self, rows: int, size: tuple[int, ...], like: Tensor) -> Iterator[Tensor]:
         rng = np.random.default_rng(self.seed)
         for start in range(0, self.n_masks, rows):
             count = min(rows, self.n_masks - start)
@@ -89,7 +89,7 @@ class RISE(Repeating):
 def random_masks(
     rng: np.random.Generator,
     n: int,
-    size: tuple[int, int],
+    size: tuple[int, ...],
     grid_size: int = 7,
     keep_probability: float = 0.5,
     *,
@@ -102,10 +102,13 @@ def random_masks(
     1)·ceil(W / s). H × W pixels are cropped with an offset of less than a cell of ceil(H / s) by ceil(W / s). The
     generator draws one mask after another: n masks and then m are the same as n + m.
 
+    For volumes, which the paper does not treat, all of this is done in three axes, with s × s × s cells. A volume of
+    one slice has the masks of an image.
+
     Args:
-        rng: Draws s² + 2 numbers per mask.
+        rng: Draws s² + 2 numbers per mask, or s³ + 3 for volumes.
         n: Number of masks.
-        size: H and W.
+        size: H and W, or D, H and W.
         grid_size: Cells along each side.
         keep_probability: Probability that a cell is kept.
         like: A tensor with the device and dtype of the masks; ``None``: float32 on the CPU.
@@ -118,14 +121,19 @@ def random_masks(
         [1.0]
     """
     like = torch.empty(0) if like is None else like
-    numbers = rng.random((n, grid_size**2 + 2))
+    if len(size) > 2 and size[0] == 1:
+        return random_masks(rng, n, size[1:], grid_size, keep_probability, like=like)[:, None]
+    axes = len(size)
+    numbers = rng.random((n, grid_size**axes + axes))
     cells = [math.ceil(side / grid_size) for side in size]
-    grids = like.new_tensor(numbers[:, :-2] < keep_probability).reshape(n, grid_size, grid_size)
-    shifts = torch.from_numpy((numbers[:, -2:] * cells).astype(np.int64)).to(like.device)
-    rows, columns = (
+    grids = like.new_tensor(numbers[:, :-axes] < keep_probability).reshape(n, *[grid_size] * axes)
+    shifts = torch.from_numpy((numbers[:, -axes:] * cells).astype(np.int64)).to(like.device)
+    *slices, rows, columns = (
         _enlarge(grid_size, (grid_size + 1) * cell).to(like)[shift[:, None] + torch.arange(side, device=like.device)]
         for side, cell, shift in zip(size, cells, shifts.T, strict=True)
     )
+    for matrix in slices:  # one for a volume
+        grids, rows, columns = torch.einsum("nds,nshw->ndhw", matrix, grids), rows[:, None], columns[:, None]
     return rows @ grids @ columns.mT
 
 

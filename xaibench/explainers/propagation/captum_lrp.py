@@ -20,6 +20,8 @@ from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import REARRANGING, is_rectifier, operation_kind, tensors_in
 
+# Layers of volumes, which have the rules of the same layers of images.
+_VOLUME_LAYERS = (nn.Conv3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.BatchNorm3d)
 # Layers that only rearrange values, or do nothing in evaluation mode: relevance passes by the epsilon rule.
 _SHAPE_LAYERS = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
@@ -45,8 +47,9 @@ class LRP(Attribution):
 
     As in Captum, the relevance starts at the explained output and passes as a gradient through the functional softmax
     (and the log-sum-exp of merged classes). A ``rule`` that is set on a layer (``captum.attr._utils.lrp_rules``) is
-    used instead. Beyond Captum, relevance passes unchanged through activations and through a module that consists of
-    sums and products with constants, such as the normalization of the image.
+    used instead. Beyond Captum, layers of volumes have the rules of layers of images, and relevance passes unchanged
+    through activations and through a module that consists of sums and products with constants, such as the
+    normalization of the image.
 
     Captum treats modules only, so branches that are added by a function (every ResNet) raise an error here; in Captum
     itself, each branch gets the full relevance. :class:`~xaibench.explainers.LRPEpsilon` supports them.
@@ -81,14 +84,14 @@ def _added_rules(model: nn.Module, images: Tensor) -> dict[nn.Module, Callable[[
     from captum.attr._core.lrp import SUPPORTED_LAYERS_WITH_RULES, SUPPORTED_NON_LINEAR_LAYERS
     from captum.attr._utils.lrp_rules import EpsilonRule
 
-    known = (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS, *_SHAPE_LAYERS)
+    known = (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS, *_VOLUME_LAYERS, *_SHAPE_LAYERS)
     with intercept_operations(model, _LayerRecorder) as calls:
         calls.run(model, images[:1].detach().clone().requires_grad_())
     rules: dict[nn.Module, Callable[[], Any]] = {}
     for module, record in calls.of_layers.items():
         if hasattr(module, "rule") or type(module) in (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS):
             continue
-        if type(module) in _SHAPE_LAYERS or record.kinds == {"move"}:
+        if type(module) in (*_VOLUME_LAYERS, *_SHAPE_LAYERS) or record.kinds == {"move"}:
             rules[module] = EpsilonRule
         elif record.kinds <= {"affine"}:
             rules[module] = _unchanged_rule()

@@ -49,7 +49,10 @@ MaxPool: TypeAlias = Literal["difference", "gradient"]
 _NO_DIFFERENCE = 1e-10
 
 # Linear if only one of the arguments depends on the image.
-_LINEAR_TOO = ("interpolate", "conv_transpose2d", "matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum")
+_LINEAR_TOO = (
+    *("interpolate", "conv_transpose2d", "conv_transpose3d"),
+    *("matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum"),
+)
 _PRODUCTS = ("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__", *PRODUCTS)
 
 # Propagates a signal from the output to the inputs.
@@ -159,7 +162,8 @@ class DeepSHAP(Attribution):
         size = len(baselines)
 
         def attribute(x: Tensor, y: Tensor) -> Tensor:
-            pairs = x.repeat_interleave(size, 0), baselines.repeat(len(x), 1, 1, 1), y.repeat_interleave(size)
+            references = baselines.repeat(len(x), *[1] * (x.ndim - 1))
+            pairs = x.repeat_interleave(size, 0), references, y.repeat_interleave(size)
             return _contributions("deep_shap", model, *pairs, self.max_pool).reshape(len(x), size, *x.shape[1:]).mean(1)
 
         return self.by_chunk(attribute, images, targets, rows_per_image=2 * size)

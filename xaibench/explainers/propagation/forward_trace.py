@@ -88,7 +88,7 @@ class OperationInterceptor(TorchFunctionMode):
     def name(self, called: str) -> str:
         """Return the name of the current layer, with the name of the function unless it is a linear layer."""
         name, module = self.running[-1]
-        own = isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.BatchNorm2d)
+        own = isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.BatchNorm2d | nn.BatchNorm3d)
         return name if own and name else f"{name}.{called}".lstrip(".")
 
     def where(self) -> str:

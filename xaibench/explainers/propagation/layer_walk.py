@@ -294,8 +294,9 @@ class _LayerWalk(OperationInterceptor):
         scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
         known = self.origin.get(id(input))
-        if known is None and input.ndim == 4:
-            return self._handle_linear(_scale, "batch_norm", input, scale[:, None, None], shift[:, None, None])
+        if known is None and input.ndim in (4, 5):
+            scale, shift = (x.reshape(-1, *[1] * (input.ndim - 2)) for x in (scale, shift))
+            return self._handle_linear(_scale, "batch_norm", input, scale, shift)
         if known is None or (known[0].called == "linear" and input.ndim != 2):
             raise unsupported_operation(
                 self.where(), "batch normalization of anything other than images or the output of a linear layer"

@@ -10,7 +10,7 @@ def prepare_baselines(baselines: Tensor | None, images: Tensor) -> Tensor:
     """Return baselines ``[B, C, H, W]`` with dtype and device of the images; zeros if there are none."""
     if baselines is None:
         return torch.zeros_like(images[:1])
-    if baselines.ndim != 4 or baselines.shape[1:] != images.shape[1:] or len(baselines) == 0:
+    if baselines.shape[1:] != images.shape[1:] or len(baselines) == 0:
         size = ", ".join(map(str, images.shape[1:]))
         raise ValueError(f"baselines: got {list(baselines.shape)}, expected [B, {size}] with B >= 1.")
     return baselines.to(images)

@@ -39,7 +39,8 @@ class Layer:
     Attributes:
         name: Its name in ``network.named_modules()``.
         module: The layer.
-        grid: Rows and columns of patches if the output is a sequence of tokens; ``None`` if it is a feature map.
+        grid: Rows and columns of patches (slices first for volumes) if the output is a sequence of tokens; ``None`` if
+            it is a feature map.
         channels_last: Whether the feature map is ``[N, h, w, C]``, as in Swin transformers.
         activated: Whether to take the output of the activation function that is called right after the layer
             (``F.relu``) instead of the output of the layer.
@@ -47,14 +48,14 @@ class Layer:
 
     name: str
     module: nn.Module
-    grid: tuple[int, int] | None = None
+    grid: tuple[int, ...] | None = None
     activated: bool = False
     channels_last: bool = False
 
     def as_maps(self, output: Tensor) -> Tensor:
         """Return the feature maps ``[N, C, h, w]`` contained in an output of the layer or in its gradient."""
         if self.grid is None:
-            return output.permute(0, 3, 1, 2) if self.channels_last else output
+            return output.movedim(-1, 1) if self.channels_last else output
         patches = output[:, -math.prod(self.grid) :]
         return patches.transpose(1, 2).reshape(len(output), -1, *self.grid)
 

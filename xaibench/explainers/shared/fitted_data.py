@@ -41,7 +41,7 @@ def iterate_images(owner: str, loader: Iterable[Any]) -> Iterator[Tensor]:
         if not isinstance(images, Tensor) or not images.is_floating_point():
             got = images.dtype if isinstance(images, Tensor) else type(images).__name__
             raise TypeError(f"{owner}.fit: a batch begins with {got}, expected floating-point images [N, C, H, W].")
-        if images.ndim != 4:
+        if images.ndim not in (4, 5):
             raise ValueError(
                 f"{owner}.fit: a batch has images {list(images.shape)}, expected [N, C, H, W]; wrap the data set in "
                 "a torch.utils.data.DataLoader."
@@ -194,7 +194,7 @@ def _known_masks(owner: str, batch: Any) -> Tensor | None:
     masks = batch[1] if isinstance(batch, tuple | list) and len(batch) > 2 else None
     if masks is None:
         return None
-    if not isinstance(masks, Tensor) or masks.ndim != 3:
+    if not isinstance(masks, Tensor) or masks.ndim not in (3, 4):
         got = list(masks.shape) if isinstance(masks, Tensor) else type(masks).__name__
         raise TypeError(
             f"{owner}.fit: a batch has masks {got}, expected (images, masks, targets) with masks [N, H, W]."

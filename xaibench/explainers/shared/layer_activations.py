@@ -1,7 +1,8 @@
 """Find the layer that an explainer uses, and resize its maps to the image.
 
 A layer can be used if its output is a feature map ``[N, C, h, w]`` or the tokens ``[N, T, D]`` of a transformer. The
-last h·w tokens are the patches, row by row; class and register tokens come before them and are left out.
+last h·w tokens are the patches, row by row; class and register tokens come before them and are left out. For volumes,
+feature maps are ``[N, C, d, h, w]``, and the last d·h·w tokens are the patches.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from xaibench.explainers.shared.feature_grids import (
 from xaibench.explainers.shared.layer_calls import LayerRun, check_sees_whole_image, layer_name, run_layers
 from xaibench.explainers.shared.token_places import TokenLayout, Tokens, token_layout
 
-#: Interpolation to the size of the image: bilinear without aligned corners, or nearest neighbor by pixel centers.
+#: Interpolation to the size of the image: bilinear (trilinear for volumes) without aligned corners, or nearest neighbor
+#: by pixel centers.
 Resize: TypeAlias = Literal["bilinear", "nearest"]
 
 
@@ -61,7 +63,7 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Modu
     check_sees_whole_image(owner, model)
     with record_attention(model) as seen:
         runs = run_layers(model, images)
-    size = (images.shape[-2], images.shape[-1])
+    size = tuple(images.shape[2:])
     if name is not None:
         return _find_named_layer(owner, runs, size, name)
     maps = spatial_runs(runs, size)
@@ -93,7 +95,7 @@ def find_finer_layers(owner: str, model: nn.Module, images: Tensor, layer: Layer
     """
     with record_attention(model) as seen:
         runs = run_layers(model, images)
-    size = (images.shape[-2], images.shape[-1])
+    size = tuple(images.shape[2:])
     last, maps = _last_run_index(runs, layer.name), spatial_runs(runs, size)
     attends = {_last_run_index(runs, attention.name) for attention in seen}
     # Feature maps between attentions belong to a convolutional network with attention in it.
@@ -110,7 +112,7 @@ def find_finer_layers(owner: str, model: nn.Module, images: Tensor, layer: Layer
 
 def _count_positions(layer: Layer, run: LayerRun) -> int:
     assert isinstance(run.output, Tensor)
-    return layer.as_maps(run.output).shape[-2:].numel()
+    return layer.as_maps(run.output).shape[2:].numel()
 
 
 def _last_run_index(runs: Sequence[LayerRun], name: str) -> int:
@@ -155,12 +157,12 @@ def _last_with_tokens(runs: Sequence[LayerRun], tokens: Tokens) -> Layer | None:
             continue
         if output.ndim == 3 and output.shape[1] == tokens.count:
             return Layer(run.name, run.module, tokens.grid)
-        if output.ndim == 4 and output.shape[1:3] == tokens.grid:
+        if output.ndim == 2 + len(tokens.grid) and output.shape[1:-1] == tokens.grid:
             return Layer(run.name, run.module, channels_last=True)
     return None
 
 
-def _find_named_layer(owner: str, runs: list[LayerRun], size: tuple[int, int], name: str) -> Layer:
+def _find_named_layer(owner: str, runs: list[LayerRun], size: tuple[int, ...], name: str) -> Layer:
     for run in reversed(runs):
         if run.name == name and is_map(run, runs, size):
             return Layer(name, run.module)
@@ -175,7 +177,7 @@ def _find_named_layer(owner: str, runs: list[LayerRun], size: tuple[int, int], n
     )
 
 
-def _list_usable_layers(runs: list[LayerRun], size: tuple[int, int]) -> str:
+def _list_usable_layers(runs: list[LayerRun], size: tuple[int, ...]) -> str:
     """List the layers that can be named, at most the last twelve."""
     names = []
     for run in runs:
@@ -194,7 +196,7 @@ def _with_activation(model: nn.Module, layer: Layer, images: Tensor) -> Layer:
     return replace(layer, activated=capture.activated)
 
 
-def resize_maps(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tensor:
+def resize_maps(maps: Tensor, size: tuple[int, ...], how: Resize | None) -> Tensor:
     """Resize maps ``[N, h, w]`` to ``[N, *size]``; ``None`` leaves them unchanged.
 
     Example:
@@ -208,7 +210,13 @@ def resize_maps(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tens
         return maps
     if how == "nearest":
         return nn.functional.interpolate(maps[:, None], size, mode="nearest-exact")[:, 0]
-    return nn.functional.interpolate(maps[:, None], size, mode="bilinear", align_corners=False)[:, 0]
+    return interpolate_linearly(maps[:, None], size)[:, 0]
+
+
+def interpolate_linearly(features: Tensor, size: Sequence[int], *, align_corners: bool = False) -> Tensor:
+    """Interpolate ``[N, C, h, w]`` to ``[N, C, *size]``: bilinear for images, trilinear for volumes."""
+    mode = "bilinear" if features.ndim == 4 else "trilinear"
+    return nn.functional.interpolate(features, list(size), mode=mode, align_corners=align_corners)
 
 
 def forward_rows(images: Tensor, batch_size: int | None) -> int:
@@ -217,7 +225,7 @@ def forward_rows(images: Tensor, batch_size: int | None) -> int:
 
 
 def fastest_layout(model: nn.Module, images: Tensor) -> torch.memory_format:
-    """Return the memory layout in which the model runs fastest: channels last for float32 convolutions.
+    """Return the memory layout in which the model runs fastest: channels last for float32 convolutions of images.
 
     A network that calls ``view`` where ``reshape`` is needed does not support channels last. This is tested with one
     image.

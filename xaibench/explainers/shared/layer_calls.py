@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from xaibench.compute.explained_output import network_of
 from xaibench.explainers.base import UnsupportedModelError
 
+#: Convolutions of images and of volumes.
+CONVOLUTIONS = (nn.Conv2d, nn.Conv3d)
+
 
 @dataclass(frozen=True)
 class LayerRun:

@@ -29,14 +29,14 @@ class Features:
         counts: Number of features per image, ``[N]`` or ``[1]``. The features of image i are numbered from 0 to
             ``counts[i]``
             - 1.
-        shape: ``(C, H, W)`` of an image.
+        shape: ``(C, H, W)`` or ``(C, D, H, W)`` of an image.
         whole_pixels: Whether all channels of a pixel always belong to the same feature.
         single: Whether feature v consists of value v only.
     """
 
     index: Tensor
     counts: tuple[int, ...]
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     whole_pixels: bool
     single: bool
 
@@ -86,6 +86,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell_size: int, n_s
     Args:
         feature_mask: ``"values"`` or ``None``: every value of every channel. ``"grid"``: square cells. ``"slic"``:
             superpixels of each image (Achanta et al. 2012, from scikit-image, computed on the image scaled to [0, 1]).
+            Volumes have cubic cells and supervoxels.
             ``"auto"``: values for an image of up to 1024 values, otherwise superpixels. An integer tensor: ``[H, W]``,
             ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers form a feature. Except for
             values and masks with C > 1, a feature covers all channels of its pixels.
@@ -97,7 +98,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell_size: int, n_s
         TypeError: If the mask is neither a name nor an integer tensor.
         ValueError: If its shape does not fit the images.
     """
-    shape = (images.shape[1], images.shape[2], images.shape[3])
+    shape = tuple(images.shape[1:])
     if isinstance(feature_mask, str) and feature_mask == "auto":
         feature_mask = "values" if images[0].numel() <= MAX_VALUES else "slic"
     if feature_mask is None or (isinstance(feature_mask, str) and feature_mask == "values"):
@@ -111,7 +112,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell_size: int, n_s
     counted = [np.unique(label, return_inverse=True) for label in labels.numpy()]
     index = torch.from_numpy(np.stack([inverse.reshape(labels.shape[1:]) for _, inverse in counted]))
     whole = labels.shape[1] == 1
-    index = index.expand(-1, shape[0], -1, -1).flatten(1).to(images.device)
+    index = index.expand(-1, *shape).flatten(1).to(images.device)
     return Features(index, tuple(len(names) for names, _ in counted), shape, whole_pixels=whole, single=False)
 
 
@@ -130,12 +131,13 @@ def check_feature_mask(owner: str, feature_mask: object) -> None:
 def _labels_from_mask(feature_mask: Tensor, images: Tensor) -> Tensor:
     """Return the labels ``[N or 1, C or 1, H, W]`` on the CPU."""
     mask = feature_mask.cpu()
-    labels = mask[None, None] if mask.ndim == 2 else mask[:, None] if mask.ndim == 3 else mask
-    fits = labels.ndim == 4 and labels.shape[2:] == images.shape[2:]
+    axes = images.ndim - 2
+    labels = mask[None, None] if mask.ndim == axes else mask[:, None] if mask.ndim == axes + 1 else mask
+    fits = labels.ndim == images.ndim and labels.shape[2:] == images.shape[2:]
     if not fits or labels.shape[0] not in (1, len(images)) or labels.shape[1] not in (1, images.shape[1]):
-        n, c, h, w = images.shape
+        (n, c), size = images.shape[:2], ", ".join(map(str, images.shape[2:]))
         raise ValueError(
-            f"feature_mask: got {list(mask.shape)} for images {list(images.shape)}, expected [{h}, {w}], "
-            f"[{n}, {h}, {w}], [1, {c}, {h}, {w}] or [{n}, {c}, {h}, {w}]."
+            f"feature_mask: got {list(mask.shape)} for images {list(images.shape)}, expected [{size}], "
+            f"[{n}, {size}], [1, {c}, {size}] or [{n}, {c}, {size}]."
         )
     return labels

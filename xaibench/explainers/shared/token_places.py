@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -26,13 +27,13 @@ class Tokens:
     """The positions of the tokens of one attention.
 
     Attributes:
-        grid: Rows and columns of patches, which are the last tokens, row by row.
+        grid: Rows and columns of patches (slices first for volumes), which are the last tokens, row by row.
         extra: Number of tokens before them: class token, distillation token, registers.
         places: ``[W, T]`` int64: the index among the ``extra + h·w`` tokens of each token of each window; -1 is
             padding. A single row 0, 1, 2, ... if there are no windows.
     """
 
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     extra: int
     places: Tensor
 
@@ -95,7 +96,7 @@ def token_layout(owner: str, model: nn.Module, images: Tensor) -> TokenLayout:
         outputs = model(noise.requires_grad_())
     if not seen:
         raise no_attention_error(owner, model)
-    size = (images.shape[-2], images.shape[-1])
+    size = tuple(images.shape[2:])
     layers = tuple(_locate_tokens(owner, model, attention, runs, size) for attention in seen)
     if any(len(tokens.places) > 1 for tokens in layers):
         _check_order(owner, model, images, seen)
@@ -110,19 +111,19 @@ def _noise(images: Tensor, rows: int) -> Tensor:
 
 
 def _locate_tokens(
-    owner: str, model: nn.Module, attention: Attention, runs: Sequence[LayerRun], size: tuple[int, int]
+    owner: str, model: nn.Module, attention: Attention, runs: Sequence[LayerRun], size: tuple[int, ...]
 ) -> Tokens:
     """Locate the tokens of one attention for one image."""
     batch, _, _, count = attention.weights.shape
     tokens = attention.tokens
     if tokens is not None and tokens.shape[:2] == (batch, count):
         for run in reversed(runs):
-            if not isinstance(run.output, Tensor) or run.output.ndim != 4:
+            if not isinstance(run.output, Tensor) or run.output.ndim != 2 + len(size):
                 continue
-            for output in (run.output, run.output.permute(0, 2, 3, 1)):
+            for output in (run.output, run.output.movedim(1, -1)):
                 places = _match_rows(tokens.detach(), output.detach())
                 if places is not None:
-                    return Tokens((output.shape[1], output.shape[2]), 0, places)
+                    return Tokens(tuple(output.shape[1:-1]), 0, places)
     grid = patch_grid(list(runs), size, attention.weights[:, 0])
     if batch != 1 or grid is None or math.prod(grid) > count:
         windows = f", in {batch} windows" if batch > 1 else ""
@@ -137,7 +138,7 @@ def _locate_tokens(
 
 def _match_rows(tokens: Tensor, output: Tensor) -> Tensor | None:
     """Match tokens to positions of a map ``[1, h, w, D]`` by value: ``[W, T]``; ``None`` if one has no match."""
-    rows = output.flatten(0, 2)
+    rows = output.flatten(0, -2)
     if rows.shape[1] != tokens.shape[-1]:
         return None
     strongest = tokens.flatten(0, 1)[tokens.flatten(0, 1).abs().sum(1).argmax()]
@@ -172,9 +173,10 @@ def _check_patches(owner: str, first: Attention, tokens: Tokens, noise: Tensor) 
     """Require that the last tokens of the first attention are the patches, row by row."""
     if first.tokens is None or not first.tokens.requires_grad or len(tokens.places) > 1:
         return
-    height, width = tokens.grid
-    for row, column in {(0, min(1, width - 1)), (height - 1, width - 1)}:
-        vector = first.tokens[0, tokens.extra + row * width + column]
+    last = tuple(side - 1 for side in tokens.grid)
+    for patch in {(*[0] * (len(last) - 1), min(1, last[-1])), last}:
+        number = tokens.extra + int(np.ravel_multi_index(patch, tokens.grid))
+        vector = first.tokens[0, number]
         weights = torch.linspace(1, 2, len(vector), dtype=vector.dtype, device=vector.device)
         (gradient,) = torch.autograd.grad((weights * vector).sum(), noise, retain_graph=True, allow_unused=True)
         if gradient is None:
@@ -182,14 +184,15 @@ def _check_patches(owner: str, first: Attention, tokens: Tokens, noise: Tensor) 
         seen = gradient[0].abs().sum(0)
         if not seen.any():  # a part of the image that the network does not receive
             continue
-        for along, at, cells in ((seen.sum(1), row, height), (seen.sum(0), column, width)):
+        for axis, (at, cells) in enumerate(zip(patch, tokens.grid, strict=True)):
+            along = seen.sum([other for other in range(seen.ndim) if other != axis])
             middles = (torch.arange(len(along), device=along.device) + 0.5) * cells / len(along)
             center = float((along * middles).sum() / along.sum().clamp(min=1e-30))
             if abs(center - at - 0.5) > 1:
                 raise UnsupportedModelError(
-                    f"{owner}: token {tokens.extra + row * width + column} of layer {first.name!r} depends on another "
-                    f"part of the image than patch ({row}, {column}) of {height} by {width}. Expected the patches to "
-                    "be the last tokens, row by row. rise and occlusion explain any network."
+                    f"{owner}: token {number} of layer {first.name!r} depends on another part of the image than patch "
+                    f"{patch} of {' by '.join(map(str, tokens.grid))}. Expected the patches to be the last tokens, row "
+                    "by row. rise and occlusion explain any network."
                 )
 
 

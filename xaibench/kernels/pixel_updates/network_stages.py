@@ -103,7 +103,8 @@ def find_stages(model: nn.Module, image: Tensor) -> list[ConvStage] | None:
     if layers is None:
         return None
     stages: list[ConvStage] = []
-    shape = (image.shape[1], image.shape[2], image.shape[3])
+    # Only a linear layer can be the first one for a volume; its slices are then rows.
+    shape = (image.shape[1], image.shape[2:-1].numel(), image.shape[-1])
     for layer, given in layers:
         if isinstance(layer, nn.ReLU | nn.MaxPool2d):
             last = _append_activation(stages[-1], layer) if stages else None
