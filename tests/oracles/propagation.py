@@ -9,35 +9,29 @@ import numpy as np
 
 def unrolled(weight, bias, stride, padding, shape):
     """The matrix ``[outputs, inputs]`` and the biases of a convolution of such an image, and its output shape."""
-    filters, channels, height, width = weight.shape
-    rows = (shape[1] + 2 * padding - height) // stride + 1
-    columns = (shape[2] + 2 * padding - width) // stride + 1
-    matrix = np.zeros((filters, rows, columns, *shape))
-    for f in range(filters):
-        for i in range(rows):
-            for j in range(columns):
-                for c in range(channels):
-                    for u in range(height):
-                        for v in range(width):
-                            y, x = i * stride + u - padding, j * stride + v - padding
-                            if 0 <= y < shape[1] and 0 <= x < shape[2]:
-                                matrix[f, i, j, c, y, x] = weight[f, c, u, v]
-    biases = np.repeat(bias, rows * columns)
-    return matrix.reshape(filters * rows * columns, -1), biases, (filters, rows, columns)
+    filters, _, *kernel = weight.shape
+    sides = [(side + 2 * padding - size) // stride + 1 for side, size in zip(shape[1:], kernel, strict=True)]
+    matrix = np.zeros((filters, *sides, *shape))
+    for f, *place in np.ndindex(filters, *sides):
+        for c, *offset in np.ndindex(*weight.shape[1:]):
+            source = [i * stride + u - padding for i, u in zip(place, offset, strict=True)]
+            if all(0 <= x < side for x, side in zip(source, shape[1:], strict=True)):
+                matrix[(f, *place, c, *source)] = weight[(f, c, *offset)]
+    biases = np.repeat(bias, np.prod(sides))
+    return matrix.reshape(filters * np.prod(sides), -1), biases, (filters, *sides)
 
 
 def winners(x, size):
     """For each pooled number the flat index of the first largest, and the pooled shape."""
-    channels, height, width = x.shape
-    rows, columns = height // size, width // size
+    shape = (len(x), *(side // size for side in x.shape[1:]))
     found = []
-    for c in range(channels):
-        for i in range(rows):
-            for j in range(columns):
-                window = [(-x[c, i * size + u, j * size + v], u, v) for u in range(size) for v in range(size)]
-                _, u, v = min(window)
-                found.append(np.ravel_multi_index((c, i * size + u, j * size + v), x.shape))
-    return found, (channels, rows, columns)
+    for c, *place in np.ndindex(*shape):
+        window = []
+        for offset in np.ndindex(*[size] * len(place)):
+            source = (c, *(i * size + u for i, u in zip(place, offset, strict=True)))
+            window.append((-x[source], source))
+        found.append(np.ravel_multi_index(min(window)[1], x.shape))
+    return found, shape
 
 
 def forward(layers, image):

@@ -1,5 +1,6 @@
 """RISE and Occlusion written again, slowly, one mask at a time."""
 
+import itertools
 import math
 
 import numpy as np
@@ -8,18 +9,18 @@ from scipy.ndimage import zoom
 
 
 def masks(numbers, size, s, p):
-    """Masks as the released code of RISE makes them, from s² + 2 uniform numbers each.
+    """Masks as the released code of RISE makes them, from s² + 2 uniform numbers each (s³ + 3 for volumes).
 
     ``skimage.transform.resize(grid, up, order=1, mode="reflect")`` is ``scipy.ndimage.zoom`` with ``mode="mirror"``.
     """
     cell = [math.ceil(side / s) for side in size]
     result = []
     for row in numbers:
-        grid = (row[: s * s] < p).reshape(s, s).astype(float)
+        grid = (row[: -len(size)] < p).reshape([s] * len(size)).astype(float)
         factors = [(s + 1) * c / s for c in cell]
         large = zoom(grid, factors, order=1, mode="mirror", grid_mode=True)
-        top, left = int(row[-2] * cell[0]), int(row[-1] * cell[1])
-        result.append(large[top : top + size[0], left : left + size[1]])
+        first = [int(number * side) for number, side in zip(row[-len(size) :], cell, strict=True)]
+        result.append(large[tuple(slice(at, at + side) for at, side in zip(first, size, strict=True))])
     return np.stack(result)
 
 
@@ -35,25 +36,25 @@ def rise(model, image, target, all_masks, p):
 
 def occlusion(model, image, target, window, stride, baseline):
     """The mean fall of the output over the windows that cover each pixel."""
-    height, width = image.shape[1:]
+    sides = image.shape[1:]
 
     def value(picture):
         with torch.no_grad():
             return model(picture[None])[0, target].item()
 
-    total, times = torch.zeros(height, width, dtype=image.dtype), torch.zeros(height, width, dtype=image.dtype)
-    top = 0
-    while True:
-        left = 0
-        while True:
-            covered = image.clone()
-            covered[:, top : top + window, left : left + window] = baseline
-            total[top : top + window, left : left + window] += value(image) - value(covered)
-            times[top : top + window, left : left + window] += 1
-            if left + window >= width:
-                break
-            left += stride
-        if top + window >= height:
-            break
-        top += stride
+    total, times = torch.zeros(sides, dtype=image.dtype), torch.zeros(sides, dtype=image.dtype)
+    for corner in itertools.product(*(starts(side, window, stride) for side in sides)):
+        place = tuple(slice(at, at + window) for at in corner)
+        covered = image.clone()
+        covered[:, *place] = baseline
+        total[place] += value(image) - value(covered)
+        times[place] += 1
     return total / times
+
+
+def starts(side, window, stride):
+    """Where windows begin along a side, up to the first that reaches its end."""
+    found = [0]
+    while found[-1] + window < side:
+        found.append(found[-1] + stride)
+    return found

@@ -1,6 +1,7 @@
 import captum.attr
 import pytest
 import torch
+from generators.volumes import Residual
 from oracles import rise as oracle
 from torch import nn
 
@@ -31,6 +32,23 @@ def test_oracle_and_captum(model, window, stride, baseline):
         images, (2, window, window), (2, stride, stride), baselines=baseline, target=targets
     )
     torch.testing.assert_close(maps.float(), theirs[:, 0].float())  # Captum rounds to float32
+
+
+@pytest.mark.parametrize("size", [(5, 7, 6), (2, 6, 9)])  # the second has fewer slices than the window
+def test_volumes_are_covered_by_cubes(size):
+    model = Residual(channels=2).double()
+    images, targets = batch(2, size)
+    maps = Occlusion(window=3, stride=2, baseline=0.7)(model, images, targets)
+    for found, image, target in zip(maps, images, targets, strict=True):
+        torch.testing.assert_close(found, oracle.occlusion(model, image, target, 3, 2, 0.7))
+
+
+def test_the_window_of_a_volume_does_not_depend_on_its_few_slices():
+    images = torch.zeros(1, 1, 2, 40, 60)
+    assert Occlusion().passes(images) == Occlusion(window=3, stride=1).passes(images)
+    assert Occlusion(window=3, stride=3).passes(images) == 1 + 1 * 14 * 20
+    with pytest.raises(ValueError, match=r"expected stride <= window <= 40, the middle side of the images \(2×40×60\)"):
+        Occlusion(window=41)(Residual(), images, torch.tensor([0]))
 
 
 def test_by_hand():

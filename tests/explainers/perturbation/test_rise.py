@@ -25,11 +25,11 @@ def model(request):
         return ExplainedOutput(nn.Sequential(*layers)).double().eval()
 
 
-@pytest.mark.parametrize("size", [(11, 14), (21, 7), (8, 8), (3, 5)])
+@pytest.mark.parametrize("size", [(11, 14), (21, 7), (8, 8), (3, 5), (6, 11, 9), (2, 5, 3)])
 @pytest.mark.parametrize("s", [1, 2, 7])
 def test_masks_are_those_of_the_released_code(size, s):
     found = random_masks(np.random.default_rng(5), 20, size, s, 0.4, like=torch.empty(0, dtype=torch.float64))
-    expected = oracle.masks(np.random.default_rng(5).random((20, s * s + 2)), size, s, 0.4)
+    expected = oracle.masks(np.random.default_rng(5).random((20, s ** len(size) + len(size))), size, s, 0.4)
     torch.testing.assert_close(found, torch.from_numpy(expected))
 
 

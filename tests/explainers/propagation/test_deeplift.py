@@ -69,6 +69,17 @@ def test_agreement_with_captum(batch_size, double, images, targets):
     assert maps.abs().max() > 1e-6
 
 
+def test_volumes_agree_with_captum():
+    layers = (nn.Conv3d(1, 3, 2), nn.ReLU(), nn.AvgPool3d(2), nn.Conv3d(3, 4, 2), nn.Sigmoid(), nn.Flatten())
+    model = made(*layers, nn.Linear(32, 2))
+    volumes = torch.randn(3, 1, 7, 7, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    targets = torch.tensor([0, 1, 1])
+    maps = explain("deeplift", model, volumes, targets, output="logit")
+    theirs = captum.attr.DeepLift(model).attribute(volumes.clone().requires_grad_(), target=targets)
+    torch.testing.assert_close(maps, theirs[:, 0].detach(), rtol=1e-10, atol=1e-12)
+    assert maps.abs().max() > 1e-3
+
+
 def test_deep_shap_with_zeros_is_deeplift_and_with_baselines_captums(double, images, targets):
     model, explained = double
     torch.testing.assert_close(

@@ -42,6 +42,13 @@ def cnn(bias=True):
     )  # fmt: skip
 
 
+def cnn_of_volumes(bias=True):
+    return made(
+        nn.Conv3d(2, 2, 2, padding=1, bias=bias), nn.ReLU(), nn.MaxPool3d(2),
+        nn.Conv3d(2, 3, 2, stride=2, padding=1, bias=bias), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3, bias=bias),
+    )  # fmt: skip
+
+
 def as_layers(network):
     """The network as the oracles read it."""
     layers = []
@@ -51,11 +58,11 @@ def as_layers(network):
         if isinstance(module, nn.Linear):
             weight = module.weight.detach().numpy()
             layers.append(("linear", weight, np.zeros(len(weight)) if bias is None else bias))
-        elif isinstance(module, nn.Conv2d):
+        elif isinstance(module, nn.Conv2d | nn.Conv3d):
             weight = module.weight.detach().numpy()
             bias = np.zeros(len(weight)) if bias is None else bias
             layers.append(("conv", weight, bias, module.stride[0], module.padding[0]))
-        elif isinstance(module, nn.MaxPool2d):
+        elif isinstance(module, nn.MaxPool2d | nn.MaxPool3d):
             layers.append(("maxpool", module.kernel_size))
         elif isinstance(module, nn.ReLU):
             layers.append(("relu",))
@@ -66,7 +73,8 @@ def as_layers(network):
 
 def data(size, n=6, channels=2, seed=1):
     rng = torch.Generator().manual_seed(seed)
-    images = torch.rand(n, channels, size, size, generator=rng, dtype=torch.float64) * 2 - 1
+    sides = (size, size) if isinstance(size, int) else size
+    images = torch.rand(n, channels, *sides, generator=rng, dtype=torch.float64) * 2 - 1
     return images, torch.arange(n) % 3
 
 
@@ -78,7 +86,11 @@ def logits_of(network, images, targets):
     return network.eval()(images).gather(1, targets[:, None]).squeeze(1).detach()
 
 
-NETWORKS = [pytest.param(mlp, 3, id="mlp"), pytest.param(cnn, 6, id="cnn")]
+NETWORKS = [
+    pytest.param(mlp, 3, id="mlp"),
+    pytest.param(cnn, 6, id="cnn"),
+    pytest.param(cnn_of_volumes, (4, 5, 4), id="volumes"),
+]
 RULES = {
     "epsilon": (LRPEpsilon(epsilon=0.1), ["epsilon"] * 3, {"epsilon": 0.1}),
     "epsilon without bias": (LRPEpsilon(epsilon=0.1, bias=False), ["epsilon"] * 3, {"epsilon": 0.1, "bias": False}),
@@ -135,7 +147,7 @@ def test_relevance_is_conserved_without_biases(build, size, explainer, positive)
     network, (images, targets) = build(bias=False), data(size)
     logits = logits_of(network, images, targets)
     maps = explained(explainer, network, images, targets)
-    sums = maps.sum((1, 2))
+    sums = maps.flatten(1).sum(1)
     torch.testing.assert_close(sums, logits.clamp(min=0) if positive else logits, rtol=0, atol=1e-5)
     assert logits.abs().max() > 0.1
     if positive:

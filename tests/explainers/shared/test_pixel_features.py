@@ -114,6 +114,32 @@ def test_how_many_features_an_image_has_is_nothing_to_the_others(name, rgb_cnn, 
         torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("channels", "mask"), [(1, "slic"), (2, "slic"), (3, "slic"), (1, "grid")])
+def test_a_volume_of_one_slice_has_the_features_of_that_image(channels, mask):
+    images = torch.rand(2, channels, 14, 18, generator=torch.Generator().manual_seed(1))
+    flat = find_features(mask, images, cell_size=4, n_segments=12)
+    found = find_features(mask, images[:, :, None], cell_size=4, n_segments=12)
+    assert found.index.equal(flat.index)
+    assert found.shape == (channels, 1, 14, 18)
+
+
+def test_features_of_volumes_are_cubes_and_supervoxels():
+    features = find_features("grid", torch.zeros(2, 1, 3, 4, 5), cell_size=2, n_segments=1)
+    assert features.index.reshape(3, 4, 5)[:, :, 0].tolist() == [[0, 0, 3, 3], [0, 0, 3, 3], [6, 6, 9, 9]]
+    volume = torch.zeros(1, 1, 8, 8, 8)
+    volume[:, :, 3:] = 1
+    labels = find_features("slic", volume, cell_size=1, n_segments=8).index.reshape(8, 8, 8)
+    assert set(labels[:3].unique().tolist()).isdisjoint(labels[3:].unique().tolist())
+
+
+def test_a_mask_of_a_volume_has_its_axes():
+    images = torch.zeros(2, 1, 3, 4, 5)
+    assert find_features(torch.arange(60).reshape(3, 4, 5), images, 1, 1).counts == (60,)
+    assert find_features(torch.zeros(2, 3, 4, 5, dtype=torch.int64), images, 1, 1).counts == (1, 1)
+    with pytest.raises(ValueError, match=r"expected \[3, 4, 5\], \[2, 3, 4, 5\], \[1, 1, 3, 4, 5\] or"):
+        find_features(torch.zeros(4, 5, dtype=torch.int64), images, 1, 1)
+
+
 def test_cells_at_the_edge_may_be_smaller():
     features = find_features("grid", torch.zeros(2, 1, 5, 7), cell_size=3, n_segments=1)
     assert features.counts == (6,)

@@ -219,7 +219,7 @@ class ScoreCAM(PerFeatureMapCAM):
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features = activations(model, layer, images)
-        size, layout = images.shape[-2:], fastest_layout(model, images)
+        size, layout = images.shape[2:], fastest_layout(model, images)
         scores = images.new_empty(features.shape[:2])
         for samples, channels in blocks(len(images), scores.shape[1], forward_rows(images, self.batch_size)):
             masks = interpolate_linearly(features[samples, channels], size, align_corners=True)

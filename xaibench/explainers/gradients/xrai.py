@@ -147,7 +147,7 @@ def _supervoxels(picture: NDArray[np.float64], size: int, dilation: int) -> NDAr
     margins = [math.ceil(dilation / unit) for unit in units]
     found = []
     for count in _SUPERVOXELS:
-        labels = superpixels(torch.from_numpy(picture)[None], count)[0].numpy()
+        labels = superpixels(torch.tensor(picture)[None], count)[0].numpy()
         for label, box in enumerate(ndimage.find_objects(labels + 1)):
             if box is None:
                 continue
