@@ -57,7 +57,7 @@ _SPLIT = {8: (0.8, 0.1, 0.1), 16: (0.8, 0.1, 0.1), 64: (0.9, 0.05, 0.05)}
 _VOLUME_ALPHA = {
     ("lin", "white"): 0.05,
     ("lin", "corr"): 0.02,
-    ("mult", "white"): 0.8,
+    ("mult", "white"): 0.7,
     ("mult", "corr"): 0.2,
     ("rigid", "white"): 0.4,
     ("rigid", "corr"): 0.2,
