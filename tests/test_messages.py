@@ -26,6 +26,7 @@ REASONS = {
     "data/scans/ct_reading.py",
     "data/scans/medical_images.py",
     "data/scans/nifti_volumes.py",
+    "data/scans/scan_geometry.py",
     "benchmarks/xai_tris/photo_backgrounds.py",
     "benchmarks/xai_tris/safe_unpickling.py",
     "data/exchange/parquet_columns.py",
