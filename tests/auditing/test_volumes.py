@@ -88,7 +88,7 @@ def test_a_decisive_region_of_volumes_contains_the_tag():
     network = nn.Sequential(Slice(6), tag_network())
     found = find_decisive_regions(make_subject(network, depth, labels=labels), 8, np.random.default_rng(0))
     assert len(found) == 8
-    assert set(found.places) == {"last slices, top left"}
+    assert set(found.places) == {"top left of the last slices"}
     assert bool(found.masks[:, 6, :CORNER, :CORNER].all())
     assert found.masks.float().mean() < 0.03
 
@@ -125,7 +125,11 @@ def test_a_trained_copy_reacts_to_a_cube(monkeypatch):
 
 @pytest.mark.parametrize(
     ("voxel", "place"),
-    [((0, 0, 0), "first slices, top left"), ((4, 4, 4), "middle slices, center"), ((8, 8, 4), "last slices, bottom")],
+    [
+        ((0, 0, 0), "top left of the first slices"),
+        ((4, 4, 4), "center of the middle slices"),
+        ((8, 8, 4), "bottom of the last slices"),
+    ],
 )
 def test_places_of_volumes_have_names(voxel, place):
     mask = torch.zeros(9, 9, 9, dtype=torch.bool)

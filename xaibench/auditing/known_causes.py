@@ -254,7 +254,7 @@ def _choose_evenly(passed: NDArray[np.bool_], count: int, rng: np.random.Generat
 
 
 def place_of(mask: Tensor) -> str:
-    """Describe where a region is, such as ``"top left"``, or ``"first slices, top left"`` in a volume.
+    """Describe where a region is, such as ``"top left"``, or ``"top left of the first slices"`` in a volume.
 
     Args:
         mask: ``[H, W]`` or ``[D, H, W]`` bool, not empty.
@@ -273,7 +273,7 @@ def place_of(mask: Tensor) -> str:
     depth = depth if mask.shape[0] > 1 else []
     vertical, horizontal = ("top", "", "bottom")[row], ("left", "", "right")[column]
     place = " ".join(filter(None, (vertical, horizontal))) or "center"
-    return ", ".join([*(f"{('first', 'middle', 'last')[third]} slices" for third in depth), place])
+    return " of the ".join([place, *(f"{('first', 'middle', 'last')[third]} slices" for third in depth)])
 
 
 def divided_axes(images: Tensor) -> int:

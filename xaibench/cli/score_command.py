@@ -124,14 +124,21 @@ def _style_table(result: Evaluation) -> str:
 
 def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:
     """Render a self-contained page with the table and the maps of the first scored samples."""
+    import torch
+
     from xaibench.core.html_repr import html_page
     from xaibench.plots import show
     from xaibench.plots.files import encode
+    from xaibench.plots.maps import VolumeFigure
 
     places = {identity: place for place, identity in enumerate(samples.ids)}
     chosen = [places[identity] for identity in result.scores["sample"].drop_duplicates()[:_N_SHOWN]]
     images, masks, _ = samples[chosen]
-    figure = show(images, {name: maps[chosen]}, masks, labels=[samples.ids[place] for place in chosen])
+    spacing = samples.metric_inputs(torch.tensor(chosen)).get("spacing")
+    labels = [samples.ids[place] for place in chosen]
+    figure = show(images, {name: maps[chosen]}, masks, labels=labels, spacing=spacing)
+    if isinstance(figure, VolumeFigure):
+        return html_page(f"{name}: scores", f"{result._repr_html_()}<h2>Maps</h2>{figure._repr_html_()}")
     return html_page(f"{name}: scores", result._repr_html_(), pictures={"Maps": encode(figure, "png")})
 
 
