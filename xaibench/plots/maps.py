@@ -107,7 +107,7 @@ def show(
 
 @dataclass(frozen=True)
 class _Content:
-    """What a figure shows, checked."""
+    """The checked content of a figure."""
 
     images: NDArray[Any]
     maps: Mapping[str, NDArray[Any]]

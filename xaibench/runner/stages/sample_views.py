@@ -24,7 +24,7 @@ Floats: TypeAlias = NDArray[np.floating[Any]]
 
 
 class SampleView:
-    """Where a sample is cut for its picture, and the sizes of its slices in pixels.
+    """The slices of a sample in its picture, with their sizes in pixels.
 
     Args:
         mask: ``[H, W]`` or ``[D, H, W]`` bool.
