@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 
 from xaibench.kernels.emd import few_pixels as few_places
 from xaibench.kernels.emd import multiscale
-from xaibench.metrics import TransportError, emd, emd_perf
+from xaibench.metrics import TransportError, emd, emd_perf, fni_emd
 from xaibench.metrics.localization import emd as earth_mover
 from xaibench.metrics.localization import emd_bounds as wasserstein
 from xaibench.metrics.localization.emd import TransportProgress
@@ -463,3 +463,21 @@ def test_the_released_diameter_is_of_square_images_in_pixels(shape, spacing, mes
     values, mask = (each[None] for each in volume(shape))
     with pytest.raises(ValueError, match=message):
         emd_perf(values, mask, diameter="released", spacing=spacing)
+
+
+def test_large_volumes_have_bounds_and_no_exact_distance(monkeypatch):
+    values, mask = (each[None] for each in volume((14, 12, 13)))
+    mask[:] = False
+    mask[:, :3, :5] = True
+    exact = emd(values, mask, spacing=(2.0, 1.0, 1.0))
+    monkeypatch.setattr(wasserstein, "_PAIRS_OF_BOUNDS", 2**14)
+    monkeypatch.setattr(wasserstein, "_PAIRS_OF_EXACT", 2**17)
+    lower, upper = emd(values, mask, spacing=(2.0, 1.0, 1.0), exact=False)
+    assert lower <= exact <= upper
+    assert 0.003 * upper < upper - lower < 0.1 * upper
+    with pytest.raises(ValueError, match=r"A volume of 14×12×13 voxels has [\d,]+ pairs .* exact=False"):
+        emd(values, mask)
+    with pytest.raises(ValueError, match=r"A volume of 14×12×13 voxels"):
+        fni_emd(values, mask)
+    flat = (each.reshape(1, 14, -1) for each in (values, mask))
+    assert emd(*flat) > 0  # images have no limit

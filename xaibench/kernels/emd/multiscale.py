@@ -52,12 +52,15 @@ class StopCriteria:
         tolerance: Gap between the bounds, relative to the upper one.
         time_limit: Seconds from ``start``; ``None`` for no limit.
         progress: Called whenever the bounds are updated.
+        most_pairs: Problems with more pairs of a source and a sink are not improved: their bounds are those of the
+            coarser solution.
         start: Reading of the monotonic clock.
     """
 
     tolerance: float
     time_limit: float | None
     progress: Callable[[SolverProgress], None] | None
+    most_pairs: float = math.inf
     start: float = field(default_factory=time.monotonic)
 
     def expired(self) -> bool:
@@ -128,7 +131,7 @@ def _improve(
     """Improve a plan by the network simplex until its cost equals the bound of the potentials."""
     worth = _WORTH * math.hypot(*(size * pixel for size, pixel in zip(level.net.shape, level.pixel, strict=True)))
     bounds = _Bounds(level, tolerance, effort)
-    if bounds.update(plan, u, v):
+    if bounds.update(plan, u, v) or len(u) * len(v) > effort.most_pairs:
         return plan, u
     arcs = _cheap_arcs(level, u, v, near * bounds.gap)
     position = 0

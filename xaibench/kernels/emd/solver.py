@@ -88,6 +88,7 @@ def interval_emd(
     tolerance: float = 0.003,
     spacing: Sequence[float] | None = None,
     time_limit: float | None = None,
+    most_pairs: float = math.inf,
     progress: Callable[[SolverProgress], None] | None = None,
 ) -> Transport:
     """Compute bounds of the earth mover's distance between two images of the same mass.
@@ -98,6 +99,8 @@ def interval_emd(
         tolerance: Largest difference of the bounds, relative to the upper one.
         spacing: As in :func:`exact_emd`.
         time_limit: Seconds after which the bounds reached so far are returned, regardless of the tolerance.
+        most_pairs: Larger problems, by the number of pairs of pixels between which mass can move, get the bounds of the
+            problem with merged pixels, regardless of the tolerance.
         progress: Called from time to time.
 
     Returns:
@@ -115,7 +118,7 @@ def interval_emd(
     """
     if not tolerance >= 0:
         raise ValueError(f"tolerance must be 0 or more, got {tolerance}.")
-    return _emd(source, target, spacing, StopCriteria(max(tolerance, EXACT_GAP), time_limit, progress))
+    return _emd(source, target, spacing, StopCriteria(max(tolerance, EXACT_GAP), time_limit, progress, most_pairs))
 
 
 def emd_with_free_mass(
@@ -184,7 +187,7 @@ def _transport(surplus: Floats, pixel: tuple[float, ...], effort: StopCriteria) 
     net, unit = _integers(surplus)
     level = TransportProblem(net, pixel)
     plan, u = solve(level, effort.tolerance, effort)
-    potential = envelope(level.source_points, u, level.points(np.arange(surplus.size))).reshape(surplus.shape)
+    potential = _potential(level, u).reshape(surplus.shape)
     potential -= (potential.max() + potential.min()) / 2  # minimizes the effect of rounding differences
     rounding = math.fsum(np.abs(surplus - net * unit).ravel())  # rounding error of the plan's masses
     upper = math.fsum(level.lengths(plan) * plan.flows) * unit + diameter * rounding
@@ -197,6 +200,15 @@ def _transport(surplus: Floats, pixel: tuple[float, ...], effort: StopCriteria) 
         masses=np.ldexp(plan.flows * unit, size),
         potential=potential,
     )
+
+
+def _potential(level: TransportProblem, u: Floats) -> Floats:
+    """Return a 1-Lipschitz function of all pixels, given the potentials of the sources."""
+    pixels = level.points(np.arange(level.net.size))
+    if sum(size > 1 for size in level.net.shape) < 3:
+        return envelope(level.source_points, u, pixels)
+    # Volumes have many more voxels with surplus than sinks, whose envelope is as good.
+    return -envelope(level.sink_points, -sink_potentials(level, u, level.sink_points), pixels)
 
 
 def _integers(surplus: Floats) -> tuple[Masses, float]:

@@ -22,6 +22,7 @@ from xaibench.metrics.localization.emd_bounds import (
     ROUNDING,
     Bounds,
     TransportError,
+    check_exact_size,
     check_proven,
     group_masks,
     marks_few,
@@ -115,8 +116,8 @@ def fni_emd(maps: Array, masks: Array, *, spacing: Spacing = None, reduction: Re
 
     Raises:
         ValueError: If shapes differ, maps are not finite, masks are not binary, ``spacing`` is not positive or does not
-            match the maps, or (without compiled kernels) there are more than 2^25 pairs of a pixel outside and a pixel
-            of the ground truth.
+            match the maps, or there are more than 2^28 pairs of a voxel outside and a voxel of the ground truth in a
+            volume (without compiled kernels: 2^25, also in an image).
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
         TransportError: If the optimum is not reached; the message contains the known bounds.
 
@@ -158,6 +159,7 @@ def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_],
         return 0.0
     inside, rounding = magnitude[mask].sum(), ROUNDING * spacing.max()
     if kernels_enabled() and len(outside) * len(marked) > FEW_PAIRS:
+        check_exact_size(mask.shape, len(outside) * len(marked))
         found = _bounds_of_large(np.where(mask, 0.0, magnitude), mask / len(marked), float(inside), spacing)
         check_proven(np.array([sample]), np.array([found]), rounding)
         return found[1]
