@@ -232,7 +232,8 @@ def main() -> None:
     parser.add_argument("--volumes", action="store_true", help="volumes instead")
     arguments = parser.parse_args()
     if arguments.volumes:
-        return in_volumes()
+        in_volumes()
+        return
     if arguments.large:
         print(f"{'224×224':<14}{'bounds: CPU s':>14}{'gap':>8}{'MB':>6}{'exact: CPU s':>14}{'gap':>8}{'MB':>6}")
         for kind in KINDS:
