@@ -9,7 +9,15 @@ import torch
 from part_cases import MetricCase, case
 from torch import nn
 
-from xaibench.metrics import METRICS, chance_level, undefined_reasons
+from xaibench.metrics import (
+    METRICS,
+    chance_level,
+    part_shares,
+    shapley_error,
+    shares,
+    sign_agreement,
+    undefined_reasons,
+)
 
 INFO = {name: METRICS.resolve(name).info for name in METRICS}
 KEYWORDS = {name: set(inspect.signature(METRICS.resolve(name)).parameters) for name in METRICS}
@@ -212,12 +220,11 @@ def test_reasons_of_volumes():
     maps, masks = volumes(4)
     maps[0], masks[1], masks[2] = 0, False, True
     expected = ["map is all zero", "mask is empty", "mask covers the whole image", ""]
-    assert undefined_reasons(maps, masks, "average_precision_skill") == undefined_reasons(
-        *(values.reshape(4, 1, -1) for values in (maps, masks)), "average_precision_skill"
-    )
-    found = undefined_reasons(maps, masks, "roc_auc")
-    assert found[1:] == expected[1:]
-    assert found[0] in ("", expected[0])
+    assert undefined_reasons(maps, masks, "average_precision") == [*expected[:2], "", ""]
+    assert undefined_reasons(maps, masks, "roc_auc") == [
+        *undefined_reasons(maps[:1, 0], masks[:1, 0], "roc_auc"),
+        *expected[1:],
+    ]
 
 
 def test_all_permutations_and_flips_of_a_mask_have_one_chance_level():
@@ -242,3 +249,17 @@ def test_the_classes_for_training_loops_take_volumes(name):
     mean = means.MeanScore(name, QUICK[name])
     mean.update(*given)
     np.testing.assert_array_equal(mean.scores.numpy(), score(name, *given, **QUICK[name]))
+
+
+def test_functions_that_are_no_metrics_take_volumes():
+    maps, masks = (values[2:] for values in volumes())
+    other, parts = np.abs(maps[::-1]), np.random.default_rng(0).integers(0, 4, maps.shape)
+    flat = lambda values: values.reshape(len(values), 1, -1)  # noqa: E731
+    for function, given in (
+        (shares, (maps, masks, other)),
+        (part_shares, (maps, parts)),
+        (shapley_error, (maps, other)),
+        (sign_agreement, (maps, other)),
+    ):
+        found = function(*given, reduction="none")
+        np.testing.assert_array_equal(found, function(*map(flat, given), reduction="none"))
