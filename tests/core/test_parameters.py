@@ -114,6 +114,16 @@ def test_types_describe_type():
     assert describe_type(Literal["a"] | None) == "'a'"
 
 
+def test_annotations_of_an_object_are_those_of_its_class_and_its_bases():
+    class Base:
+        def __call__(self, *, x: int, y: str): ...
+
+    class Derived(Base):
+        def __call__(self, *, y: float, **others): ...
+
+    assert annotations_of(Derived()) == {"x": int, "y": float}
+
+
 def test_annotations_that_cannot_be_evaluated_are_left_out():
     def unknown(x: "Nowhere", y: int):  # noqa: F821 - it is nowhere
         pass

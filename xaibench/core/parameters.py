@@ -136,9 +136,12 @@ def annotations_of(part: Any) -> dict[str, Any]:
         owners = [(vars(base), vars(sys.modules[base.__module__])) for base in reversed(part.__mro__)]
         written = [(owner.get("__annotations__", {}), names) for owner, names in owners]
     else:
-        called = part.__init__ if inspect.isclass(part) else part if inspect.isroutine(part) else type(part).__call__
-        function = inspect.unwrap(called)
-        written = [(getattr(function, "__annotations__", {}), getattr(function, "__globals__", {}))]
+        if inspect.isclass(part) or inspect.isroutine(part):
+            called = [part.__init__ if inspect.isclass(part) else part]
+        else:  # a subclass may pass parameters on to its base class
+            called = [vars(base)["__call__"] for base in reversed(type(part).__mro__) if "__call__" in vars(base)]
+        functions = [inspect.unwrap(one) for one in called]
+        written = [(getattr(one, "__annotations__", {}), getattr(one, "__globals__", {})) for one in functions]
     found: dict[str, Any] = {}
     for stated, names in written:
         for name, annotation in stated.items():

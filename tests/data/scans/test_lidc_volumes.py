@@ -16,6 +16,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import cdist, squareform
 
 import xaibench as xb
+from xaibench.core.parameters import annotations_of, check_types
 from xaibench.data.scans import lidc_volumes
 from xaibench.data.scans.lidc_nodules import lidc
 from xaibench.types import MetricInfo, described
@@ -336,6 +337,15 @@ def test_metrics_get_the_spacing(official):
     means = result.summary().set_index("metric")["mean"]
     assert means["iou"] == 1
     assert means.drop("iou").item() == pytest.approx(STEP * SPACING[0] * SPACING[1])
+
+
+def test_a_suite_knows_the_types_of_the_parameters():
+    types = annotations_of(lidc)
+    for values in ({"volumes": True, "crop": [8, 16, 16], "channels": 1}, {"size": 64, "classes": "nodule"}):
+        check_types(values, types)
+    for values in ({"volumes": "yes"}, {"crop": 8}, {"size": "big"}):
+        with pytest.raises(ValueError, match=f"^{next(iter(values))} is "):
+            check_types(values, types)
 
 
 def test_a_parameter_of_slices_is_refused(official):
