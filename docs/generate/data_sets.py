@@ -34,9 +34,10 @@ image, mask, target = data.test[0]  # [1,64,64] float32, [64,64] bool, int64
 data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/val")
 ```
 
-{tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64. WHITE and CORR are
-generated from `seed` without download, {small} in memory at 8×8 (10,000 samples) and {large} at 64×64 (40,000),
-under the license of this library. [XAI-TRIS](xai-tris.md) explains the scenarios.
+{tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64, and [volumes](volumes.md)
+of 16x16x16 voxels without IMAGENET. WHITE and CORR are generated from `seed` without download, {small} in memory at 8×8
+(10,000 samples), {large} at 64×64 (40,000) and {volumes} at 16×16×16 (5,000), under the license of
+this library. [XAI-TRIS](xai-tris.md) explains the scenarios.
 
 `layout` sets the positions and orientations of T and L in LIN, MULT and XOR. 0 (the default) is the layout of the
 paper, 1 to 976 are others in a fixed pseudorandom order, and larger numbers repeat them. In every layout, both
@@ -206,9 +207,9 @@ def facts(part: AnnotatedSet) -> str:
     return f"\n{listed}\nHow to get it:\n\n```text\n{steps}\n```\n"
 
 
-def megabytes(side: int, samples: int) -> str:
+def megabytes(pixels: int, samples: int) -> str:
     """Return the size of a generated set: images in float32, masks in one byte."""
-    return f"{samples * side * side * (4 + 1) / 1e6:.0f} MB"
+    return f"{samples * pixels * (4 + 1) / 1e6:.0f} MB"
 
 
 def head(names: list[str]) -> str:
@@ -224,8 +225,9 @@ def head(names: list[str]) -> str:
         tetromino=len(tetromino),
         scenarios=scenarios,
         backgrounds=backgrounds,
-        small=megabytes(8, 10_000),
-        large=megabytes(64, 40_000),
+        small=megabytes(8**2, 10_000),
+        large=megabytes(64**2, 40_000),
+        volumes=megabytes(16**3, 5_000),
         where=where,
     )
 
