@@ -34,8 +34,8 @@ image, mask, target = data.test[0]  # [1,64,64] float32, [64,64] bool, int64
 data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/val")
 ```
 
-{tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64, and [volumes](volumes.md)
-of 16x16x16 voxels without IMAGENET. WHITE and CORR are generated from `seed` without download, {small} in memory at 8×8
+{tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64, and
+[volumes](volumes.md) of 16x16x16 voxels without IMAGENET. WHITE and CORR are generated from `seed` without download, {small} in memory at 8×8
 (10,000 samples), {large} at 64×64 (40,000) and {volumes} at 16×16×16 (5,000), under the license of
 this library. [XAI-TRIS](xai-tris.md) explains the scenarios.
 

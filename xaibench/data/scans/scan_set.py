@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from xaibench.data.scans.scan_geometry import Triple, check_crop
 
 #: Slices, rows and columns of a crop.
 _CROP = (32, 64, 64)
+#: Shape of a scan of the chest or the abdomen, for estimates of costs.
+_USUAL_SCAN = (150, 512, 512)
 
 
 class ScanSet(AnnotatedSet):
@@ -128,6 +130,11 @@ class ScanSet(AnnotatedSet):
         if channels != 1:
             given["channels"] = channels
         return Dataset(train, val, test, info, parameters=given, batch_size=32 if shape else 1)
+
+    @staticmethod
+    def volume_shape(parameters: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return ``(C, D, H, W)`` of the crops that these parameters load; of whole scans, a usual shape."""
+        return int(parameters.get("channels", 1)), *(check_crop(parameters.get("crop", _CROP)) or _USUAL_SCAN)
 
     @property
     def __signature__(self) -> inspect.Signature:
