@@ -35,9 +35,9 @@ data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/v
 ```
 
 {tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64, and
-[volumes](volumes.md) of 16x16x16 voxels without IMAGENET. WHITE and CORR are generated from `seed` without download, {small} in memory at 8×8
-(10,000 samples), {large} at 64×64 (40,000) and {volumes} at 16×16×16 (5,000), under the license of
-this library. [XAI-TRIS](xai-tris.md) explains the scenarios.
+[volumes](volumes.md) of 16x16x16 voxels without IMAGENET. WHITE and CORR are generated from `seed` without download,
+{small} in memory at 8×8 (10,000 samples), {large} at 64×64 (40,000) and {volumes} at 16×16×16 (5,000), under the
+license of this library. [XAI-TRIS](xai-tris.md) explains the scenarios.
 
 `layout` sets the positions and orientations of T and L in LIN, MULT and XOR. 0 (the default) is the layout of the
 paper, 1 to 976 are others in a fixed pseudorandom order, and larger numbers repeat them. In every layout, both
