@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/networks.py
 
 writes docs/explainers-networks.md; on Linux, and with timm installed. Half an hour on one core. Names of networks or
-explainers print a part of the page instead: ``--networks swin_t --explainers gradcam deeplift``.
+explainers print a part of the page instead: ``--networks swin_t --explainers gradcam deeplift``. With ``--update``, all
+explainers are measured on the named networks, whose columns of the page are replaced or added.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import csv
 import ctypes
 import gc
 import importlib
+import re
 import signal
 import sys
 import time
@@ -40,9 +42,9 @@ hide: [toc]
 
 Find out whether an explainer supports your network, and its cost. Every explainer on {networks} networks with
 random weights and 1000 classes, one image of 224×224 pixels (two for PFI, which swaps values between images; its
-time is for one). A dash with a number is the [message](#why-not) of `UnsupportedModelError`. The last rows are
-controls, which do not use the network; their time is spent on the checks in `explain`. [Explainers](explainers.md)
-describes the methods.
+time is for one). The last {volumes} networks are of three axes, for a volume of {shape} voxels. A dash with a number is
+the [message](#why-not) of `UnsupportedModelError`. The last rows are controls, which do not use the network; their time
+is spent on the checks in `explain`. [Explainers](explainers.md) describes the methods.
 
 {ran} of {cells} run, {refused} refuse{stopped}. Memory is in a [CSV file](tables/explainers-memory.csv): MiB at the
 peak beyond the memory before the call, without the weights of the network.
@@ -57,9 +59,11 @@ Processor time on one core of a machine that also did other work: compare them w
 """
 MEMORY = Path(__file__).parents[1] / "docs" / "tables" / "explainers-memory.csv"
 REFUSED = "\n## Why not\n\n"
-TORCHVISION = ("convnext_tiny", "swin_t")
+TORCHVISION = ("convnext_tiny", "swin_t", "r3d_18", "swin3d_t")
 TIMM = {"timm vit_tiny": "vit_tiny_patch16_224", "timm deit_tiny": "deit_tiny_patch16_224"}
-NETWORKS = ("resnet18", "densenet121", "efficientnet_b0", "convnext_tiny", "vit_b_16", "swin_t", *TIMM)
+#: Networks of volumes, of torchvision, and the volume.
+VOLUMES, VOLUME = ("r3d_18", "swin3d_t"), (3, 16, 64, 64)
+NETWORKS = ("resnet18", "densenet121", "efficientnet_b0", "convnext_tiny", "vit_b_16", "swin_t", *TIMM, *VOLUMES)
 #: What makes the slow ones quick.
 FEW: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 10, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
@@ -154,15 +158,15 @@ def measured(call: Callable[[], object], images: int = 1) -> Cell:
     return found
 
 
-def cell(name: str, model: nn.Module) -> Cell:
+def cell(name: str, model: nn.Module, shape: Sequence[int]) -> Cell:
     """Measure an explainer, or return why it does not run."""
     explainer: Any = EXPLAINERS.resolve(name)(**FEW.get(name, {}))
-    images = torch.rand(2 if name == "pfi" else 1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    images = torch.rand(2 if name == "pfi" else 1, *shape, generator=torch.Generator().manual_seed(0))
     targets = torch.zeros(len(images), dtype=torch.int64)
     given = {"dtype": torch.float64} if name in PRECISE else {}
     try:
         if hasattr(explainer, "fit"):
-            several = images.repeat(2, 1, 1, 1)
+            several = torch.cat([images, images])
             explainer = explainer.fit(model, [(several, several[:, 0] > 0.5, targets)])
         return measured(lambda: xb.explain(explainer, model, images, targets, device="cpu", **given), len(images))
     except UnsupportedModelError as error:
@@ -171,8 +175,8 @@ def cell(name: str, model: nn.Module) -> Cell:
 
 def column(each: str, names: Sequence[str]) -> dict[str, Cell]:
     """Measure one network: a forward pass, a pass with gradient, and every explainer."""
-    model = network(each)
-    image = torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    model, shape = network(each), VOLUME if each in VOLUMES else (3, 224, 224)
+    image = torch.rand(1, *shape, generator=torch.Generator().manual_seed(0))
 
     def gradient() -> Tensor:
         pixels = image.clone().requires_grad_()
@@ -182,7 +186,7 @@ def column(each: str, names: Sequence[str]) -> dict[str, Cell]:
         found = {"*a pass*": measured(lambda: model(image))}
     found["*a gradient*"] = measured(gradient)
     for name in names:
-        found[f"`{name}`"] = cell(name, model)
+        found[f"`{name}`"] = cell(name, model, shape)
         print(each, name, found[f"`{name}`"], file=sys.stderr, flush=True)
     return found
 
@@ -203,6 +207,8 @@ def page(columns: dict[str, dict[str, Cell]]) -> tuple[str, list[list[str]]]:
     refused = sum(bool(one.refusal) for one in every)
     head = HEAD.format(
         networks=len(columns),
+        volumes=len(VOLUMES),
+        shape="×".join(map(str, VOLUME[1:])),
         cells=len(every),
         ran=len(every) - refused - stopped,
         refused=refused,
@@ -228,6 +234,29 @@ def page(columns: dict[str, dict[str, Cell]]) -> tuple[str, list[list[str]]]:
     return text, table(Cell.memory, "stopped")
 
 
+def read_page(text: str, memory: list[list[str]]) -> dict[str, dict[str, Cell]]:
+    """Return the cells of a page and its table of memory, as far as they state them: :func:`page` makes both again."""
+    messages = dict(re.findall(r"^(\d+)\. (.+)$", text.partition(REFUSED)[2], re.MULTILINE))
+    lines = re.findall(r"^\|.*", text, re.MULTILINE)
+    (_, *networks), _, *rows = ([each.strip() for each in line.split("|")[1:-1]] for line in lines)
+    mebibytes = {row[0]: row[1:] for row in memory}
+    found: dict[str, dict[str, Cell]] = {each: {} for each in networks}
+    for name, *cells in rows:
+        for each, written, stated in zip(networks, cells, mebibytes[name.strip("`*")], strict=True):
+            found[each][name] = _read_cell(written, stated, messages)
+    return found
+
+
+def _read_cell(written: str, mebibytes: str, messages: dict[str, str]) -> Cell:
+    if written.startswith("–"):
+        return Cell(refusal=messages[written.removeprefix("– ")])
+    if written.startswith(">"):
+        return Cell(stopped=True)
+    middle, *spread = (float(part.replace(",", "")) for part in written.replace("±", " ").split())
+    times = [middle - spread[0], middle + spread[0]] if spread else [middle]
+    return Cell(times, [float(mebibytes.replace(",", ""))])
+
+
 def stop(signal_number: int, frame: object) -> None:
     """Handle the timer's signal."""
     raise TooLongError
@@ -237,13 +266,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", choices=NETWORKS, default=NETWORKS)
     parser.add_argument("--explainers", nargs="*", choices=list(EXPLAINERS), default=list(EXPLAINERS))
+    parser.add_argument("--update", action="store_true", help="replace or add the columns of these networks")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=UserWarning)
     signal.signal(signal.SIGVTALRM, stop)
     for library in LIBRARIES:
         importlib.import_module(library)
-    found, memory = page({each: column(each, arguments.explainers) for each in arguments.networks})
-    if (arguments.networks, arguments.explainers) == (NETWORKS, list(EXPLAINERS)):
+    whole, kept, names = (arguments.networks, arguments.explainers) == (NETWORKS, list(EXPLAINERS)), {}, []
+    if arguments.update:
+        with MEMORY.open(encoding="utf-8", newline="") as file:
+            kept = read_page(PAGE.read_text(encoding="utf-8"), list(csv.reader(file)))
+        # The rows of the page, whose other columns are not measured again.
+        names = [row.strip("`") for row in next(iter(kept.values())) if row.startswith("`")]
+    columns = kept | {each: column(each, names or arguments.explainers) for each in arguments.networks}
+    found, memory = page(columns)
+    if whole or arguments.update:
         PAGE.write_text(found, encoding="utf-8")
         with MEMORY.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([[cell.strip("`*") for cell in row] for row in memory])

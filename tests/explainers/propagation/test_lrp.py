@@ -132,6 +132,22 @@ def test_agrees_with_the_slow_version(build, size, name):
     np.testing.assert_allclose(maps.numpy(), expected, rtol=1e-9, atol=1e-12)
 
 
+def test_relevance_passes_through_normalizations_and_upsampling_of_volumes():
+    network = made(
+        nn.Conv3d(2, 4, 2, bias=False), nn.GroupNorm(2, 4), nn.ReLU(), nn.Upsample(scale_factor=2, mode="trilinear"),
+        nn.Conv3d(4, 2, 3, bias=False), nn.InstanceNorm3d(2), nn.ReLU(), nn.Flatten(), nn.Linear(192, 3, bias=False),
+    )  # fmt: skip
+    images, targets = data((4, 5, 4))
+    maps = explained(LRPEpsilon(epsilon=0), network, images, targets)
+    torch.testing.assert_close(maps.flatten(1).sum(1), logits_of(network, images, targets), rtol=0, atol=1e-6)
+
+
+def test_interpolation_with_negative_weights_has_no_rule():
+    network = made(nn.Upsample(scale_factor=2, mode="bicubic"), nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(363, 3))
+    with pytest.raises(UnsupportedModelError, match="through interpolate"):
+        explained(LRPEpsilon(), network, *data(6))
+
+
 @pytest.mark.parametrize(("build", "size"), NETWORKS)
 @pytest.mark.parametrize(
     ("explainer", "positive"),
@@ -453,7 +469,7 @@ class Called(nn.Module):
         (lambda x: x * x, r"layer 'layers.odd' \(Called\): .* (mul|__mul__)"),
         (lambda x: 1 / (x + 10), r"layer 'layers.odd' \(Called\): .* __rdiv__|__rtruediv__|reciprocal|div"),
         (lambda x: x @ x, r"layer 'layers.odd' \(Called\): .* (matmul|__matmul__)"),
-        (lambda x: functional.group_norm(x, 1), r"layer 'layers.odd' \(Called\): .* group_norm"),
+        (lambda x: functional.softmin(x, 1), r"layer 'layers.odd' \(Called\): .* softmin"),
         (nn.BatchNorm2d(3, track_running_stats=False), r"layer 'layers.odd.function' \(BatchNorm2d\): .* of the batch"),
         (
             lambda x: x.flatten(2).logsumexp(2).repeat_interleave(16, 1),

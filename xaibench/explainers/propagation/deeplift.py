@@ -8,8 +8,8 @@ max-pooling (see :class:`DeepLift`). Captum hooks into modules and uses a plain 
   (torchvision's ResNets);
 - any elementwise activation is rescaled (ReLU6, SiLU, GELU), and the product of two branches (squeeze and excitation)
   is split in half, which is its Shapley value;
-- attention and layer normalization are decomposed into sums, products and functions of one number, each of which has a
-  rule, so the difference is fully distributed in transformers too;
+- attention and layer, group and instance normalization are decomposed into sums, products and functions of one number,
+  each of which has a rule, so the difference is fully distributed in transformers too;
 - an operation without a rule raises an error that names its layer.
 """
 
@@ -26,10 +26,11 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, UnsupportedModelError
-from xaibench.explainers.propagation.deeplift_attention import layer_norm_rule, softmax_rule
+from xaibench.explainers.propagation.deeplift_attention import normalization_rule, softmax_rule
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
     LINEAR,
+    OWN_STATISTICS,
     REARRANGING,
     Operation,
     OperationKind,
@@ -233,8 +234,8 @@ class _DifferenceInterceptor(OperationInterceptor):
         pools = "max_pool" in called and "indices" not in called and not kwargs.get("return_indices")
         if pools and self.max_pool == "difference":
             return _max_pool_rule
-        if called == "layer_norm":
-            return layer_norm_rule(*args, **kwargs)
+        if called in OWN_STATISTICS:
+            return normalization_rule(called, *args, **kwargs)
         if is_attention_softmax(called, args, kwargs):
             return softmax_rule
         return _product_rule if called in _PRODUCTS and carriers == 2 else None
@@ -242,8 +243,8 @@ class _DifferenceInterceptor(OperationInterceptor):
     def _unsupported(self, called: str) -> UnsupportedModelError:
         return UnsupportedModelError(
             f"{self.owner}: {self.where()} has no rule for {called}. Supported: linear and convolutional "
-            "layers, batch and layer normalization, elementwise activations, max- and average pooling, attention, sums "
-            "and products of branches. integrated_gradients and gradient_shap explain any differentiable network."
+            "layers, normalizations, elementwise activations, max- and average pooling, attention, sums and products "
+            "of branches. integrated_gradients and gradient_shap explain any differentiable network."
         )
 
 

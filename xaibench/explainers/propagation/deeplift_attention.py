@@ -1,4 +1,4 @@
-"""DeepLIFT rules for transformers: layer normalization and the softmax of attention.
+"""DeepLIFT rules for normalizations by the statistics of the image itself, and for the softmax of attention.
 
 Both consist of sums, products and functions of one number. Functions follow the rescale rule and products are split in
 half. The multipliers of the parts are combined here in closed form, so the difference of the outputs is fully
@@ -8,6 +8,7 @@ distributed over the inputs. The first half of each tensor belongs to the images
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +38,49 @@ def layer_norm_rule(
         return (multiplier - multiplier.mean(axes, keepdim=True),)
 
     return back
+
+
+def _group_norm_rule(
+    input: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Callable[..., tuple[Tensor]]:
+    """Return the backward rule of ``group_norm``: that of ``layer_norm``, group by group."""
+    normalize = layer_norm_rule(input, [groups], eps=eps)
+
+    def back(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor]:
+        if weight is not None:
+            signal = signal * weight.reshape(-1, *[1] * (x.ndim - 2))
+        (found,) = normalize(operation, *(each.reshape(len(x), groups, -1) for each in (signal, x)))
+        return (found.reshape(x.shape),)
+
+    return back
+
+
+def _instance_norm_rule(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the backward rule of ``instance_norm``: groups of one channel, or the gradient with running statistics."""
+    if use_input_stats:
+        return _group_norm_rule(input, input.shape[1], weight, bias, eps)
+    return lambda operation, signal, x: operation.pullback(None, signal, x)
+
+
+_RULES: dict[str, Callable[..., Callable[..., tuple[Tensor, ...]]]] = {
+    "layer_norm": layer_norm_rule,
+    "group_norm": _group_norm_rule,
+    "instance_norm": _instance_norm_rule,
+}
+
+
+def normalization_rule(called: str, *args: Any, **kwargs: Any) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the backward rule of ``layer_norm``, ``group_norm`` or ``instance_norm`` with these arguments."""
+    return _RULES[called](*args, **kwargs)
 
 
 def softmax_rule(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor]:

@@ -43,6 +43,8 @@ _RECTIFIERS = _names("relu relu_ relu6")
 _AVERAGES = _names("""
     avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum
 """)
+#: Normalizations by the statistics of the image itself.
+OWN_STATISTICS = _names("layer_norm group_norm instance_norm")
 _ADDITIONS = _names("add add_ __add__ __radd__ __iadd__")
 # With a constant operand these are elementwise: one input for each output.
 _AFFINE = _ADDITIONS | _names("""
@@ -59,8 +61,8 @@ class Operation:
 
     Attributes:
         kind: ``"linear"``: a linear layer or convolution. ``"sum"``: a weighted sum with positive weights (average
-            pooling, the addition of branches). ``"activation"``: elementwise and nonlinear. ``"affine"``: elementwise,
-            with constants. ``"group"``: the log-sum-exp of logits (merged classes).
+            pooling, linear interpolation, the addition of branches). ``"activation"``: elementwise and nonlinear.
+            ``"affine"``: elementwise, with constants. ``"group"``: the log-sum-exp of logits (merged classes).
         name: The name of the layer in ``model.named_modules()``; ``"#2"`` is appended for its second call.
         function: ``function(*inputs, weight)``, without bias; ``weight`` is ``None`` unless the kind is ``"linear"``.
         called: Name of the function that the network called.
@@ -99,7 +101,7 @@ def operation_kind(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Return the kind of operation of a call; ``None`` if it is unknown."""
     if called in _ACTIVATIONS:
         return "activation"
-    if called in _AVERAGES:
+    if called in _AVERAGES or _is_averaging_interpolation(called, args, kwargs):
         return "sum"
     if called not in _AFFINE:
         return None
@@ -107,6 +109,11 @@ def operation_kind(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if sum(operands) == 1 and ("div" not in called or operands[0]):
         return "affine"
     return "sum" if called in _ADDITIONS and kwargs.get("alpha", 1) > 0 else None
+
+
+def _is_averaging_interpolation(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a call interpolates with positive weights, as all modes do except for bicubic."""
+    return called == "interpolate" and kwargs.get("mode", args[3] if len(args) > 3 else "nearest") != "bicubic"
 
 
 def is_rectifier(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

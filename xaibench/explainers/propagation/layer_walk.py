@@ -28,6 +28,7 @@ from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
     LINEAR,
+    OWN_STATISTICS,
     REARRANGING,
     Operation,
     is_attention_softmax,
@@ -142,8 +143,8 @@ def _slope(outputs: Tensor, slope: Tensor) -> Tensor:
 def unsupported_operation(where: str, called: str, advice: str = "") -> UnsupportedModelError:
     """Return the error for an operation that relevance cannot be propagated through."""
     advice = advice or (
-        "Supported are linear and convolutional layers, batch and layer normalization, elementwise activations, max- "
-        "and average pooling, sums of branches, attention and flattening; remove a final softmax. Any "
+        "Supported are linear and convolutional layers, normalizations, elementwise activations, max- and average "
+        "pooling, upsampling, sums of branches, attention and flattening; remove a final softmax. Any "
         "network can be explained by saliency or integrated_gradients, or by shapley_sampling or lime, which only "
         "perturb the image."
     )
@@ -196,7 +197,7 @@ class _LayerWalk(OperationInterceptor):
             return func(*args, **kwargs).detach()
         if called in PRODUCTS or called == "normalize":
             return self._handle_product(func, called, args, kwargs, carriers)
-        if called == "layer_norm":
+        if called in OWN_STATISTICS:
             operation = self.operation(func, called, args, kwargs, kind="affine")
         if called == "batch_norm":
             return self._handle_batch_norm(*args, **kwargs)

@@ -7,9 +7,9 @@ c_ij = x_i w_ij. The rules differ in the contributions that count. All rules hav
   network with one output z has the logit -z. A function v of the outputs z_j starts with z_j dv/dz_j. If a network
   merges classes by a log-sum-exp, relevance starts at the members j of the target's group g, with z_j dz_g/dz_j; it
   sums to z_g minus the entropy of the members' shares.
-- Relevance passes unchanged through an elementwise activation (ReLU6, SiLU and GELU as well as ReLU) and through layer
-  normalization. Max-pooling passes it to the largest input; average pooling and the sum of branches distribute it in
-  proportion to the inputs (with ``z+`` to the positive ones).
+- Relevance passes unchanged through an elementwise activation (ReLU6, SiLU and GELU as well as ReLU) and through layer,
+  group and instance normalization. Max-pooling passes it to the largest input; average pooling, upsampling and the sum
+  of branches distribute it in proportion to the inputs (with ``z+`` to the positive ones).
 - Attention weights are constants (Ali et al. 2022): an attention is a weighted sum of its values, which are treated as
   in average pooling. Queries and keys get nothing.
 - Batch normalization is folded into the linear layer before it.

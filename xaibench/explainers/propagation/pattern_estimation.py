@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.explainers.propagation.layer_operations import Operation
+from xaibench.explainers.propagation.layer_operations import OWN_STATISTICS, Operation
 from xaibench.explainers.propagation.layer_walk import unsupported_operation, visit_operations
 from xaibench.explainers.shared.attention_calls import PRODUCTS
 
@@ -89,7 +89,7 @@ def record_linear_operations(network: nn.Module, images: Tensor) -> dict[str, Re
 
 def plain_output(operation: Operation, inputs: tuple[Tensor, ...]) -> Tensor:
     """Return the plain output of an operation, for which the method uses the gradient."""
-    attends = operation.called == "layer_norm" or operation.called in PRODUCTS
+    attends = operation.called in OWN_STATISTICS or operation.called in PRODUCTS
     if attends or (operation.kind == "activation" and not operation.rectifies):
         raise unsupported_operation(
             operation.where,

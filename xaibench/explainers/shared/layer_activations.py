@@ -225,16 +225,19 @@ def forward_rows(images: Tensor, batch_size: int | None) -> int:
 
 
 def fastest_layout(model: nn.Module, images: Tensor) -> torch.memory_format:
-    """Return the memory layout in which the model runs fastest: channels last for float32 convolutions of images.
+    """Return the memory layout in which the model runs fastest: channels last for float32 convolutions.
 
     A network that calls ``view`` where ``reshape`` is needed does not support channels last. This is tested with one
     image.
     """
-    if images.dtype == torch.float64 or not any(isinstance(module, nn.Conv2d) for module in model.modules()):
+    volumes = images.ndim > 4
+    layout = torch.channels_last_3d if volumes else torch.channels_last
+    convolution = nn.Conv3d if volumes else nn.Conv2d
+    if images.dtype == torch.float64 or not any(isinstance(module, convolution) for module in model.modules()):
         return torch.contiguous_format
     try:
         with torch.no_grad():
-            model(images[:1].contiguous(memory_format=torch.channels_last))
+            model(images[:1].contiguous(memory_format=layout))
     except RuntimeError:
         return torch.contiguous_format
-    return torch.channels_last
+    return layout
