@@ -10,23 +10,26 @@ from numpy.typing import NDArray
 _T = TypeVar("_T", bound=np.generic)
 
 
-def heaviest_slices(mass: NDArray[Any]) -> tuple[int, ...]:
+def heaviest_slices(mass: NDArray[Any], *, middle: bool = False) -> tuple[int, ...]:
     """Return the slice along each axis with the largest sum; the first one if several are equal.
 
     Args:
         mass: ``[D, H, W]``, such as the magnitude of a map or a mask.
+        middle: Return the middle one of several equal slices, for masks of simple shapes.
 
     Returns:
         One index per axis.
 
     Example:
         >>> mass = np.zeros((3, 4, 5))
-        >>> mass[1, 2, 4] = 1
-        >>> heaviest_slices(mass)
-        (1, 2, 4)
+        >>> mass[:, 2, 3:] = 1
+        >>> heaviest_slices(mass), heaviest_slices(mass, middle=True)
+        ((0, 2, 3), (1, 2, 3))
     """
     axes = range(mass.ndim)
-    return tuple(int(mass.sum(axis=tuple(other for other in axes if other != axis)).argmax()) for axis in axes)
+    sums = [mass.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
+    equal = [np.flatnonzero(one == one.max()) for one in sums]
+    return tuple(int(numbers[(len(numbers) - 1) // 2 if middle else 0]) for numbers in equal)
 
 
 def cut_slices(volume: NDArray[_T], slices: tuple[int, ...]) -> tuple[NDArray[_T], NDArray[_T], NDArray[_T]]:

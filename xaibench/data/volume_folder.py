@@ -23,7 +23,7 @@ from xaibench.data.scans.nifti_volumes import read_volume
 _ARRAYS, _NIFTI = (".npy", ".npz"), (".nii", ".nii.gz")
 
 
-class VolumeSplit(Split):
+class VolumeFolderSplit(Split):
     """Volumes that are read from files on access.
 
     Args:
@@ -107,7 +107,7 @@ def open_volumes(
     *,
     masks: str | os.PathLike[str] | None = None,
     window: str | Sequence[float] | None = None,
-) -> tuple[VolumeSplit, tuple[str, ...] | None, NDArray[np.bool_]]:
+) -> tuple[VolumeFolderSplit, tuple[str, ...] | None, NDArray[np.bool_]]:
     """Open a folder of volumes.
 
     The files are in the folder or in its subfolder ``image``, in subfolders of classes or without, and
@@ -138,7 +138,7 @@ def open_volumes(
     labels = tuple(sorted({image.label for image in images}))
     found = [_find_mask(marked, image.file.removeprefix(f"{below}/")) for image in images]
     names = [image.group or image.file for image in images]
-    split = VolumeSplit(
+    split = VolumeFolderSplit(
         [place / image.file for image in images],
         found,
         torch.tensor([labels.index(image.label) for image in images]),
@@ -177,7 +177,7 @@ def read_image(file: Path, window: tuple[float, float] | None = None) -> Tensor:
 
     Args:
         file: An array or a NIfTI file.
-        window: As in :class:`VolumeSplit`.
+        window: As in :class:`VolumeFolderSplit`.
 
     Raises:
         DataFileError: If the file cannot be read, has another number of axes, or values that are not finite.

@@ -28,6 +28,9 @@ def block(shape, *corner):
 
 def test_a_volume_is_cut_through_its_mask_or_in_the_middle():
     assert SampleView(block((5, 6, 7), 3, 1, 4), np.ones(3)).slices == (3, 1, 4)
+    wide = np.zeros((5, 6, 7), bool)
+    wide[:, 1:4, 2] = True  # of equal slices, the middle one
+    assert SampleView(wide, np.ones(3)).slices == (2, 2, 2)
     assert SampleView(np.zeros((5, 6, 7), bool), np.ones(3)).slices == (2, 3, 3)
     assert SampleView(np.zeros((6, 7), bool), np.ones(2)).slices == ()
 

@@ -82,7 +82,7 @@ def _cut_volumes(
     """Return pictures ``[N, C, H + D, W + D]`` and masks of volumes."""
     images, flat = [], []
     for volume, mask in zip(volumes, masks, strict=True):
-        slices = heaviest_slices(mask) if mask.any() else tuple(side // 2 for side in mask.shape)
+        slices = heaviest_slices(mask, middle=True) if mask.any() else tuple(side // 2 for side in mask.shape)
         flat.append(place_slices(cut_slices(mask, slices)))
         images.append(np.stack([place_slices(cut_slices(channel, slices)) for channel in volume]))
     return np.stack(images), np.stack(flat)

@@ -1,8 +1,8 @@
 """Pictures of samples that are volumes.
 
 The picture of a volume is three orthogonal slices through its ground truth: along each axis the slice with the most
-voxels of the mask (the first of several), or the middle one if the mask is empty. They do not depend on the maps, so
-that runs can be compared. With a known spacing, the pictures have its aspect ratio. The volume itself, reduced to at
+voxels of the mask (the middle one of several), or the middle one if the mask is empty. They do not depend on the maps,
+so that runs can be compared. With a known spacing, the pictures have its aspect ratio. The volume itself, reduced to at
 most :data:`MOST_VOXELS` voxels, is kept for a slider.
 """
 
@@ -40,7 +40,7 @@ class SampleView:
         self.mask = mask
         self.slices: tuple[int, ...] = ()
         if mask.ndim == 3:
-            self.slices = heaviest_slices(mask) if mask.any() else tuple(side // 2 for side in mask.shape)
+            self.slices = heaviest_slices(mask, middle=True) if mask.any() else tuple(side // 2 for side in mask.shape)
         pixels = np.array(mask.shape) * sizes / sizes.min()
         self.lengths = _at_most(pixels, SIDE / (pixels[0] + pixels[1:].max()))
 

@@ -1,0 +1,33 @@
+"""Sheets of maps of volumes: their pictures are three slices, the same for all methods."""
+
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image
+from report.conftest import FEW_CELLS, make_scores
+from report.pictures import make_samples, make_volumes
+
+from xaibench.leaderboard.manifest import MAPS
+from xaibench.leaderboard.pictures import (
+    SAMPLE_SHEET,
+    read_layout,
+    sheet_layout,
+    write_map_sheet,
+    write_sample_sheet,
+)
+from xaibench.report.page.sample_browser import levels
+
+
+def test_the_tiles_of_volumes_are_their_slices(tmp_path):
+    images = make_samples(make_scores(samples=4, cells=FEW_CELLS[:2]))
+    cells = [replace(cell, **make_volumes(cell, (6, 6, 6))) for cell in images]
+    layout = sheet_layout(cells)
+    assert layout.side == 12
+    write_sample_sheet(tmp_path, cells, layout)
+    assert read_layout(tmp_path) == layout
+    write_map_sheet(tmp_path, cells, cells[0].explainers[1], layout)
+    first = min(cells[0].samples)
+    place = cells[0].samples.index(first)
+    shown = np.asarray(Image.open(tmp_path / SAMPLE_SHEET))
+    assert np.array_equal(shown[:12, :12], cells[0].images[place])
+    assert np.array_equal(np.asarray(Image.open(tmp_path / MAPS))[:12, :12], levels(cells[0].maps[place, 1]))
