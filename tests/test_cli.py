@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from generators.volume_blocks import blocks
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -294,6 +295,26 @@ def test_score_own_maps(invoke, pets, tmp_path):
     result = invoke("score", "mine.npz", *where)
     assert result.exit_code == 2
     assert "1 maps have unknown sample ids (nobody)" in result.output
+
+
+def test_score_maps_of_volumes(invoke, tmp_path):
+    where = ["--dataset", "generators.volume_blocks:blocks", "--split", "test"]
+    result = invoke("score", "mine.npz", *where, "--template")
+    assert result.exit_code == 0, result.output
+    with np.load("mine.npz") as template:
+        content = dict(template)
+    assert content["maps"].shape == (4, 6, 8, 10)
+    np.save("noise.npy", np.random.default_rng(0).random((4, 6, 8, 10)))
+    np.savez("mine.npz", **content | {"maps": blocks().test.masks.numpy().astype(float)})
+    for file in ("mine.npz", "noise.npy"):
+        result = invoke("score", file, *where, "--metrics", "iou,hit", "--html", "page.html")
+        assert result.exit_code == 0, result.output
+    assert "hit ↑" in result.output
+    page = (tmp_path / "page.html").read_text()
+    assert 'type="range"' in page
+    result = invoke("score", "mine.npz", *where, "--metrics", "iou", "--out", "scores.csv")
+    rows = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()]
+    assert [row[rows[0].index("value")] for row in rows if row[0] == "mine"] == ["1.0"] * 4
 
 
 def test_score_asks_a_model(invoke, pets):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-SIDE = 16
+SIDE = 12
 
 
 def shape_volumes(count, seed=0):
@@ -12,9 +12,9 @@ def shape_volumes(count, seed=0):
     rng = np.random.default_rng(seed)
     images, masks = rng.normal(0, 0.15, (count, 1, *[SIDE] * 3)), np.zeros((count, *[SIDE] * 3), bool)
     for index, mask in enumerate(masks):
-        sides = [2, 2, 2] if index % 2 else [5, 5, 5]
+        sides = [2, 2, 2] if index % 2 else [4, 4, 4]
         if index % 2:
-            sides[int(rng.integers(3))] = 14
+            sides[int(rng.integers(3))] = 10
         corner = [int(rng.integers(SIDE - side + 1)) for side in sides]
         mask[tuple(slice(start, start + side) for start, side in zip(corner, sides, strict=True))] = True
     images[:, 0][masks] += 1
