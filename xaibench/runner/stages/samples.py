@@ -58,7 +58,8 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
             if list(split.ids) != [str(number) for number in range(len(split))]:
                 ids[name] = list(split.ids)
     if not on_disk:  # only test samples are scored
-        tensors |= {f"test.{name}": each for name, each in dataset.test.metric_inputs(slice(None)).items()}
+        given = dataset.test.metric_inputs(slice(None))
+        tensors |= {f"test.{name}": torch.as_tensor(each) for name, each in given.items()}
     meta = {
         "classes": list(dataset.info.classes),
         "parameters": dict(dataset.parameters),
