@@ -193,6 +193,9 @@ def test_layout_is_channels_last_only_where_the_network_can():
     assert fastest_layout(stack(nn.Conv2d(3, 4, 3), nn.Flatten()), images()) == torch.channels_last
     assert fastest_layout(Views(), images()) == torch.contiguous_format
     assert fastest_layout(stack(nn.Flatten()), images()) == torch.contiguous_format
+    volume = torch.zeros(1, 3, 4, 5, 5)
+    assert fastest_layout(stack(nn.Conv3d(3, 4, 3), nn.Flatten()), volume) == torch.channels_last_3d
+    assert fastest_layout(stack(nn.Conv3d(3, 4, 3), nn.Flatten()), volume.double()) == torch.contiguous_format
 
 
 class Attention(nn.Module):
