@@ -23,9 +23,9 @@ from xaibench.compute.host_threads import background_threads
 #: Number of blocks that are drawn ahead of the device.
 _AHEAD = 4
 
-#: Numbers that are drawn at a time. They fit into the processor's cache, and torch copies so few without starting
-#: threads, which would compete with the drawing threads.
-_DRAWN = 1 << 15
+#: Numbers that are drawn at a time. They fit into the processor's cache. Between draws, a thread needs the interpreter,
+#: for which the drawing threads compete.
+_DRAWN = 1 << 17
 
 #: Images that seed the generators, set by the outermost :func:`seeded_by` block.
 _ORIGINALS: ContextVar[Tensor | None] = ContextVar("originals", default=None)
@@ -85,9 +85,12 @@ def normal_numbers(
             before()
         places, drawn = row.view(-1), np.empty(min(_DRAWN, row.numel()))
         for start in range(0, len(places), _DRAWN):
-            part = drawn[: len(places) - start]
+            part, to = drawn[: len(places) - start], places[start : start + _DRAWN]
             generators[number].standard_normal(out=part)
-            places[start : start + _DRAWN].copy_(torch.from_numpy(part))
+            if to.dtype in (torch.float32, torch.float64):  # torch starts threads for copies of this size
+                np.copyto(to.numpy(), part, casting="same_kind")
+            else:
+                to.copy_(torch.from_numpy(part))
         return row
 
     with background_threads(device) as submit:

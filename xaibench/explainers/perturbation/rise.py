@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import chunks
@@ -80,10 +81,10 @@ class RISE(Repeating):
         return (total / (self.n_masks * self.keep_probability)).to(images.dtype).reshape(-1, *size)
 
     def _batches(self, rows: int, size: tuple[int, ...], like: Tensor) -> Iterator[Tensor]:
+        # All masks are drawn before the first pass, since a GPU would wait for every copy of numbers to it.
         rng = np.random.default_rng(self.seed)
-        for start in range(0, self.n_masks, rows):
-            count = min(rows, self.n_masks - start)
-            yield random_masks(rng, count, size, self.grid_size, self.keep_probability, like=like)
+        build = _mask_builder(rng, self.n_masks, size, self.grid_size, self.keep_probability, like)
+        return map(build, BatchSize(rows).parts(self.n_masks))
 
 
 def random_masks(
@@ -121,20 +122,34 @@ def random_masks(
         [1.0]
     """
     like = torch.empty(0) if like is None else like
+    return _mask_builder(rng, n, size, grid_size, keep_probability, like)(slice(None))
+
+
+def _mask_builder(
+    rng: np.random.Generator, n: int, size: tuple[int, ...], grid_size: int, keep_probability: float, like: Tensor
+) -> Callable[[slice], Tensor]:
+    """Draw the numbers of n masks, and return a function that builds some of the masks."""
     if len(size) > 2 and size[0] == 1:
-        return random_masks(rng, n, size[1:], grid_size, keep_probability, like=like)[:, None]
+        build_image = _mask_builder(rng, n, size[1:], grid_size, keep_probability, like)
+        return lambda part: build_image(part)[:, None]
     axes = len(size)
     numbers = rng.random((n, grid_size**axes + axes))
     cells = [math.ceil(side / grid_size) for side in size]
     grids = like.new_tensor(numbers[:, :-axes] < keep_probability).reshape(n, *[grid_size] * axes)
     shifts = torch.from_numpy((numbers[:, -axes:] * cells).astype(np.int64)).to(like.device)
-    *slices, rows, columns = (
-        _enlarge(grid_size, (grid_size + 1) * cell).to(like)[shift[:, None] + torch.arange(side, device=like.device)]
-        for side, cell, shift in zip(size, cells, shifts.T, strict=True)
-    )
-    for matrix in slices:  # one for a volume
-        grids, rows, columns = torch.einsum("nds,nshw->ndhw", matrix, grids), rows[:, None], columns[:, None]
-    return rows @ grids @ columns.mT
+    pixels = [torch.arange(side, device=like.device) for side in size]
+    enlarge = [_enlarge(grid_size, (grid_size + 1) * cell).to(like) for cell in cells]
+
+    def build(part: slice) -> Tensor:
+        *slices, rows, columns = (
+            matrix[shift[part, None] + pixel] for matrix, shift, pixel in zip(enlarge, shifts.T, pixels, strict=True)
+        )
+        masks = grids[part]
+        for matrix in slices:  # one for a volume
+            masks, rows, columns = torch.einsum("nds,nshw->ndhw", matrix, masks), rows[:, None], columns[:, None]
+        return rows @ masks @ columns.mT
+
+    return build
 
 
 def _enlarge(cells: int, pixels: int) -> Tensor:

@@ -95,6 +95,8 @@ class ShapleySampling(Repeating, FeatureAttribution):
         flat = images.flatten(1)
         first = FlatLinear.find(model, images[:1]) if features.single else None
         rows = self.rows_of(model, images)
+        if first is not None and flat.device.type != "cpu" and not self.batch_size:
+            rows = first.rows(rows)
         values = flat.new_empty(len(flat), features.most + 1)
         with torch.no_grad():
             values[:, 0] = model(torch.full_like(images[:1], self.baseline))[0, targets]

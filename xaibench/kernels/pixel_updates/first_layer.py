@@ -50,13 +50,17 @@ class FlatLinear:
                     return cls(layer, layer.weight.detach().T.contiguous())
         return None
 
+    def rows(self, images: int) -> int:
+        """Return the number of rows per pass that occupy the memory of ``images`` images."""
+        return max(images, images * self.layer.in_features // self.layer.out_features)
+
     def outputs(self, run: Callable[[Tensor], Tensor], ends: Tensor, joining: Tensor) -> Tensor | None:
         """Compute the outputs ``[n, s]`` at s steps of a permutation; ``None`` if that needs the full product.
 
         The layer's output is exact at the row before the first step, which bounds the rounding error, and is
-        accumulated from there. The rest of the network receives it together with that row as the image. If the network
-        uses the image in another way too (a skip connection), the output at the last step differs from that of a plain
-        pass, and ``None`` is returned.
+        accumulated from there. The rest of the network receives it together with a row of the first sample as the
+        image. If the network uses the image in another way too (a skip connection), the output at the last step differs
+        from that of a plain pass, and ``None`` is returned.
 
         Args:
             run: Maps rows ``[n, k, D]`` to outputs ``[n, k]``.
@@ -70,13 +74,15 @@ class FlatLinear:
             return None
         with torch.no_grad():
             change = (ends[:, 1] - ends[:, 0])[:, joining]
-            hidden = (change[..., None] * self.columns[joining]).cumsum_(1)
+            hidden = change[..., None] * self.columns[joining]
+            # Along an axis other than the last, CUDA sums up with one thread per unit.
+            hidden = hidden.cumsum_(1) if hidden.device.type == "cpu" else hidden.mT.contiguous().cumsum_(2).mT
             hidden += calls[0][1].reshape(samples, 2, -1)[:, :1]
         given = hidden.flatten(0, 1)
         with _replace_forward(
             self.layer, lambda x: given if len(x) == len(given) else nn.Linear.forward(self.layer, x)
         ):
-            outputs = run(ends[:, :1].expand(-1, steps, -1))
+            outputs = run(ends[:1, :1].expand(samples, steps, -1))  # a view: no memory is written
         tolerance = _TOLERANCE[ends.dtype]
         close = torch.allclose(outputs[:, -1], exact[:, 1], tolerance, tolerance * outputs.abs().max().item())
         return outputs if close else None

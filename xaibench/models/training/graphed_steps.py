@@ -1,6 +1,6 @@
 """Training steps that are captured as CUDA graphs if they are small, so that the host launches each as a whole.
 
-A step of networks for tiny images consists of 28 to 87 kernels, each of which the GPU finishes before the host has
+A step of networks for tiny images consists of 28 to 57 kernels, each of which the GPU finishes before the host has
 launched the next. A graph replays all of them with a single launch. It uses the same memory and the same host values
 as at capture: so the batch is copied to the captured batch's memory, Adam counts its steps on the device
 (:class:`~xaibench.models.training.network_stack.Adam`), and the generators of dropout are registered with the graph, so
@@ -30,7 +30,7 @@ LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Replay: TypeAlias = tuple[Callable[[], None], Tensor]
 
 #: Number of input values per batch, over all members, up to which a step may be bound by the host. On an H100, five
-#: networks with 512 images of 64×64 each (10 million values) become faster by a factor of 3 (MLP), 10 (LLR) or 1 (CNN).
+#: networks with 512 images of 64×64 each (10 million values) become faster by a factor of 4 (MLP), 10 (LLR), 1.2 (CNN).
 #: Larger steps are not faster, and a graph would occupy their memory.
 LAUNCH_BOUND = 2**24
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.training.dense_blocks import DenseBlock
+from xaibench.kernels.training.gpu_blocks import GpuBlock, adam_step, has_triton
 from xaibench.kernels.training.linear_layers import perceptron
 from xaibench.models.networks.stackable import Network
 
@@ -125,7 +126,7 @@ class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1; beta 0.9 and 0.999, eps 1e-8) for the rows of one matrix.
 
     Each row has its own learning rate ``lr`` ``[M, 1]``, which ``torch.optim.Adam`` does not support. In single
-    precision on the CPU it is a compiled loop that passes over the memory once, which is faster for long rows.
+    precision it is a compiled loop that passes over the memory once, which is faster for long rows.
     """
 
     def __init__(self, weights: Tensor, lr: Tensor) -> None:
@@ -150,6 +151,10 @@ class Adam:
             adam(*(each.numpy() for each in (self.weights, gradient, self.mean, self.square, scales)))
             return
         first, second = self._corrections()
+        single = self.weights.dtype == torch.float32
+        if isinstance(first, Tensor) and isinstance(second, Tensor) and single and has_triton(self.weights.device):
+            adam_step(self.weights, gradient, self.mean, self.square, self.lr, first, second)
+            return
         self.mean.lerp_(gradient, 1 - 0.9)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
         root = self.square.sqrt().div_(second**0.5).add_(1e-8)
@@ -233,9 +238,11 @@ def _plan_steps(
             names, layers, in_shape = names[done:], layers[done:], convolutions.blocks[-1].out_shape
     while layers:
         done = 1
-        block = DenseBlock.of(layers, in_shape, like, first=not steps)
+        block: GpuBlock | DenseBlock | None = GpuBlock.of(layers, in_shape, like)
+        if block is None:
+            block = DenseBlock.of(layers, in_shape, like, first=not steps)
+            prepare = block.cut if block is not None and not steps else prepare
         if block is not None:
-            prepare = prepare if steps else block.cut
             steps.append(_block_step(names[0], block))
             done, in_shape = 3, block.out_shape
         elif isinstance(layers[0], nn.Linear):
