@@ -92,3 +92,10 @@ def test_normal_numbers_are_drawn_in_turn_whatever_the_blocks_and_the_threads(im
             found[samples, steps] = numbers
         assert found.equal(torch.from_numpy(whole).float())
     assert seen
+
+
+def test_normal_numbers_of_a_type_that_numpy_lacks():
+    like = torch.zeros(1, 1, 3, 3, dtype=torch.bfloat16)
+    (found,) = normal_numbers(sample_generators(3, like), like, [(slice(0, 1), slice(0, 2))])
+    whole = sample_generators(3, like)[0].standard_normal((1, 2, 1, 3, 3))
+    assert found.equal(torch.from_numpy(whole).bfloat16())

@@ -1,10 +1,15 @@
+import copy
+
 import numpy as np
+import pretend_device
 import pytest
 import torch
 from oracles import rise as oracle
 from part_cases import ExplainerCase
+from pretend_device import pretended
 from torch import nn
 
+import xaibench as xb
 from xaibench.explainers import ExplainedOutput, explain
 from xaibench.explainers.perturbation.rise import RISE, random_masks
 
@@ -159,6 +164,18 @@ def test_model_comes_back_unharmed_also_when_it_raises(model):
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert [parameter.stride() for parameter in network.parameters()] == strides
     assert all(value.equal(before[name]) for name, value in network.state_dict().items())
+
+
+@pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
+def test_numbers_are_sent_to_an_accelerator_once_whatever_the_batches(model):
+    images, targets = batch(1, torch.float32)
+    sent = []
+    for batch_size in (40, 8):
+        with pretended() as seen:
+            there = copy.deepcopy(model.network).float().to("pretend")
+            xb.explain("rise", there, images, targets, device="pretend", n_masks=40, batch_size=batch_size)
+            sent.append(sum(seen.sent.values()))
+    assert sent[0] == sent[1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -1,7 +1,14 @@
+import copy
+import functools
+
+import pretend_device
 import pytest
 import torch
+from pretend_device import pretended
 from torch import nn
 
+import xaibench as xb
+from xaibench.compute import batching
 from xaibench.explainers import ExplainedOutput
 from xaibench.explainers.perturbation.shapley_sampling import ShapleySampling
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
@@ -134,3 +141,20 @@ def test_an_error_in_any_pass_leaves_the_layer_as_it_was(call, images, targets):
     with pytest.raises(RuntimeError, match="out of memory"):
         ShapleySampling(n_samples=1)(model, images.double(), targets)
     assert vars(model.first) == before
+
+
+@pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
+def test_on_an_accelerator_many_images_share_a_pass(monkeypatch):
+    """As many rows as fit into the memory of a pass of images: the host waits as often for six images as for two."""
+    monkeypatch.setattr(batching, "_GPU_VALUES", 64 * 64)  # one image of 64 steps per pass
+    network = Network().float().eval()
+    waits = []
+    for count in (2, 6):
+        images = torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+        call = functools.partial(xb.explain, "shapley_sampling", images=images, targets=[0] * count, n_samples=1)
+        expected = call(model=network, device="cpu")
+        with pretended() as seen:
+            found = call(model=copy.deepcopy(network).to("pretend"), device="pretend")
+            waits.append(seen.synchronizations)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    assert waits[0] == waits[1]

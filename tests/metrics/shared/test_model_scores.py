@@ -1,10 +1,14 @@
 """How the model is run: layout, folding, batches, and what is read from its outputs."""
 
+import copy
+
 import numpy as np
+import pretend_device
 import pytest
 import torch
 from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
+from pretend_device import pretended
 from torch import nn
 
 from xaibench.metrics import METRICS, average_drop, completeness_error, deletion, insertion
@@ -76,6 +80,17 @@ def test_networks_that_cannot_be_folded_or_laid_out_run_as_they_are(make):
     expected = [oracle.probability(model, *one) for one in zip(images, targets, strict=True)]
     scores, _ = scores_of(model, images, targets)
     np.testing.assert_allclose(scores[:, 0], expected, atol=1e-6)
+
+
+@pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
+def test_nothing_is_folded_on_an_accelerator(monkeypatch):
+    folded, fold = [], module._fuse_batchnorm
+    monkeypatch.setattr(module, "_fuse_batchnorm", lambda model: folded.append(model) or fold(model))
+    given = [small_cnn(), *batch()]
+    for device in ("cpu", "pretend"):
+        with pretended():
+            deletion(*(copy.deepcopy(one).to(device) for one in given), steps=40)
+        assert len(folded) == 1
 
 
 def test_hooks_are_heard():
