@@ -96,6 +96,20 @@ def test_without_a_gpu_there_is_no_block():
     assert GpuBlock.of([conv, nn.ReLU(), pool], shape, torch.zeros(())) is None
 
 
+@pytest.mark.parametrize(
+    ("conv", "pool", "shape"),
+    [
+        (nn.Conv2d(64, 4, 2), nn.MaxPool2d(2), (64, 5, 5)),
+        (nn.Conv2d(1, 64, 2), nn.MaxPool2d(2), (1, 5, 5)),
+        (nn.Conv2d(1, 4, 7), nn.MaxPool2d(2), (1, 9, 9)),
+        (nn.Conv2d(1, 4, 2), nn.MaxPool2d(2), (1, 2, 2)),
+    ],
+)
+def test_large_layers_and_empty_outputs_take_no_block(conv, pool, shape, monkeypatch):
+    monkeypatch.setattr(gpu_blocks, "has_triton", lambda device: True)
+    assert GpuBlock.of([conv, nn.ReLU(), pool], shape, torch.zeros(())) is None
+
+
 def test_where_triton_fails_training_goes_on_without_it(monkeypatch, caplog):
     def fail(*_):
         raise RuntimeError("no compiler\nand more")

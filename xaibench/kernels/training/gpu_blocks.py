@@ -27,6 +27,10 @@ _FILTERS, _BLOCK = 8, 256
 _WEIGHT_FILTERS, _WEIGHT_BLOCK = 8, 64
 _INPUT_BLOCK, _UNROLL = 256, 4
 
+#: Largest number of channels or filters, which a program holds in registers, and of unrolled multiplications, which take
+#: time to compile. cuDNN is faster with many channels.
+_MAX_CHANNELS, _MAX_UNROLLED = 32, 100
+
 #: Weights per program of Adam.
 _ADAM_BLOCK = 1024
 
@@ -59,7 +63,9 @@ class GpuBlock:
         conv, window = found
         kernel, padding = pair(conv.kernel_size), pair(conv.padding)
         high, wide = ((in_shape[1 + i] + 2 * padding[i] - kernel[i] + 1) // window[i] for i in range(2))
-        if min(high, wide) < 1:
+        unrolled = math.prod(kernel) * math.prod(window)
+        large = max(conv.in_channels, conv.out_channels) > _MAX_CHANNELS or unrolled > _MAX_UNROLLED
+        if large or min(high, wide) < 1:
             return None
         return GpuBlock(padding, window, (in_shape[0], in_shape[1], in_shape[2]), (conv.out_channels, high, wide))
 
