@@ -59,6 +59,26 @@ def test_a_block_equals_its_layers(name, interpreted):
     )
 
 
+SIZES = {"C": 1, "F": 4, "KH": 2, "KW": 2, "VH": 2, "VW": 2, "FILTERS": 4, "TAPS": 2, "CHANNELS": 1, "UNROLL": 4}
+
+
+@pytest.mark.parametrize("name", ["forward", "weight_gradient", "input_gradient", "adam"])
+def test_the_kernels_compile(name, monkeypatch, tmp_path):
+    """To code for an H100, which needs none; what Triton interprets it may refuse to compile."""
+    compiler = pytest.importorskip("triton.compiler")
+    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.delitem(sys.modules, LOOPS, raising=False)
+    kernel = getattr(importlib.import_module(LOOPS), name)
+    constants = {key: value for key, value in (SIZES | {"BLOCK": 128, "DEAD": 255}).items() if key in kernel.arg_names}
+    kinds = {"chosen": "*u8"} | dict.fromkeys(
+        ("count", "chunk", "height", "width", "out_height", "out_width", "pad_y", "pad_x"), "i32"
+    )
+    signature = {key: "constexpr" if key in constants else kinds.get(key, "*fp32") for key in kernel.arg_names}
+    made = compiler.compile(compiler.ASTSource(kernel, signature, constants), target=target)
+    assert "fma.rn.f32" in made.asm["ptx"]
+
+
 def test_adam_equals_the_plain_one(interpreted):
     generator = torch.Generator().manual_seed(0)
     weights, lr = torch.randn(2, 37, generator=generator), torch.tensor([[0.1], [0.02]])

@@ -27,8 +27,8 @@ _FILTERS, _BLOCK = 8, 256
 _WEIGHT_FILTERS, _WEIGHT_BLOCK = 8, 64
 _INPUT_BLOCK, _UNROLL = 256, 4
 
-#: Largest number of channels or filters, which a program holds in registers, and of unrolled multiplications, which take
-#: time to compile. cuDNN is faster with many channels.
+#: Largest number of channels or filters, which a program holds in registers, and of unrolled products, which take long
+#: to compile. cuDNN is faster with many channels.
 _MAX_CHANNELS, _MAX_UNROLLED = 32, 100
 
 #: Weights per program of Adam.

@@ -18,8 +18,11 @@ import triton.language as tl
 #: Entry of ``chosen`` for a window without a positive value.
 DEAD = 255
 
+#: Arguments that depend on the number of samples. The compiled kernel serves all values.
+_SIZES = ("count", "chunk")
 
-@triton.jit  # type: ignore[untyped-decorator]
+
+@triton.jit(do_not_specialize=_SIZES)  # type: ignore[untyped-decorator]
 def forward(
     x, w, bias, out, chosen, count, height, width, out_height, out_width, pad_y, pad_x,
     C: tl.constexpr, F: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, VH: tl.constexpr, VW: tl.constexpr,
@@ -58,7 +61,7 @@ def forward(
     tl.store(chosen + to, tl.where(dead, DEAD, which).to(tl.uint8), mask=(place < count)[None, :])
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=_SIZES)  # type: ignore[untyped-decorator]
 def weight_gradient(
     x, gradient, chosen, found, found_bias, count, height, width, out_height, out_width, pad_y, pad_x, chunk,
     C: tl.constexpr, F: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, VH: tl.constexpr, VW: tl.constexpr,
@@ -101,7 +104,7 @@ def weight_gradient(
     tl.store(found_bias + to, tl.sum(total_bias, axis=1), mask=tl.program_id(2) == 0)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=_SIZES)  # type: ignore[untyped-decorator]
 def input_gradient(
     w, gradient, chosen, found, count, height, width, out_height, out_width, pad_y, pad_x,
     C: tl.constexpr, F: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, VH: tl.constexpr, VW: tl.constexpr,
