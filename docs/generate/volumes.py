@@ -79,8 +79,10 @@ The networks come with the library; the data are the same on every machine (publ
 SCORES = """
 {leaderboard}
 
-{description} Means with 95 % intervals over data sets and images ([how](uncertainty.md)), ranked by `emd_skill` and
-`precision_skill` as on the [leaderboard](leaderboard.md); methods with the same places do not differ significantly.
+{description} Means with 95 % intervals over data sets and images
+([how](uncertainty.md)), in the order of `emd_skill`. Only methods that are significantly better than every control have
+places, and those that share a place do not differ significantly. Methods that do not explain linear networks, or not
+all of these, are not in the table.
 
 ## Limits
 

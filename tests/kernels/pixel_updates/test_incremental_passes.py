@@ -113,6 +113,14 @@ def test_the_maps_are_those_of_plain_passes(name, explainer, images, targets, mo
     assert sum(rows) < 30, "whole passes were made"
 
 
+@pytest.mark.parametrize("explainer", ["shapley, cells", "pfi", "occlusion, windows"])
+def test_linear_networks_of_volumes_are_carried(explainer, images, targets, monkeypatch, always):
+    model, method, volumes = ExplainedOutput(network("linear")), EXPLAINERS[explainer], images.reshape(5, 2, 3, 9, 3)
+    assert IncrementalPasses.find(model, volumes, 1) is not None
+    expected = plainly(monkeypatch, method, model, volumes, targets)
+    torch.testing.assert_close(method(model, volumes, targets), expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["cnn", "mlp"])
 def test_a_permutation_of_a_large_image_ends_where_a_pass_does(name):
     model = ExplainedOutput(build(name, (1, 64, 64), 2, seed=0).double().eval(), "logit")

@@ -179,7 +179,7 @@ class IncrementalPasses:
             found, x = stage.run(x)
             sums.append(found)
             units.append(x)
-        flat = (torch.cat([x.permute(0, 2, 3, 1).flatten(1) for x in each], 1).numpy() for each in (sums, units))
+        flat = (torch.cat([x.movedim(1, -1).flatten(1) for x in each], 1).numpy() for each in (sums, units))
         return next(flat), next(flat)
 
 
