@@ -17,9 +17,10 @@ def answer(body=b"", **fields):
     return parse_answer(json.dumps(fields).encode(), body)
 
 
-def test_maps_are_read():
-    maps = np.arange(8.0).reshape(2, 2, 2)
-    found = answer(maps.tobytes(), shape=[2, 2, 2], dtype="float64", refused=[])
+@pytest.mark.parametrize("shape", [(2, 2, 2), (2, 1, 2, 2)])
+def test_maps_are_read(shape):
+    maps = np.arange(8.0).reshape(shape)
+    found = answer(maps.tobytes(), shape=list(shape), dtype="float64", refused=[])
     assert np.array_equal(found.maps, maps)
     assert found.maps.flags.writeable
     assert answer(fits=True) == Answer(fits=True)

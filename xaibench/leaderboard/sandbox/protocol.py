@@ -37,7 +37,7 @@ class Answer:
         untreated: Whether the error says that the method does not support the network.
         refused: Forbidden actions of the method.
         fits: Whether the method has ``fit``.
-        maps: Maps ``[N, H, W]``, or None.
+        maps: Maps ``[N, H, W]`` or ``[N, D, H, W]``, or None.
     """
 
     error: str = ""
@@ -84,8 +84,8 @@ def parse_answer(header: bytes, body: bytes) -> Answer:
 def _parse_maps(shape: list[Any], dtype: str | None, body: bytes) -> NDArray[Any]:
     if dtype not in _DTYPES:
         raise SandboxError(f"it returned maps of {printable(str(dtype))}, expected {' or '.join(_DTYPES)}")
-    if len(shape) != 3 or not all(type(side) is int and 0 <= side < 1 << 31 for side in shape):
-        raise SandboxError("it returned maps of another shape than [N, H, W]")
+    if len(shape) not in (3, 4) or not all(type(side) is int and 0 <= side < 1 << 31 for side in shape):
+        raise SandboxError("it returned maps of another shape than [N, H, W] or [N, D, H, W]")
     if math.prod(shape) * np.dtype(dtype).itemsize != len(body):
         raise SandboxError("it returned another number of values than its maps have")
     return np.frombuffer(body, dtype).reshape(shape).copy()
