@@ -27,6 +27,7 @@ REASONS = {
     "data/scans/medical_images.py",
     "data/scans/nifti_volumes.py",
     "data/scans/scan_geometry.py",
+    "data/volume_folder.py",
     "benchmarks/xai_tris/photo_backgrounds.py",
     "benchmarks/xai_tris/safe_unpickling.py",
     "data/exchange/parquet_columns.py",

@@ -220,7 +220,7 @@ def _check_voxels(voxels: Voxels, count: int, explainers: int, number: int) -> N
         if len(sides) != 3 or (got := getattr(voxels, name).shape) != shape:
             raise ValueError(f"voxels of cell {number} have {name} {list(got)}, expected {list(shape)}")
     if len(voxels.shape) != 3 or len(voxels.slices) != count or {len(one) for one in voxels.slices} - {3}:
-        raise ValueError(f"voxels of cell {number} have slices {voxels.slices}, expected three for {count} samples")
+        raise ValueError(f"voxels of cell {number} have slices {voxels.slices}, expected three for each of {count}")
 
 
 def place_slices(panels: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -147,13 +147,10 @@ def _all_plane_layouts() -> tuple[tuple[Placement, Placement], ...]:
 def _drawn_layout(layout: int, axes: int) -> tuple[Placement, Placement]:
     """Return the first pair of placements that is a layout, in a sequence that the hash of its number determines."""
     first, second = (_inner_placements(shape, axes) for shape in (0, 1))
-    for attempt in itertools.count():
-        digest = hashlib.sha256(repr([axes, int(layout), attempt]).encode()).digest()
-        one, other = (int.from_bytes(part, "big") for part in (digest[:8], digest[8:16]))
-        pair = first[one % len(first)], second[other % len(second)]
-        if _is_layout(pair, axes):
-            return pair
-    raise AssertionError("the sequence does not end")
+    digests = (hashlib.sha256(repr([axes, int(layout), number]).encode()).digest() for number in itertools.count())
+    numbers = ((int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")) for digest in digests)
+    pairs = ((first[one % len(first)], second[other % len(second)]) for one, other in numbers)
+    return next(pair for pair in pairs if _is_layout(pair, axes))
 
 
 def _is_layout(pair: tuple[Placement, Placement], axes: int) -> bool:
