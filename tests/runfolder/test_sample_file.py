@@ -136,7 +136,7 @@ def test_volumes_are_read_back_and_cut_with_their_cell(tmp_path):
     ("change", "message"),
     [
         ({"masks": VOXELS.masks[:, 1:]}, r"masks \[3, 3, 2, 3\], expected \[3, 4, 2, 3\]"),
-        ({"slices": VOXELS.slices[:2]}, "slices .* expected three for 3 samples"),
+        ({"slices": VOXELS.slices[:2]}, "slices .* expected three for each of 3"),
     ],
 )
 def test_volumes_that_do_not_fit_are_damaged(tmp_path, change, message):
