@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 
-def covered_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def expected_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the expected score of a random map for each mask ``[N, H, W]``; NaN for an empty one."""
-    shares = masks.mean(axis=(1, 2))
+    shares = flat(masks).mean(axis=1) / 2  # half of the magnitude is negative
     return np.where(shares > 0, shares, np.nan)
 
 
@@ -34,8 +34,8 @@ def covered_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         range=(0.0, 1.0),
         meaning="Positive mass inside the ground truth, of all mass. 1: nothing else.",
         pitfalls="Only a test adds it.",
-        chance="The share of the image that the ground truth covers.",
-        chance_level=covered_share,
+        chance="Half of the share of the image that the ground truth covers.",
+        chance_level=expected_share,
         citation="Nobody: Added by a test, 2024",
     )
 )
