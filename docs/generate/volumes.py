@@ -87,7 +87,7 @@ all of these, are not in the table.
 ## Limits
 
 - One architecture of {weights:,} weights, besides linear regression in LIN, and one training per data set.
-- Perturbation methods replace cubes of 2×2×2 or 4×4×4 voxels, not single voxels, so that they take seconds per volume.
+- Perturbation methods replace cubes of 2×2×2 or 4×4×4 voxels, not single voxels, so that they need fewer passes.
 - Networks from ImageNet, `disconnected:` networks, mosaics of photographs, and watermarks are for images only.
 """
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from oracles.tag_network import CORNER, tag_network, tagged_images
+from oracles.tag_network import CORNER, check_parts_decide, tag_network, tagged_images
 from torch import nn
 
 from xaibench.auditing.findings import find_suspicious_images
@@ -63,10 +63,7 @@ def test_a_volume_of_one_slice_is_an_image(make):
 def test_the_part_of_a_volume_decides(areas, make):
     found = make(areas, 6, np.random.default_rng(0))
     assert len(found) == 6
-    target = found.targets[:, None]
-    assert areas.answers(areas.ask(found.images)).gather(1, target).all()
-    without = torch.where(found.masks[:, None], areas.canvas, found.images)
-    assert not areas.answers(areas.ask(without)).gather(1, target).any()
+    check_parts_decide(areas, found)
     eighths = torch.stack([part for a in found.masks.chunk(2, 1) for b in a.chunk(2, 2) for part in b.chunk(2, 3)])
     eighths = eighths.flatten(2)
     assert bool((eighths.all(2) | ~eighths.any(2)).all())

@@ -56,3 +56,11 @@ EXPLAINERS = {
     "edges": edges,
     "other_network": other_network,
 }
+
+
+def check_parts_decide(subject, found):
+    """Check that the network gives the answers of samples, and gives none of them without the masked part."""
+    target = found.targets[:, None]
+    assert subject.answers(subject.ask(found.images)).gather(1, target).all()
+    without = torch.where(found.masks[:, None], subject.canvas, found.images)
+    assert not subject.answers(subject.ask(without)).gather(1, target).any()
