@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -135,28 +136,32 @@ def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, di
     found = []
     for scale in _SCALES:
         labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=min_segment_size)
-        for label in range(labels.max() + 1):
-            wide = ndimage.distance_transform_edt(labels != label) <= dilation
-            found.append(wide[np.ix_(rows, columns)])
+        found += [wide[np.ix_(rows, columns)] for wide in _widened_segments(labels, dilation, (1.0, 1.0))]
     return np.stack(found)
 
 
 def _supervoxels(picture: NDArray[np.float64], size: int, dilation: int) -> NDArray[np.bool_]:
     """Return the widened supervoxels ``[M, D, H, W]`` of a volume; distances are in units of 1 / ``size`` of a side."""
     units = [size / side for side in picture.shape[1:]]
-    margins = [math.ceil(dilation / unit) for unit in units]
-    found = []
+    found: list[NDArray[np.bool_]] = []
     for count in _SUPERVOXELS:
-        labels = superpixels(torch.tensor(picture)[None], count)[0].numpy()
-        for label, box in enumerate(ndimage.find_objects(labels + 1)):
-            if box is None:
-                continue
-            # Only near the supervoxel, since a distance transform of the volume takes long.
-            near = tuple(slice(max(0, s.start - m), s.stop + m) for s, m in zip(box, margins, strict=True))
-            wide = np.zeros(labels.shape, dtype=np.bool_)
-            wide[near] = ndimage.distance_transform_edt(labels[near] != label, sampling=units) <= dilation
-            found.append(wide)
+        found += _widened_segments(superpixels(torch.tensor(picture)[None], count)[0].numpy(), dilation, units)
     return np.stack(found)
+
+
+def _widened_segments(
+    labels: NDArray[np.integer[Any]], dilation: int, units: Sequence[float]
+) -> Iterator[NDArray[np.bool_]]:
+    """Return the mask of each label with everything up to ``dilation`` away; ``units`` are the sides of a pixel."""
+    margins = [math.ceil(dilation / unit) for unit in units]
+    for label, box in enumerate(ndimage.find_objects(labels + 1)):
+        if box is None:
+            continue
+        # Only near the segment, since a distance transform of the whole image takes long.
+        near = tuple(slice(max(0, s.start - m), s.stop + m) for s, m in zip(box, margins, strict=True))
+        wide = np.zeros(labels.shape, dtype=np.bool_)
+        wide[near] = ndimage.distance_transform_edt(labels[near] != label, sampling=units) <= dilation
+        yield wide
 
 
 def grow_regions(
