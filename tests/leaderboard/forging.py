@@ -1,6 +1,9 @@
 """A result as a careful forger would write it."""
 
 import dataclasses
+import io
+
+from PIL import Image
 
 from xaibench.leaderboard.manifest import MANIFEST, code_checksum, file_checksums, read_manifest
 
@@ -12,3 +15,10 @@ def rewritten(folder, **changes):
     changed = dataclasses.replace(manifest, **{"files": files, "code": code} | changes)
     (folder / MANIFEST).write_bytes(changed.to_json())
     return folder
+
+
+def png(size):
+    """A PNG file with a black picture."""
+    content = io.BytesIO()
+    Image.new("L", size).save(content, "PNG")
+    return content.getvalue()

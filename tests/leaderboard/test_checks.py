@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from leaderboard.forging import rewritten
-from PIL import Image
+from leaderboard.forging import png, rewritten
 from typer.testing import CliRunner
 
 from xaibench.cli import app
@@ -26,6 +25,10 @@ def _change_scores(folder, change):
     file = folder / "scores.parquet"
     table = pq.read_table(file)
     pq.write_table(change(table), file)
+
+
+def _change_picture(folder, picture):
+    score_files.write_scores(pq.read_table(folder / "scores.parquet"), folder, picture)
 
 
 def _value(table, number, value):
@@ -60,7 +63,7 @@ def test_a_whole_result_is_taken(result):
             "scores.parquet was modified",
         ),
         (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "method/mine.py was modified"),
-        (lambda at: (at / "maps.png").unlink(), "maps.png is missing"),
+        (lambda at: (at / "scores.parquet").unlink(), "scores.parquet is missing"),
         (lambda at: (at / "more.txt").write_text("x"), "more.txt is not listed in"),
         (lambda at: (at / "link").symlink_to("/etc/passwd"), "link are links"),
         (lambda at: (at / MANIFEST).write_text("{}"), "lacks 'method'"),
@@ -95,8 +98,10 @@ def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
             lambda at: (at / "suites").mkdir() or (at / "suites" / "a").write_text("x"),
             "suites/a is not part of a result",
         ),
-        (lambda at: (at / "maps.png").write_bytes(b"GIF89a"), "maps.png is not a PNG picture"),
-        (lambda at: Image.new("L", (9000, 9)).save(at / "maps.png"), "9000 × 9 pixels in mode L; expected a small one"),
+        (lambda at: (at / "maps.png").write_bytes(b"\x89PNG"), "maps.png is not part of a result"),
+        (lambda at: _change_picture(at, b"GIF89a"), "The picture in scores.parquet is not a PNG picture"),
+        (lambda at: _change_picture(at, png((9000, 9))), "9000 × 9 pixels in mode L; expected a small one"),
+        (lambda at: _change_picture(at, bytes(1 << 20) + b"x"), "has 1,048,577 bytes; expected at most 1,048,576"),
         (lambda at: (at / "method" / "notes.md").write_text("hf_" + "a" * 34), "contains what looks like a token"),
         (lambda at: (at / "method" / "mine.py").write_text("def gxi(:\n"), "is not valid Python"),
         (lambda at: shutil.rmtree(at / "method"), "there is no method/mine.py"),
@@ -205,5 +210,5 @@ def test_another_version_is_another_suite(result, verdict):
     verdict(place, verdict="differs")
     assert check(place, earlier=True) == [fault]
     verdict(place, verdict="equal")
-    (place / "maps.png").write_bytes(b"changed")
-    assert "maps.png was modified" in check(place, earlier=True)[0]
+    (place / "scores.parquet").write_bytes(b"changed")
+    assert "scores.parquet was modified" in check(place, earlier=True)[0]

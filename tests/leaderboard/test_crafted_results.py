@@ -8,6 +8,7 @@ import random
 import shutil
 import zipfile
 
+import pyarrow.parquet as pq
 import pytest
 from leaderboard.forging import rewritten
 from leaderboard.site.repositories import METHODS, change_scores, write_repository
@@ -16,6 +17,7 @@ from PIL import Image
 import xaibench as xb
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import read_manifest
+from xaibench.leaderboard.score_files import read_picture, write_scores
 from xaibench.leaderboard.site.read import read_results
 
 #: Shares of the results of which the manifest, the scores and another file are changed.
@@ -125,9 +127,14 @@ def craft(place, result, rng):
         file = result / "scores.parquet"
         file.write_bytes(spoil_bytes(file.read_bytes(), rng))
     else:
-        name = rng.choice(["maps.png", "method/mine.py", "method/x.zip", "method/y.pkl", "extra.txt", "suite.toml"])
+        name = rng.choice(["picture", "method/mine.py", "method/x.zip", "method/y.pkl", "extra.txt", "suite.toml"])
         file = result / name
-        file.write_bytes(spoil_bytes(file.read_bytes() if file.exists() else archive(rng), rng))
+        content = read_picture(result) if name == "picture" else file.read_bytes() if file.exists() else b""
+        spoiled = spoil_bytes(content or archive(rng), rng)
+        if name == "picture":
+            write_scores(pq.read_table(result / "scores.parquet"), result, spoiled)
+        else:
+            file.write_bytes(spoiled)
     if rng.random() < 0.5:
         rewritten(result)
 

@@ -24,7 +24,7 @@ GOOD = Manifest(
 )
 
 SPOILT = [
-    (("schema",), 1, "schema is 1, expected 3"),
+    (("schema",), 1, "schema is 1, expected 4"),
     (("method", "name"), "../x", "method.name is '../x', expected a text like"),
     (("method", "passes"), True, "method.passes is True, expected integer or null"),
     (("method", "authors"), [1], "entry 0 of method.authors is 1, expected string"),

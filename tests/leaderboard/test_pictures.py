@@ -1,5 +1,6 @@
 """Sheets of maps of volumes: their pictures are three slices, the same for all methods."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,12 +8,12 @@ from PIL import Image
 from report.conftest import FEW_CELLS, make_scores
 from report.pictures import make_samples, make_volumes
 
-from xaibench.leaderboard.manifest import MAPS
 from xaibench.leaderboard.pictures import (
     SAMPLE_SHEET,
-    read_layout,
+    decode_sheet,
+    draw_map_sheet,
+    parse_layout,
     sheet_layout,
-    write_map_sheet,
     write_sample_sheet,
 )
 from xaibench.report.page.sample_browser import levels
@@ -24,10 +25,10 @@ def test_the_tiles_of_volumes_are_their_slices(tmp_path):
     layout = sheet_layout(cells)
     assert layout.side == 12
     write_sample_sheet(tmp_path, cells, layout)
-    assert read_layout(tmp_path) == layout
-    write_map_sheet(tmp_path, cells, cells[0].explainers[1], layout)
+    assert parse_layout(json.loads(json.dumps(layout.to_dict())), tmp_path) == layout
+    maps = decode_sheet(draw_map_sheet(cells, cells[0].explainers[1], layout), "the sheet", layout.size)
     first = min(cells[0].samples)
     place = cells[0].samples.index(first)
     shown = np.asarray(Image.open(tmp_path / SAMPLE_SHEET))
     assert np.array_equal(shown[:12, :12], cells[0].images[place])
-    assert np.array_equal(np.asarray(Image.open(tmp_path / MAPS))[:12, :12], levels(cells[0].maps[place, 1]))
+    assert np.array_equal(maps[:12, :12], levels(cells[0].maps[place, 1]))

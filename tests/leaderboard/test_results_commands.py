@@ -120,5 +120,5 @@ def test_a_round_is_promised_and_not_shown_too_early(typed, tmp_path):
 def test_the_schema_is_printed(typed):
     assert json.loads(typed(["results", "schema"]).output)["properties"]["schema"] == {
         "description": "The version of this schema.",
-        "const": 3,
+        "const": 4,
     }

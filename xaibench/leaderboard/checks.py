@@ -12,7 +12,6 @@ from xaibench.core.messages import listed
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.manifest import (
     MANIFEST,
-    MAPS,
     METHOD,
     Manifest,
     ResultError,
@@ -20,9 +19,9 @@ from xaibench.leaderboard.manifest import (
     file_checksums,
     read_manifest,
 )
-from xaibench.leaderboard.pictures import read_sheet
+from xaibench.leaderboard.pictures import decode_sheet
 from xaibench.leaderboard.rounds import find_round
-from xaibench.leaderboard.score_files import read_scores
+from xaibench.leaderboard.score_files import read_picture, read_scores
 from xaibench.leaderboard.suite_text import official_plan, suite_version
 from xaibench.leaderboard.verdicts import VERDICTS, find_record
 from xaibench.report.numbers.unscored_maps import is_scored_as_chance
@@ -99,15 +98,10 @@ def _check_files(folder: Path, manifest: Manifest) -> Iterator[str]:
         if there[name] != said[name]:
             yield f"{name} was modified: its sha256 is {there[name][:12]}…, not {said[name][:12]}…."
     for name in there:
-        if name not in (SCORES.name, MAPS) and not name.startswith(f"{METHOD}/"):
-            yield f"{name} is not part of a result, which has {SCORES.name}, {MAPS} and the folder {METHOD}; remove it."
+        if name != SCORES.name and not name.startswith(f"{METHOD}/"):
+            yield f"{name} is not part of a result, which has {SCORES.name} and the folder {METHOD}; remove it."
     if SCORES.name not in there and SCORES.name not in said:
         yield f"it has no {SCORES.name}."
-    if MAPS in there:
-        try:
-            read_sheet(folder / MAPS)
-        except ResultError as error:
-            yield str(error)
     for name in there:
         if _TOKEN.search((folder / name).read_bytes()):
             yield f"{name} contains what looks like a token or private key; remove it, and revoke the token."
@@ -154,7 +148,9 @@ def _check_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
 def _check_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
     try:
         scores = read_scores(folder)
-    except RunFolderError as error:
+        if picture := read_picture(folder):
+            decode_sheet(picture, f"The picture in {SCORES.name}")
+    except (RunFolderError, ResultError) as error:
         yield str(error)
         return
     if (names := sorted(map(str, scores["explainer"].unique()))) != [manifest.method.name]:

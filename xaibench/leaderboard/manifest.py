@@ -1,13 +1,12 @@
 """``result.json``, the manifest of a result.
 
-A result is the scores of one method with this manifest, small pictures of its maps and, if the method is not part of
-the library, its source::
+A result is the scores of one method with this manifest and, if the method is not part of the library, its
+source::
 
     results/
       METHOD/SUITE@VERSION/         or SUITE@VERSION+ROUND, for a round of fresh seeds
         result.json                 this manifest
-        scores.parquet              one row per sample and metric
-        maps.png                    maps of the first samples
+        scores.parquet              one row per sample and metric, and a picture of the first maps (score_files.py)
         method/                     source of the method
       suites/SUITE@VERSION/         facts that all results of the suite share (suite_facts.py)
       verdicts.json                 outcomes of running methods again (verdicts.py)
@@ -29,10 +28,10 @@ from typing import Any
 
 from xaibench.core.messages import did_you_mean
 
-MANIFEST, MAPS, METHOD = "result.json", "maps.png", "method"
+MANIFEST, METHOD = "result.json", "method"
 
 #: Version of the schema. Other versions are not read.
-SCHEMA = 3
+SCHEMA = 4
 
 
 #: Largest size of a JSON file of a result, in bytes.

@@ -6,23 +6,23 @@ from the smallest to the largest magnitude of each map.
 
 from __future__ import annotations
 
-import json
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.leaderboard.manifest import MAPS, ResultError, read_json
+from xaibench.leaderboard.manifest import ResultError
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import SampleCell
 
-SAMPLE_SHEET, LAYOUT = "samples.png", "samples.json"
+SAMPLE_SHEET = "samples.png"
 #: Largest number of samples per cell, and that of larger images, whose pictures take most of a result's bytes.
-MAX_SAMPLES, MAX_LARGE_SAMPLES = 4, 2
+MAX_SAMPLES, MAX_LARGE_SAMPLES = 4, 1
 #: Longest side in pixels of images that are not large.
 _SMALL_SIDE = 16
 #: Largest side of a tile in pixels; larger images and maps are scaled down.
@@ -59,6 +59,10 @@ class SheetLayout:
         """Return width and height in pixels of a sheet of maps."""
         return self.columns * self.side, len(self.cells) * self.side
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the layout as a JSON value."""
+        return {"cells": self.cells, "samples": self.samples, "side": self.side}
+
 
 def sheet_layout(cells: Sequence[SampleCell]) -> SheetLayout:
     """Return the layout of the sheets of a suite.
@@ -73,7 +77,7 @@ def sheet_layout(cells: Sequence[SampleCell]) -> SheetLayout:
 
 
 def write_sample_sheet(folder: Path, cells: Sequence[SampleCell], layout: SheetLayout) -> None:
-    """Write the images and ground-truth masks of the samples, and the layout.
+    """Write the images and ground-truth masks of the samples.
 
     Args:
         folder: Folder of the facts about the suite.
@@ -87,15 +91,12 @@ def write_sample_sheet(folder: Path, cells: Sequence[SampleCell], layout: SheetL
         mask = np.repeat(255 * cell.masks[position][..., None], 3, axis=2)
         _paste(sheet, layout, row, layout.columns + column, mask)
     Image.fromarray(sheet).save(folder / SAMPLE_SHEET, optimize=True)
-    words = {"cells": layout.cells, "samples": layout.samples, "side": layout.side}
-    (folder / LAYOUT).write_text(json.dumps(words) + "\n", encoding="utf-8")
 
 
-def write_map_sheet(folder: Path, cells: Sequence[SampleCell], explainer: str, layout: SheetLayout) -> None:
-    """Write the maps of an explainer, unless there are none.
+def draw_map_sheet(cells: Sequence[SampleCell], explainer: str, layout: SheetLayout) -> bytes:
+    """Return a PNG file with the maps of an explainer; empty if there are none.
 
     Args:
-        folder: Folder of the result.
         cells: The samples of a run of the suite.
         explainer: Name of the explainer in the run.
         layout: Layout of the suite's sheets.
@@ -103,20 +104,24 @@ def write_map_sheet(folder: Path, cells: Sequence[SampleCell], explainer: str, l
     sheet = np.zeros(layout.size[::-1], np.uint8)
     for row, column, cell, position in _tiles(layout, (cell for cell in cells if explainer in cell.explainers)):
         _paste(sheet, layout, row, column, levels(cell.maps[position, cell.explainers.index(explainer)]))
+    content = io.BytesIO()
     if sheet.any():
-        Image.fromarray(sheet).save(folder / MAPS, optimize=True)
+        Image.fromarray(sheet).save(content, "PNG", optimize=True)
+    return content.getvalue()
 
 
-def read_layout(folder: Path) -> SheetLayout | None:
-    """Read the layout of a suite's sheets; None if it has none.
+def parse_layout(words: Any, file: Path) -> SheetLayout | None:
+    """Parse a layout as :meth:`SheetLayout.to_dict` returns it; None stands for no pictures.
+
+    Args:
+        words: The parsed JSON value, which may come from a stranger.
+        file: Its file, for messages.
 
     Raises:
-        ResultError: If the file is damaged.
+        ResultError: If it is not a layout.
     """
-    file = folder / LAYOUT
-    if not file.is_file():
+    if words is None:
         return None
-    words = read_json(file)
     try:
         cells = tuple((str(subset), str(variant), str(model)) for subset, variant, model in words["cells"])
         samples = tuple(tuple(int(each) for each in row[:MAX_SAMPLES]) for row in words["samples"])
@@ -128,11 +133,12 @@ def read_layout(folder: Path) -> SheetLayout | None:
     return layout
 
 
-def read_sheet(file: Path, size: tuple[int, int] | None = None, mode: str = "L") -> Levels:
-    """Read a sheet, which may come from a stranger: only PNG is decoded, and only if it has the expected size.
+def decode_sheet(content: bytes, file: str, size: tuple[int, int] | None = None, mode: str = "L") -> Levels:
+    """Decode a sheet, which may come from a stranger: only PNG, and only if it has the expected size.
 
     Args:
-        file: The file.
+        content: Content of the file.
+        file: Name of the file in messages.
         size: Expected width and height in pixels; None accepts any up to a limit.
         mode: Expected mode: ``"L"`` for maps, ``"RGB"`` for samples.
 
@@ -140,9 +146,9 @@ def read_sheet(file: Path, size: tuple[int, int] | None = None, mode: str = "L")
         ResultError: If it is another kind of file, larger, or damaged.
     """
     try:
-        if (stored := file.stat().st_size) > MAX_PICTURE_BYTES:
-            raise ResultError(f"{file} has {stored:,} bytes; expected at most {MAX_PICTURE_BYTES:,}.")
-        with Image.open(file, formats=["PNG"]) as picture:
+        if len(content) > MAX_PICTURE_BYTES:
+            raise ResultError(f"{file} has {len(content):,} bytes; expected at most {MAX_PICTURE_BYTES:,}.")
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
             if picture.mode != mode or max(picture.size) > _MAX_SHEET_SIDE or picture.size != (size or picture.size):
                 raise ResultError(
                     f"{file} is a picture of {picture.size[0]} × {picture.size[1]} pixels in mode {picture.mode}; "

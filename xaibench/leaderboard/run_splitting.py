@@ -33,7 +33,7 @@ from xaibench.leaderboard.manifest import (
     code_checksum,
     file_checksums,
 )
-from xaibench.leaderboard.pictures import SheetLayout, write_map_sheet
+from xaibench.leaderboard.pictures import SheetLayout, draw_map_sheet
 from xaibench.leaderboard.rounds import Round, suite_with_public_seeds
 from xaibench.leaderboard.score_files import write_scores
 from xaibench.leaderboard.suite_facts import facts_folder, shown_samples, write_facts
@@ -190,9 +190,8 @@ def _write_result(
         folder = Path(place) / "result"
         folder.mkdir()
         shown = pa.array([manifest.method.name] * len(scores), pa.string()).dictionary_encode()
-        write_scores(scores.set_column(scores.column_names.index("explainer"), "explainer", shown), folder)
-        if pictures.layout is not None:
-            write_map_sheet(folder, pictures.cells, name, pictures.layout)
+        picture = b"" if pictures.layout is None else draw_map_sheet(pictures.cells, name, pictures.layout)
+        write_scores(scores.set_column(scores.column_names.index("explainer"), "explainer", shown), folder, picture)
         if source is not None:
             shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
         files = file_checksums(folder)

@@ -1,4 +1,7 @@
-"""``scores.parquet`` of a result: written in few bytes, and read before it has been checked."""
+"""``scores.parquet`` of a result: written in few bytes, and read before it has been checked.
+
+The file also has the picture of the maps, a PNG file in its metadata, so that a repository has fewer files.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,15 @@ from xaibench.runfolder.tables import SCORES, RunFolderError
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 #: Largest number of scores of a result. A file of a few kilobytes can claim any number.
 MAX_ROWS = 20_000_000
 #: Stored scores are multiples of this. Rounding changes a score by at most 3e-8, far less than the tolerance of a
 #: verification, and halves the size of the file.
 STEP = 2.0**-24
+#: Key of the picture of the maps in the metadata of the file.
+_PICTURE = "maps.png"
 #: Level of compression: small before fast, because a file is written once and kept in a repository.
 _LEVEL = 19
 
@@ -34,27 +40,32 @@ def round_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.rint(values / STEP) * STEP, dtype=np.float64)
 
 
-def write_scores(scores: pa.Table, folder: Path) -> None:
+def write_scores(scores: pa.Table, folder: Path, picture: bytes = b"") -> None:
     """Write ``scores.parquet`` of a result, rounded to multiples of :data:`STEP`.
 
     Args:
         scores: The scores of one method, with the columns of :data:`xaibench.runfolder.tables.SCORES`.
         folder: Folder of the result.
+        picture: PNG file with a picture of the maps; empty if there is none.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     values = pa.array(round_scores(scores["value"].to_numpy()))
     scores = scores.set_column(scores.column_names.index("value"), "value", values)
-    pq.write_table(
-        scores.replace_schema_metadata(),
+    scores = scores.replace_schema_metadata()
+    with pq.ParquetWriter(
         folder / SCORES.name,
+        scores.schema,
         compression="zstd",
         compression_level=_LEVEL,
         use_dictionary=[name for name in scores.column_names if name != "value"],
         column_encoding={"value": "BYTE_STREAM_SPLIT"},
         write_page_checksum=True,
-    )
+    ) as file:
+        file.write_table(scores)
+        if picture:
+            file.add_key_value_metadata({_PICTURE: picture})
 
 
 def read_scores(folder: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -67,17 +78,29 @@ def read_scores(folder: Path, columns: Sequence[str] | None = None) -> pd.DataFr
     Raises:
         RunFolderError: If the file is missing or damaged, or has more than :data:`MAX_ROWS` rows.
     """
+    if (rows := _read_metadata(folder).num_rows) > MAX_ROWS:
+        raise RunFolderError(f"{folder / SCORES.name} has {rows:,} rows; expected at most {MAX_ROWS:,}.")
+    return SCORES.read(folder, columns)
+
+
+def read_picture(folder: Path) -> bytes:
+    """Return the PNG file with the picture of the maps, which is not checked; empty if there is none.
+
+    Raises:
+        RunFolderError: If the file of the scores is missing or damaged.
+    """
+    found: bytes = (_read_metadata(folder).metadata or {}).get(_PICTURE.encode(), b"")
+    return found
+
+
+def _read_metadata(folder: Path) -> pq.FileMetaData:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = folder / SCORES.name
     try:
-        rows = pq.read_metadata(file).num_rows
+        return pq.read_metadata(folder / SCORES.name)
     except (OSError, pa.ArrowException) as error:
-        raise RunFolderError(f"{file} cannot be read ({error}).") from error
-    if rows > MAX_ROWS:
-        raise RunFolderError(f"{file} has {rows:,} rows; expected at most {MAX_ROWS:,}.")
-    return SCORES.read(folder, columns)
+        raise RunFolderError(f"{folder / SCORES.name} cannot be read ({error}).") from error
 
 
 def metric_means(folder: Path) -> pd.DataFrame:

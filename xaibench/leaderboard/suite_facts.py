@@ -11,26 +11,26 @@ import dataclasses
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from xaibench.leaderboard.manifest import Manifest, ResultError
+from xaibench.leaderboard.manifest import Manifest, ResultError, read_json, write_json
 from xaibench.leaderboard.pictures import (
-    LAYOUT,
     SAMPLE_SHEET,
     SheetLayout,
-    read_layout,
+    parse_layout,
     sheet_layout,
     write_sample_sheet,
 )
 from xaibench.runfolder.descriptions import PARTS, RunParts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
-from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, TRAININGS
+from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, TRAININGS, RunFolderError
 
-#: Folder of the facts in a results repository.
-FACTS = "suites"
+#: Folder of the facts in a results repository, and file of the checksums of the images and the layout of pictures.
+FACTS, FACTS_FILE = "suites", "facts.json"
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,13 @@ class SuiteFacts:
     Attributes:
         folder: Folder of the facts. It can be read as a run folder without scores.
         parts: Title of the suite, and descriptions of its models and metrics.
+        images: Data set and seed to a checksum of the images.
         layout: The cells and samples in pictures; None if there are no pictures.
     """
 
     folder: Path
     parts: RunParts
+    images: Mapping[str, str]
     layout: SheetLayout | None
 
 
@@ -63,12 +65,19 @@ def read_facts(folder: Path) -> SuiteFacts:
         ResultError: If the folder does not exist.
         RunFolderError: If a file is damaged.
     """
-    if not (folder / PARTS).is_file():
+    if not all((folder / name).is_file() for name in (PARTS, FACTS_FILE)):
         raise ResultError(
             f"{folder} is missing; it contains the facts that all results of the suite share. `xaibench results "
             "verify` and `xaibench results add` write it."
         )
-    return SuiteFacts(folder, read_parts(folder), read_layout(folder))
+    words = read_json(folder / FACTS_FILE)
+    if not isinstance(words, dict) or not isinstance(words.get("images"), dict):
+        raise ResultError(
+            f"{folder / FACTS_FILE} has no checksums of images; `xaibench results verify` writes it again."
+        )
+    return SuiteFacts(
+        folder, read_parts(folder), words["images"], parse_layout(words.get("pictures"), folder / FACTS_FILE)
+    )
 
 
 def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts:
@@ -88,12 +97,13 @@ def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts
     """
     exists = (folder / PARTS).is_file()
     if exists and not replace:
-        if image_checksums(folder) != image_checksums(run):
+        known = read_facts(folder)
+        if known.images != image_checksums(run):
             raise ResultError(
                 f"The run in {run} explained other images than the results of {folder.name} in this repository. Run "
                 "the suite again with this version of xaibench."
             )
-        return read_facts(folder)
+        return known
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as place:
         fresh = Path(place) / "facts"
@@ -108,8 +118,6 @@ def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts
 
 
 def _write_files(run: Path, folder: Path) -> None:
-    if (run / IMAGES.name).exists():
-        shutil.copyfile(run / IMAGES.name, folder / IMAGES.name)
     # Which networks were explained depends on the methods of the run.
     for table, dropped in ((ACCURACY, ["explained", "scored"]), (TRAININGS, ["explained"])):
         if (run / table.name).exists():
@@ -119,8 +127,12 @@ def _write_files(run: Path, folder: Path) -> None:
         groups = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
         (folder / SAMPLES.name).write_text(groups.to_csv(index=False), encoding="utf-8")
     (folder / PARTS).write_bytes(dataclasses.replace(read_parts(run), explainers={}).to_json())
+    layout = None
     if cells := shown_samples(run):
-        write_sample_sheet(folder, cells, sheet_layout(cells))
+        layout = sheet_layout(cells)
+        write_sample_sheet(folder, cells, layout)
+    facts = {"images": image_checksums(run), "pictures": layout and layout.to_dict()}
+    (folder / FACTS_FILE).write_bytes(write_json(facts))
 
 
 def _is_covered(fresh: Path, known: Path) -> bool:
@@ -129,14 +141,14 @@ def _is_covered(fresh: Path, known: Path) -> bool:
     The run of a method that does not support some networks has no pictures of their cells.
     """
     try:
-        layouts = read_layout(fresh), read_layout(known)
-    except ResultError:
+        new, old = read_facts(fresh), read_facts(known)
+    except (ResultError, RunFolderError):
         return False
-    more = layouts[1] is not None and (layouts[0] is None or set(layouts[0].cells) < set(layouts[1].cells))
-    pictures = (SAMPLE_SHEET, LAYOUT)
+    more = old.layout is not None and (new.layout is None or set(new.layout.cells) < set(old.layout.cells))
+    pictures = (SAMPLE_SHEET, FACTS_FILE)
     files = [{path.name for path in folder.iterdir() if path.name not in pictures} for folder in (fresh, known)]
     same = files[0] == files[1] and all((fresh / name).read_bytes() == (known / name).read_bytes() for name in files[0])
-    return same and more
+    return same and more and new.images == old.images
 
 
 def shown_samples(run: Path) -> list[SampleCell]:
@@ -154,7 +166,7 @@ def image_checksums(folder: Path) -> dict[str, str]:
     """Return a checksum of the images of each data set and seed.
 
     Args:
-        folder: A run folder, or the facts about a suite.
+        folder: A run folder.
 
     Raises:
         RunFolderError: If the table of images is damaged.

@@ -5,13 +5,15 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 from report.conftest import FEW_CELLS, make_parts, make_scores
 from report.pictures import make_samples
 
 from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, RunInfo, SuiteVersion
-from xaibench.leaderboard.pictures import sheet_layout, write_map_sheet, write_sample_sheet
-from xaibench.leaderboard.suite_facts import facts_folder
-from xaibench.runfolder.tables import IMAGES, SCORES
+from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sample_sheet
+from xaibench.leaderboard.score_files import read_picture, write_scores
+from xaibench.leaderboard.suite_facts import FACTS_FILE, facts_folder
+from xaibench.runfolder.tables import SCORES
 
 #: Versions of a suite.
 VERSION, OTHER = "00c0ffee" * 4, "01d01d00" * 4
@@ -71,10 +73,10 @@ def write_facts(folder, manifest, scores, parts, cells=()):
         return
     place.mkdir(parents=True)
     (place / "parts.json").write_text(json.dumps(parts | {"explainers": {}}))
-    images = scores[["dataset", "data_seed", "sample"]].drop_duplicates()
-    images.assign(image=images["sample"]).to_parquet(place / IMAGES.name)
+    layout = sheet_layout(cells) if cells else None
+    (place / FACTS_FILE).write_text(json.dumps({"images": {}, "pictures": layout and layout.to_dict()}))
     if cells:
-        write_sample_sheet(place, cells, sheet_layout(cells))
+        write_sample_sheet(place, cells, layout)
 
 
 def write_result(folder, manifest, scores, cells=()):
@@ -82,12 +84,12 @@ def write_result(folder, manifest, scores, cells=()):
     place = folder / manifest.folder
     place.mkdir(parents=True)
     (place / "result.json").write_bytes(manifest.to_json())
-    scores.astype(dict.fromkeys(SCORES.text, "category")).to_parquet(place / SCORES.name)
-    if cells:
-        write_map_sheet(place, cells, manifest.method.name, sheet_layout(cells))
+    picture = draw_map_sheet(cells, manifest.method.name, sheet_layout(cells)) if cells else b""
+    write_scores(pa.Table.from_pandas(scores.astype(dict.fromkeys(SCORES.text, "category"))), place, picture)
     return place
 
 
 def change_scores(place, change):
-    """Write the scores of a result anew, with what ``change`` makes of them."""
-    change(pd.read_parquet(place / SCORES.name)).to_parquet(place / SCORES.name)
+    """Write the scores of a result anew, with what ``change`` makes of them, and its picture."""
+    changed = change(pd.read_parquet(place / SCORES.name))
+    write_scores(pa.Table.from_pandas(changed), place, read_picture(place))

@@ -6,16 +6,18 @@ import shutil
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+from leaderboard.forging import png
 from leaderboard.keepers import give_verdict, make_key, trust
 from leaderboard.site.repositories import METHODS, OTHER, VERSION, change_scores, write_repository
-from PIL import Image
 from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.cli import app
 from xaibench.leaderboard import SiteError
 from xaibench.leaderboard.manifest import CodeInfo, ResultError
+from xaibench.leaderboard.score_files import write_scores
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.leaderboard.site.write import _suite_entries
@@ -338,8 +340,9 @@ def test_another_suite_opens_the_site_where_the_largest_cannot_be_shown(one, tmp
 
 
 def test_a_damaged_picture_costs_the_maps_alone(one, tmp_path):
-    Image.new("L", (9, 9)).save(one / "lime" / f"tiny@{VERSION}" / "maps.png")
-    (one / "saliency" / f"tiny@{VERSION}" / "maps.png").write_bytes(b"GIF89a")
+    for name, picture in {"lime": png((9, 9)), "saliency": b"GIF89a"}.items():
+        folder = one / name / f"tiny@{VERSION}"
+        write_scores(pq.read_table(folder / "scores.parquet"), folder, picture)
     built = xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
     assert set(rows_of(built.page, "data")) == {"lime", "saliency", "sobel"}
     assert [path.name for path in (tmp_path / "site").rglob("maps-*.webp")] == ["maps-sobel.webp"]

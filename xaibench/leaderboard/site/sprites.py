@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.leaderboard.manifest import MAPS, ResultError
-from xaibench.leaderboard.pictures import SAMPLE_SHEET, SheetLayout, read_sheet
+from xaibench.leaderboard.manifest import ResultError
+from xaibench.leaderboard.pictures import MAX_PICTURE_BYTES, SAMPLE_SHEET, SheetLayout, decode_sheet
+from xaibench.leaderboard.score_files import read_picture
 from xaibench.leaderboard.site.files import Site
 from xaibench.leaderboard.suite_facts import SuiteFacts
 from xaibench.report.figures.samples import palette
@@ -45,14 +46,14 @@ def write_pictures(site: Site, slug: str, facts: SuiteFacts, results: Mapping[st
         results: Method to the folder of its result; methods whose picture is missing or damaged have no sprite.
     """
     layout = facts.layout
-    sheet = None if layout is None else _read_or_none(facts.folder / SAMPLE_SHEET, _sample_size(layout), "RGB")
+    sheet = None if layout is None else _read_samples(facts.folder / SAMPLE_SHEET, layout)
     if layout is None or sheet is None:
         return SpriteFiles(None, "", {}, {})
     samples = f"data/{slug}/samples.webp"
     site.write(samples, _encode_webp(sheet))
     maps, rows = {}, {}
     for name, folder in results.items():
-        levels = _read_or_none(folder / MAPS, layout.size)
+        levels = _decode_or_none(read_picture(folder), layout.size)
         if levels is not None and levels.any():
             maps[name] = f"data/{slug}/maps-{site.methods[name]}.webp"
             rows[name] = tuple(np.flatnonzero(levels.reshape(len(layout.cells), -1).any(axis=1)).tolist())
@@ -60,13 +61,18 @@ def write_pictures(site: Site, slug: str, facts: SuiteFacts, results: Mapping[st
     return SpriteFiles(layout, samples, maps, rows)
 
 
-def _sample_size(layout: SheetLayout) -> tuple[int, int]:
-    return 2 * layout.size[0], layout.size[1]
+def _read_samples(file: Path, layout: SheetLayout) -> NDArray[np.uint8] | None:
+    if not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        content = stream.read(MAX_PICTURE_BYTES + 1)
+    width, height = layout.size
+    return _decode_or_none(content, (2 * width, height), "RGB")
 
 
-def _read_or_none(file: Path, size: tuple[int, int], mode: str = "L") -> NDArray[np.uint8] | None:
+def _decode_or_none(content: bytes, size: tuple[int, int], mode: str = "L") -> NDArray[np.uint8] | None:
     try:
-        return read_sheet(file, size, mode) if file.is_file() else None
+        return decode_sheet(content, "The picture", size, mode)
     except ResultError:
         return None  # the scores are shown without maps
 
