@@ -143,7 +143,7 @@ def picture(data: PartSplit) -> None:
 
 
 def right(data: PartSplit, network: torch.nn.Module, explained: int) -> PartSplit:
-    """Return those of the explained images that a network classifies correctly."""
+    """Return the explained images that a network classifies correctly."""
     with torch.inference_mode():
         images, masks, targets = data[:explained]
         rows = (network(images).argmax(1) == targets).nonzero().flatten()

@@ -2,7 +2,7 @@
 
     python docs/generate/rejected_trials.py     # five minutes; writes the tables of rejected metrics and of calls
 
-The trials are those of ``metric_trials.py``.
+The trials are the same as in ``metric_trials.py``.
 """
 
 from __future__ import annotations

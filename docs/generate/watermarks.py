@@ -114,7 +114,7 @@ def importance_rows(run: RunResults) -> Iterator[list[str]]:
 
 
 def effect_table(run: RunResults) -> str:
-    """Return the effect sizes of the paper next to those of the run."""
+    """Return the effect sizes of the paper next to the effect sizes of the run."""
     scores = paired_scores(run, CLAIMS, "relative_importance")
     head = ["explainer", *(f"{regime}, {whose}" for regime in REGIMES for whose in ("paper", "here"))]
     rows = []

@@ -114,7 +114,7 @@ def information(probabilities: Tensor) -> float:
     """Compute how much the answer tells about which image was shown: the mutual information in nats.
 
     Args:
-        probabilities: ``[N, K]``; for independent labels, those of each label and of its absence.
+        probabilities: ``[N, K]``; for independent labels, the probability of each label and of its absence.
 
     Returns:
         At least 0; 0 if the network answers the same for all images.

@@ -20,7 +20,7 @@ class Audit(Evidence):
     """The result of :func:`xaibench.audit`.
 
     ``print(audit)`` shows the verdicts, ``audit.table()`` the numbers, and ``audit.write(directory)`` writes the
-    evidence sheet. The attributes are those of :class:`xaibench.auditing.evidence.Evidence`.
+    evidence sheet. It has the attributes of :class:`xaibench.auditing.evidence.Evidence`.
     """
 
     def table(self) -> pd.DataFrame:

@@ -78,7 +78,7 @@ def answering_controls(subset: str, variant: str) -> frozenset[str]:
 
 
 def facet_headings(subsets: Iterable[str]) -> tuple[str, str]:
-    """Return the headings of subsets and variants in tables: those of the benchmark that has some of these subsets.
+    """Return the headings of subsets and variants in tables, as the benchmark with some of these subsets defines them.
 
     Example:
         >>> facet_headings(["lin", "xor"])

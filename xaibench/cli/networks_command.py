@@ -52,7 +52,7 @@ def check_networks(
         ),
     ] = None,
 ) -> None:
-    """Train the networks of a suite anew, and show what changes: accuracy, and the order of the methods.
+    """Train the networks of a suite again, and show what changes: accuracy, and the order of the methods.
 
     Training on another machine gives other weights: rounding errors grow over the epochs.
     """

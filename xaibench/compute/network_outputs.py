@@ -1,4 +1,4 @@
-"""The logits in whatever a network returns, and networks that end in a sigmoid.
+"""The logits in the output of a network, and networks that end in a sigmoid.
 
 A network may return logits ``[N, K]``, one output per image ``[N]``, or a structure that contains them: an object with
 an attribute ``logits`` (Hugging Face transformers, torchvision's Inception), a dictionary or a tuple.

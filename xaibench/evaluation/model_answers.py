@@ -58,7 +58,7 @@ class ModelAnswers:
         return outputs.argmax(1) == targets
 
     def _outputs(self, images: Tensor, classes: Sequence[str] | None, *, finite: bool) -> Tensor:
-        """Return logits ``[n, K]``; under ``"sigmoid"`` those of both classes for a single output."""
+        """Return logits ``[n, K]``; under ``"sigmoid"`` the logits of both classes for a single output."""
         from xaibench.compute.explained_output import two_sided
         from xaibench.compute.model_probe import ends_in_sigmoid, probe
         from xaibench.compute.network_outputs import check_logits, check_scalars

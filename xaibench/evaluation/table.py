@@ -97,7 +97,7 @@ class Evaluation:
         zero_maps: Samples whose map is zero everywhere, per method. Such a map ranks no pixel above another: metrics
             score it like a constant map, as chance, or not at all.
         inapplicable: Methods that were left out because they do not support the model, with the reason.
-        parameters: The parameters that were given for a metric, including those of the default metrics.
+        parameters: The parameters that were given for a metric, including the parameters of the default metrics.
     """
 
     scores: pd.DataFrame

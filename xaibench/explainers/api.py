@@ -73,7 +73,7 @@ def explain(
             last layer is an ``nn.Softmax``, the inputs of that layer are taken as the logits, with a warning. A model
             compiled by ``torch.compile`` is explained without the compilation. ``None`` is allowed for the controls,
             which use no model. The model that an explainer is called with, an
-            :class:`xaibench.explainers.ExplainedOutput`, stands for its network and the output requested there.
+            :class:`xaibench.explainers.ExplainedOutput`, means its network and the output requested there.
         images: ``[N, C, H, W]``, floating-point.
         targets: The explained class of each image ``[N]`` (a tensor, an array or a list), or one class for all. For
             independent labels, multi-hot rows ``[N, K]`` of bools, 0 and 1: every set label is explained, M in all, row

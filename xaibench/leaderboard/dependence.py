@@ -85,7 +85,7 @@ def _scaled(maps: Tensor) -> Tensor:
 def _correlations(one: Tensor, other: Tensor) -> Tensor:
     """Return the Pearson correlation over the pixels, for images or maps ``[N, ...]``; 0 if one of them is constant.
 
-    Maps that are positive everywhere, such as those of RISE, have a high cosine similarity to each other.
+    Maps that are positive everywhere, such as RISE's, have a high cosine similarity to each other.
     """
     flat = [values.double().flatten(1) for values in (one, other)]
     first, second = (_scaled(values - values.mean(dim=1, keepdim=True)) for values in flat)

@@ -111,7 +111,7 @@ def draw_map_sheet(cells: Sequence[SampleCell], explainer: str, layout: SheetLay
 
 
 def parse_layout(words: Any, file: Path) -> SheetLayout | None:
-    """Parse a layout as :meth:`SheetLayout.to_dict` returns it; None stands for no pictures.
+    """Parse a layout as :meth:`SheetLayout.to_dict` returns it; None means no pictures.
 
     Args:
         words: The parsed JSON value, which may come from a stranger.

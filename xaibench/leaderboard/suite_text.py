@@ -139,7 +139,7 @@ def count_cells(text: str) -> int:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Return the data set seeds of a suite; a number ``n`` in the suite stands for 0 to ``n - 1``."""
+    """Return the data set seeds of a suite; a number ``n`` in the suite means 0 to ``n - 1``."""
     seeds = _read_tables(text).get("data", {}).get("seeds", [0])
     return list(range(seeds) if isinstance(seeds, int) else seeds)
 
@@ -166,7 +166,7 @@ def read_layouts(text: str) -> set[int]:
 def with_layout(text: str, layout: int) -> str:
     """Set the positions and orientations of the patterns in the XAI-TRIS data sets of a suite.
 
-    Cells with blinded networks keep those of the paper, because the pixels that such a network reads are part of the
+    Cells with blinded networks keep the paper's, because the pixels that such a network reads are part of the
     suite.
 
     Args:

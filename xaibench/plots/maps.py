@@ -126,7 +126,7 @@ class _Content:
         return len(self.sides) == 3
 
     def draw(self, slices: tuple[int, ...] | None = None) -> Figure:
-        """Draw the figure, at given slices of all volumes, or at those of each sample's largest mass."""
+        """Draw the figure, at given slices of all volumes, or at the slices of each sample's largest mass."""
         side = _VOLUME_SIDE if self.is_volume else _SIDE
         step = side + _GAP
         chosen = [(slices or self.chosen_slices(row)) if self.is_volume else () for row in range(self.rows)]

@@ -4,7 +4,7 @@ They are the scores of a run of a built-in suite, per sample, training and data 
 with them into one run folder, with one leaderboard and with paired tests over the same samples. Only scores of the same
 images and metrics are merged; both are identified by job keys, which include everything that affects them. Scores that
 can be computed from others are not stored: controls are run again in every run, and chance-corrected scores are
-computed from those of the underlying metric.
+computed from the scores of the underlying metric.
 """
 
 from __future__ import annotations

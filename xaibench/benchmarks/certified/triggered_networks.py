@@ -67,7 +67,7 @@ def triggered(network: nn.Module, patch: Tensor, *, label: int, classes: int, st
 
     Returns:
         The network with the gate, in evaluation mode. If the response to the filter is below 0.9 of that to the patch
-        at all positions of an image, its outputs are exactly those of the network.
+        at all positions of an image, it has exactly the outputs of the network.
 
     Raises:
         TypeError: If the network is not a module.

@@ -154,7 +154,7 @@ def _drawn_layout(layout: int, axes: int) -> tuple[Placement, Placement]:
 
 
 def _is_layout(pair: tuple[Placement, Placement], axes: int) -> bool:
-    """Return whether two placements are apart, and apart from those of layout 0."""
+    """Return whether two placements are apart, and apart from the placements of layout 0."""
     known = frozenset[Cell]().union(*(_cells(shape, each) for shape, each in enumerate(_FIRST_LAYOUT[axes])))
     first, second = (_cells(shape, each) for shape, each in enumerate(pair))
     return len((first | second) & known) <= _MOST_SHARED and _is_separated(first, second)

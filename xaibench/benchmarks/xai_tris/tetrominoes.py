@@ -138,7 +138,7 @@ split=(0.8, 0.1, 0.1))
                 5,000 volumes. The norms are computed over all of them.
             split: Fractions of train, validation and test; None = as in the paper (80/10/10 at 8×8, 90/5/5 at 64×64),
                 and 80/10/10 of volumes. Stratified by class, or for XOR by sign pair.
-            layout: Positions and orientations of the shapes in LIN, MULT and XOR: 0 = those of the paper; a positive
+            layout: Positions and orientations of the shapes in LIN, MULT and XOR: 0 = as in the paper; a positive
                 integer = others, which are the same on every machine
                 (:func:`xaibench.benchmarks.xai_tris.shapes.fixed_placements`). Neither split nor noise depends on
                 it. No effect in RIGID, whose placements are random in every layout.

@@ -302,7 +302,7 @@ class DirectorySet(AnnotatedSet):
 
 
 def own_defaults(opener: Callable[..., SampleSource]) -> dict[str, object]:
-    """Return the defaults of the parameters that only one set has: those of its method :meth:`AnnotatedSet.open`."""
+    """Return the defaults of the parameters that only one set has, as :meth:`AnnotatedSet.open` declares them."""
     own = inspect.signature(opener).parameters.values()
     return {one.name: one.default for one in own if one.default is not one.empty}
 

@@ -142,7 +142,7 @@ def _composite(image: Image.Image, ground: float) -> Image.Image:
 
 
 def list_pages(path: str | os.PathLike[str]) -> list[int]:
-    """Return the numbers of the images in a TIFF file: its pages, except those of another size, such as previews.
+    """Return the numbers of the images in a TIFF file: its pages, except pages of another size, such as previews.
 
     Args:
         path: The file.

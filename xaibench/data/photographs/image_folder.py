@@ -61,7 +61,7 @@ class OwnFolder(DirectorySet):
     Gray images with more than 8 bits keep their depth and are divided by the value of white (``scale``), which does not
     depend on the values in the file. ``ground`` is the gray level behind transparent pixels.
 
-    ``groups.csv`` lists images that must stay in one split, such as those of one patient. It has the columns ``file``
+    ``groups.csv`` lists images that must stay in one split, such as all of one patient. It has the columns ``file``
     (as in ``meta``: ``image/<class>/<file name>``; or ``<class>/<file name>``, or only the file name) and ``group``. A
     row that matches no image is an error, since its group might be divided between splits unnoticed. An image that is
     not listed forms a group with the images whose files are identical, byte for byte. Equal file names mean nothing.

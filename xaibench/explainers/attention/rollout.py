@@ -99,7 +99,7 @@ def _merge_rows(rollout: Tensor, grid: tuple[int, ...], coarse: tuple[int, ...])
 
 
 def _check_token_merging(layout: TokenLayout) -> None:
-    """Require that the tokens of each layer are those of the previous layer, possibly merged."""
+    """Require that each layer has the tokens of the previous layer, possibly merged."""
     before = layout.layers[0]
     for tokens, attention in zip(layout.layers, layout.attentions, strict=True):
         shape = tuple(attention.weights.shape[-2:])

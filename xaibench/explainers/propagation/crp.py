@@ -29,7 +29,7 @@ from xaibench.explainers.shared.layer_calls import layer_name
 )
 @dataclass(frozen=True, kw_only=True)
 class CRP(LayerwiseRelevance):
-    """Relevance of the target's logit that flows through chosen channels of a layer, which stand for concepts.
+    """Relevance of the target's logit that flows through chosen channels of a layer, which represent concepts.
 
     The relevance of the outputs of the layer is set to zero outside these channels and propagated on to the pixels,
     with the rules of :class:`LayerwiseRelevance`. By default these are the channels of the largest relevance, summed

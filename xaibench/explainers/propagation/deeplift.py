@@ -120,7 +120,7 @@ class DeepLift(Attribution):
 class DeepSHAP(Attribution):
     """The mean of DeepLIFT over baselines (Captum's ``DeepLiftShap``).
 
-    With the default baseline, zeros as in the XAI-TRIS runs, the maps are those of DeepLIFT.
+    With the default baseline, zeros as in the XAI-TRIS runs, the maps are the same as DeepLIFT's.
 
     Attributes:
         baselines: ``[B, C, H, W]``; ``None``: zeros.

@@ -227,7 +227,7 @@ class PatternNet(_Patterns):
 class PatternAttribution(_Patterns):
     """The contribution of the signal in each pixel to the target's logit: a gradient with w∘a as weights.
 
-    Start value, other layers and departure are those of :class:`PatternNet`.
+    Start value, other layers and departure are the same as in :class:`PatternNet`.
     """
 
     def _backward_weight(self, operation: Operation, pattern: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ def is_channels_last(run: LayerRun, runs: list[LayerRun], size: tuple[int, ...])
 
 
 def _has_aspect_ratio(grid: Sequence[int], size: Sequence[int]) -> bool:
-    """Return whether rows and columns of a grid have about the ratio of those of the image."""
+    """Return whether rows and columns of a grid have about the same ratio as rows and columns of the image."""
     wide = grid[-2] * size[-1] / size[-2]  # approximate width with the aspect ratio of the image
     return abs(wide - grid[-1]) <= max(1.0, wide / 4)
 

@@ -50,7 +50,7 @@ class Tokens:
         return rows.new_zeros(len(rows), self.count).index_copy(1, places[places >= 0], rows[:, places >= 0])
 
     def on_grid(self, values: Tensor) -> Tensor:
-        """Return the values ``[N, h, w]`` of the patches from those of the tokens, ``[B, T]``."""
+        """Return the values ``[N, h, w]`` of the patches from the values ``[B, T]`` of the tokens."""
         return self.in_token_order(values)[:, self.extra :].reshape(-1, *self.grid)
 
 

@@ -8,7 +8,7 @@ shortest path through the table, to places with unmet demand. The prices are kep
 negative, so the final plan is optimal, and the prices prove it. These are the successive shortest paths of Ahuja,
 Magnanti, Orlin: Network Flows, 1993, chapter 9, on a graph of ``k`` nodes.
 
-Distances to the pixels of the mask depend only on the mask, and so do the initial prices, which are those of a constant
+Distances to the pixels of the mask depend only on the mask, and so do the initial prices, the prices of a constant
 map. They are computed once for all maps of a mask. Masses are integers, so flows are exact.
 """
 
@@ -61,7 +61,7 @@ def few_places_emd(
     Args:
         maps: ``[n, pixels]``; their magnitude is used.
         masks: ``[n, pixels]``, each with few pixels, and at least one.
-        order: The samples in an order in which those of one mask are consecutive. It does not affect the results.
+        order: The samples, ordered so that all samples of one mask are consecutive. It does not affect the results.
         groups: ``[n]`` index of each sample's mask.
         pixels: Centers of all pixels.
         free_inside: Whether mass moves freely between the pixels of the mask.
@@ -91,7 +91,7 @@ def few_places_emd(
 def _bounds(
     values: Floats, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats, free_inside: bool
 ) -> tuple[float, float]:
-    """Return bounds for a map with values in [0, 1], and update the prices to those of the optimal plan."""
+    """Return bounds for a map with values in [0, 1], and update the prices to the prices of the optimal plan."""
     if free_inside:
         return _transport_outside(values, mask, places, costs, prices)
     net, moved = _surplus(values, mask)
@@ -144,7 +144,7 @@ def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
 
 @part
 def _transport(net: Masses, places: Indices, costs: Floats, prices: Floats) -> tuple[float, float]:
-    """Return bounds per unit of mass. ``prices [k]`` are initial prices, updated to those of the optimal plan."""
+    """Return bounds per unit of mass. ``prices [k]`` are initial prices, updated to the prices of the optimal plan."""
     rows, pixels = np.flatnonzero(net[places] < 0), np.flatnonzero(net > 0)
     cost = np.empty((len(rows), len(pixels)))
     for j in range(len(rows)):
@@ -159,7 +159,7 @@ def _transport(net: Masses, places: Indices, costs: Floats, prices: Floats) -> t
 
 @part
 def _solve(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> tuple[float, float]:
-    """Return bounds per unit of mass, and update the prices to those of the optimal plan.
+    """Return bounds per unit of mass, and update the prices to the prices of the optimal plan.
 
     Args:
         cost: ``[k, m]`` of a unit from each pixel with supply to each place.

@@ -32,7 +32,7 @@ class SolverProgress:
     """State of a running solver.
 
     Attributes:
-        shape: Size of the current problem; the bounds are those of the images only if it is their size.
+        shape: Size of the current problem; the bounds hold for the images only if it is their size.
         pivots: Number of simplex pivots.
         lower: Lower bound, in the unit of length: the mean distance of the mass that moves.
         upper: Cost of the best plan so far.

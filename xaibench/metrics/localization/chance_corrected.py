@@ -106,7 +106,7 @@ def call_chance_level(
     Args:
         level: The formula.
         masks: The masks.
-        parameters: Parameters of the metric; those that the formula does not accept are ignored.
+        parameters: Parameters of the metric; parameters that the formula does not accept are ignored.
     """
     taken = inspect.signature(level).parameters
     found: NDArray[np.float64] = level(masks, **{name: value for name, value in parameters.items() if name in taken})

@@ -162,7 +162,7 @@ def emd(
 
     Raises:
         ValueError: If shapes differ, maps are not finite, masks are not binary, ``spacing`` is not positive or does not
-            match the maps, ``workers`` is below 1, ``time_limit`` is negative, or an exact distance is asked for in a
+            match the maps, ``workers`` is below 1, ``time_limit`` is negative, or an exact distance is requested in a
             volume of more than 2^28 pairs of voxels.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
         TransportError: If the optimum is not reached; the message contains the known bounds.

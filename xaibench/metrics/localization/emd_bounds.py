@@ -183,7 +183,7 @@ def wasserstein(
 
     Raises:
         TransportError: If the optimum was not reached, or could not be proven.
-        ValueError: If an exact distance is asked for in a volume of more than 2^28 pairs of voxels.
+        ValueError: If an exact distance is requested in a volume of more than 2^28 pairs of voxels.
     """
     surplus = source - target  # the mass that has to move
     supply, demand = np.maximum(surplus, 0.0), np.maximum(-surplus, 0.0)

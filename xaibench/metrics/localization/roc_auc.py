@@ -156,7 +156,7 @@ def mean_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
 class _Groups(NamedTuple):
     """Groups of tied pixels of all samples, one sample after the other, from the smallest value up.
 
-    Ties are those of :mod:`xaibench.metrics.shared.ties`.
+    Ties are defined in :mod:`xaibench.metrics.shared.ties`.
 
     Attributes:
         size: Number of pixels per group ``[G]``.

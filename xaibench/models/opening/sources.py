@@ -33,7 +33,7 @@ _INTERPOLATIONS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 @dataclass(frozen=True)
 class Request:
-    """What a user said about a network beside its reference.
+    """Settings of a network that a user gives with its reference.
 
     Attributes:
         num_classes: Number of classes; None if not given.
@@ -319,7 +319,7 @@ def open_file(file: Path, request: Request) -> Source:
 
 
 def _is_torchscript(file: Path) -> bool:
-    """Return whether an archive has the code of a TorchScript module; those of ``torch.save`` have none."""
+    """Return whether an archive has the code of a TorchScript module; archives of ``torch.save`` have none."""
     if not zipfile.is_zipfile(file):
         return False
     with zipfile.ZipFile(file) as archive:

@@ -1,4 +1,4 @@
-"""What training the networks anew changes: accuracy, and the order of the methods."""
+"""Effects of training the networks again: accuracy, and the order of the methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xaibench.statistics.rank_agreement import kendall_tau
 
 
 def compare_trainings(published: RunResults, trained: RunResults) -> pd.DataFrame:
-    """Compare a run on published networks with one on networks that were trained anew.
+    """Compare a run on published networks with one on networks that were trained again.
 
     Args:
         published: The run on published networks.

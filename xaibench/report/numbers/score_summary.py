@@ -89,7 +89,7 @@ def _describe_groups(run: RunResults) -> pd.DataFrame:
 
 
 def undefined(run: RunResults) -> pd.DataFrame:
-    """Count the undefined scores of correctly classified samples, and those of maps scored as chance, by reason.
+    """Count the undefined scores of correctly classified samples, and the scores of maps scored as chance, by reason.
 
     Returns:
         One row per explainer, metric and reason, the largest share first: ``undefined`` (number of these scores),

@@ -42,7 +42,7 @@ def count_unscored(scores: pd.DataFrame) -> dict[str, UnscoredMaps]:
         scores: Rows as in ``scores.parquet``. Only samples that count (``correct``) are counted.
 
     Returns:
-        By method, those that have any, in the order of the rows.
+        By method, in the order of the rows; methods without any are left out.
     """
     scores = scores[scores["correct"]]
     chance = is_scored_as_chance(scores["reason"]) & scores["value"].notna()

@@ -266,7 +266,7 @@ def _trials(kinds: Mapping[str, list[Job]]) -> list[tuple[str, Job]]:
 
 
 def _work(job: Job) -> float:
-    """Return the passes that an explain job declares; for a score job, those of its explainer."""
+    """Return the passes that an explain job declares; for a score job, the passes of its explainer."""
     explained = getattr(job, "explain", job)
     if not explained.uses_device:
         return 0.0
