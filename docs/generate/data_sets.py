@@ -9,6 +9,7 @@ from pathlib import Path
 
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
+from xaibench.data.own_volumes import OwnVolumes
 from xaibench.data.photographs.image_folder import OwnFolder
 from xaibench.data.photographs.saliency_bench_release import SaliencyBenchRelease
 
@@ -238,7 +239,8 @@ def page() -> str:
     text = head(list(sets)) + "".join(row(name, part) for name, part in sets.items())
     text += AFTER_SIZES + VOLUMES
     text += "".join(section(name, type(part), facts(part), level=3) for name, part in sets.items())
-    text += section("folder:DIR", OwnFolder) + section("published:DIR", SaliencyBenchRelease)
+    own = {"folder:DIR": OwnFolder, "volumes:DIR": OwnVolumes, "published:DIR": SaliencyBenchRelease}
+    text += "".join(section(title, part) for title, part in own.items())
     return text
 
 

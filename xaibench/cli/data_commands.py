@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="A data set (see: xaibench list datasets), or folder:DIR.")],
+    name: Annotated[str, typer.Argument(help="A data set (see: xaibench list datasets), folder:DIR or volumes:DIR.")],
     root: Root = None,
     download: Annotated[bool, typer.Option("--download", help="Download it, if its license permits.")] = False,
     workers: Annotated[
@@ -70,7 +70,9 @@ def prepare(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A data set (see: xaibench list datasets), folder:DIR or published:DIR.")],
+    name: Annotated[
+        str, typer.Argument(help="A data set (see: xaibench list datasets), folder:DIR, volumes:DIR or published:DIR.")
+    ],
     root: Root = None,
     out: Annotated[Path, typer.Option(help="Image file to write; the suffix sets the format.")] = Path("sheet.png"),
     count: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 16,
@@ -79,8 +81,13 @@ def show(
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample selection.")] = 0,
     size: Annotated[
-        int, typer.Option(min=8, help="Side of the images in pixels, for data sets that are resized.")
-    ] = 224,
+        int | None,
+        typer.Option(
+            min=8,
+            help="Side of the images in pixels, for data sets that are resized. [default: 224]",
+            show_default=False,
+        ),
+    ] = None,
     negatives: Negatives = None,
     window: Window = None,
 ) -> None:
@@ -96,7 +103,7 @@ def show(
         if "n_samples" in inspect.signature(part).parameters:  # generate only as many as are shown
             parameters = {"n_samples": max(100, 10 * count)}
         if isinstance(part, AnnotatedSet):
-            parameters = {"root": root, "classes": classes, "size": size, "splits": (0.0, 0.0, 1.0)}
+            parameters = {"root": root, "classes": classes, "splits": (0.0, 0.0, 1.0), **given(size=size)}
         dataset = data.load(name, seed=seed, **parameters, **given(negatives=negatives, window=window))
         images, masks, targets = dataset.test[_balanced_indices(dataset.test.targets.tolist(), count, seed)]
         labels = [dataset.classes[target] for target in targets.tolist()]
@@ -143,13 +150,16 @@ def _download(part: AnnotatedSet, root: Path | None) -> None:
 
 def _read_all(images: AnnotatedSet, options: dict[str, Any]) -> None:
     """Read every image and mask as the other commands do, and state whether the set can be split."""
-    samples = images(size=32, splits=(0.0, 0.0, 1.0), **options).test
+    scaled = "size" in inspect.signature(images).parameters
+    parameters: dict[str, Any] = {"size": 32} | options if scaled else options
+    samples = images(splits=(0.0, 0.0, 1.0), **parameters).test
+    batch = 16 if scaled else 1  # volumes may be large
     with count_bar("reading", unit="image") as progress:
-        for start in range(0, len(samples), 16):
-            samples[start : start + 16]
-            progress(min(start + 16, len(samples)), len(samples))
+        for start in range(0, len(samples), batch):
+            samples[start : start + batch]
+            progress(min(start + batch, len(samples)), len(samples))
     try:
-        images(size=32, **options)
+        images(**parameters)
     except ValueError as error:
         typer.echo(hint(f"It cannot be divided into train, validation and test: {error}"))
 

@@ -25,11 +25,13 @@ _N_SHOWN = 8
 
 @app.command()
 def score(
-    maps: Annotated[Path, typer.Argument(help="Your maps: .npz, .npy or .safetensors. See --template.")],
+    maps: Annotated[
+        Path, typer.Argument(help="Your maps: .npz, .npy or .safetensors, or a folder of them. See --template.")
+    ],
     dataset: Annotated[
         str,
         typer.Option(
-            help="Data set of the maps (see: xaibench list datasets), or folder:DIR.",
+            help="Data set of the maps (see: xaibench list datasets), folder:DIR or volumes:DIR.",
             autocompletion=completer("datasets"),
         ),
     ],

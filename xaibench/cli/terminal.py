@@ -29,15 +29,15 @@ Root = Annotated[
 Negatives = Annotated[
     str | None,
     typer.Option(
-        help="For folder:DIR: classes without masks in which there is nothing to mark, such as normal.",
+        help="For folder:DIR and volumes:DIR: classes without masks in which there is nothing to mark, such as normal.",
         show_default=False,
     ),
 ]
 Window = Annotated[
     str | None,
     typer.Option(
-        help="For folder:DIR and photographs:DIR: center and width of the gray values that are shown, such as 40,400. "
-        "[default: as stated in the file]",
+        help="For folder:DIR, volumes:DIR and photographs:DIR: center and width of the gray values that are shown, "
+        "such as 40,400. [default: as stated in the file]",
         show_default=False,
     ),
 ]

@@ -40,10 +40,10 @@ from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, 
 from xaibench.data.photographs.image_reader import ImageReader
 from xaibench.data.photographs.labeled_photographs import labeled_images, ordered_classes
 from xaibench.data.table import DATASETS
-from xaibench.data.volume_folder import has_volumes, open_volumes
+from xaibench.data.volume_folder import VolumeFolderSplit, has_volumes, open_volumes
 
 #: Schemes of names of data sets that are followed by a folder of images.
-_FOLDERS = {"folder", "photographs", "parquet"}
+_FOLDERS = {"folder", "photographs", "parquet", "volumes"}
 
 
 class ImageBatch(NamedTuple):
@@ -225,6 +225,7 @@ def open_images(
         (4, (3, 8, 8), None, [None, None])
     """
     photographs = isinstance(source, str) and source.startswith("photographs:")
+    volumes = volumes or (isinstance(source, str) and source.startswith("volumes:"))
     if isinstance(source, str | os.PathLike):
         source = _resolve(source, size)
     if isinstance(source, Dataset | Split):
@@ -236,7 +237,10 @@ def open_images(
         )
         if masks is not None and not isinstance(masks, str | os.PathLike):
             raise ValueError("masks: got an array, expected a folder of mask files for a folder of volumes.")
-        return ImageCollection(os.fspath(source), *open_volumes(source, masks=masks, window=window))
+        found = open_volumes(source, masks=masks, window=window)
+        names = None if found.classes == (UNLABELED,) else found.classes
+        every = VolumeFolderSplit(found, np.arange(len(found)))
+        return ImageCollection(os.fspath(source), every, names, found.annotated)
     _refuse_options(
         {"volumes": volumes or None} if not isinstance(source, Path) or source.is_file() else {}, "a folder"
     )

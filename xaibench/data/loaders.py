@@ -25,10 +25,10 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
     """Load or generate a data set.
 
     Args:
-        name: A name of :data:`DATASETS`; ``"folder:DIR"`` for your own images and masks; ``"published:DIR"`` for the
-            processed Saliency-Bench release; ``"hf://owner/name"`` (or ``"hf://owner/name@revision"``) and
-            ``"parquet:DIR"`` for a data set that xaibench wrote to the Hugging Face Hub or a folder; or
-            ``"package.module:attribute"`` for your own class or function.
+        name: A name of :data:`DATASETS`; ``"folder:DIR"`` for your own images and masks, ``"volumes:DIR"`` for volumes;
+            ``"published:DIR"`` for the processed Saliency-Bench release; ``"hf://owner/name"`` (or
+            ``"hf://owner/name@revision"``) and ``"parquet:DIR"`` for a data set that xaibench wrote to the Hugging Face
+            Hub or a folder; or ``"package.module:attribute"`` for your own class or function.
         seed: Determines the samples and their split.
         **parameters: Parameters of the data set, such as ``alpha`` and ``n_samples`` of XAI-TRIS
             (:meth:`xaibench.benchmarks.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size``

@@ -3,93 +3,181 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.data.base import Sample, Split
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.disk.groups import assign_groups
 from xaibench.data.disk.image_lists import UNLABELED, ImageEntry
+from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform
+from xaibench.data.disk.source import SampleSource
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, find_subfolder
 from xaibench.data.scans.ct_reading import check_center_width
-from xaibench.data.scans.nifti_volumes import read_volume
+from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
 
 _ARRAYS, _NIFTI = (".npy", ".npz"), (".nii", ".nii.gz")
+#: Suffixes of the files that :func:`read_values` reads.
+VALUE_SUFFIXES = _ARRAYS + _NIFTI
 
 
-class VolumeFolderSplit(Split):
-    """Volumes that are read from files on access.
+class FolderVolumes(SampleSource):
+    """Volumes and their masks in files, which are read on access.
 
     Args:
         files: ``[N]`` files of the volumes.
         masks: ``[N]`` files of their masks; None = an empty mask.
-        targets: ``[N]`` int64 class indices.
+        ids: ``[N]`` unique names.
+        labels: ``[N]`` class of each volume.
+        classes: Class names in the order of their index.
+        groups: ``[N]`` names of the groups.
+        negatives: Classes whose volumes are annotated without a mask: nothing in them is important.
         window: Ends of the range of values that becomes [0, 1]; None: arrays are taken as they are (8-bit integers
             divided by 255), NIfTI files are scaled from their smallest to their largest value.
-        ids: ``[N]`` unique names.
-        groups: ``[N]`` integers.
     """
 
     def __init__(
         self,
         files: Sequence[Path],
         masks: Sequence[Path | None],
-        targets: Tensor,
-        *,
-        window: tuple[float, float] | None,
         ids: Sequence[str],
-        groups: ArrayLike,
+        labels: Sequence[str],
+        *,
+        classes: tuple[str, ...],
+        groups: Sequence[str],
+        negatives: Sequence[str] = (),
+        window: tuple[float, float] | None,
     ) -> None:
-        empty = torch.zeros(len(files), 1, 1, 1)
-        super().__init__(empty, empty[:, 0] != 0, targets, ids=ids, groups=groups)
-        self._files = files
-        self._mask_files = masks
-        self._window = window
+        self.classes = classes
+        self.targets = np.array([classes.index(label) for label in labels], dtype=np.int64)
+        known = [file is not None or label in negatives for file, label in zip(masks, labels, strict=True)]
+        self.annotated = np.array(known, dtype=np.bool_)
+        self.groups = np.unique(groups, return_inverse=True)[1].astype(np.int64)
+        self._files, self._masks, self._ids, self._window = files, masks, ids, window
 
-    @property
-    def in_memory(self) -> bool:
-        """False: every access reads from disk."""
-        return False
-
-    @property
-    def images(self) -> Tensor:
-        """``[N, C, D, H, W]`` float32."""
-        return self[:][0]
-
-    @property
-    def masks(self) -> Tensor:
-        """``[N, D, H, W]`` bool."""
-        return self[:][1]
-
-    def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Sample:
-        """Read one volume, or a batch of them.
+    def volume(self, index: int) -> Tensor:
+        """Read a volume ``[C, D, H, W]`` float32.
 
         Raises:
-            DataFileError: If a file cannot be read, or has another shape than the first one.
+            DataFileError: If the file cannot be read, has another number of axes, or values that are not finite.
         """
-        if isinstance(index, int):
-            return self._read(index)
-        numbers = np.arange(len(self))[np.asarray(index) if not isinstance(index, slice) else index].tolist()
-        images, masks, targets = zip(*map(self._read, numbers), strict=True)
-        for number, image in zip(numbers, images, strict=True):
-            if image.shape != images[0].shape:
-                raise DataFileError(
-                    f"{self._files[number]} has the shape {list(image.shape)}, {self._files[numbers[0]]} "
-                    f"{list(images[0].shape)}; crop or resample all volumes to the shape that the network takes."
-                )
-        return torch.stack(images), torch.stack(masks), torch.stack(targets)
+        return read_image(self._files[index], self._window)
 
-    def _read(self, number: int) -> Sample:
-        image = read_image(self._files[number], self._window)
-        file = self._mask_files[number]
-        mask = torch.zeros(image.shape[1:], dtype=torch.bool) if file is None else _read_mask(file, image)
-        return image, mask, self.targets[number]
+    def mask(self, index: int) -> NDArray[np.bool_] | None:
+        """Read a mask ``[D, H, W]``; None = an empty mask.
+
+        Raises:
+            DataFileError: If the file cannot be read, or has another shape than its volume.
+        """
+        file = self._masks[index]
+        if file is None:
+            return None
+        mask: NDArray[np.bool_] = (_read_values(file) != 0).any(axis=0)
+        if mask.shape != (expected := self.shape(index)[1:]):
+            raise DataFileError(
+                f"{file} has the shape {list(mask.shape)}, expected that of its volume {list(expected)}."
+            )
+        if all(one.name.lower().endswith(_NIFTI) for one in (file, self._files[index])):
+            headers = [read_volume_header(one) for one in (file, self._files[index])]
+            if are_misaligned(*headers):
+                raise DataFileError(
+                    f"{file} covers another region than its volume {self._files[index].name}: their axes are "
+                    f"{headers[0].axes} and {headers[1].axes}, and one of the two affines is flipped."
+                )
+        return mask
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Return the shape ``(C, D, H, W)`` of a volume; only headers of ``.npy`` and NIfTI files are read.
+
+        Raises:
+            DataFileError: If the file cannot be read.
+        """
+        file = self._files[index]
+        name = file.name.lower()
+        if name.endswith(_NIFTI):
+            shape: tuple[int, ...] = read_volume_header(file).shape
+        elif name.endswith(".npy"):
+            with wrap_file_errors(file):
+                shape = np.load(file, allow_pickle=False, mmap_mode="r").shape
+        else:
+            shape = _read_values(file).shape
+        return (1, *shape) if len(shape) == 3 else shape
+
+    def spacing(self, numbers: Sequence[int]) -> NDArray[np.float64] | None:
+        """Return ``[n, 3]``, the distance of neighboring voxels in mm along D, H and W; None unless all are NIfTI.
+
+        Raises:
+            DataFileError: If a file cannot be read.
+        """
+        files = [self._files[number] for number in numbers]
+        if not all(file.name.lower().endswith(_NIFTI) for file in files):
+            return None
+        return np.array([read_volume_header(file).spacing for file in files], dtype=np.float64).reshape(-1, 3)
+
+    def meta(self, index: int) -> dict[str, object]:
+        """Return the name of a volume and its file."""
+        return {"id": self._ids[index], "file": self._ids[index], "annotated": bool(self.annotated[index])}
+
+
+class VolumeFolderSplit(LazySplit):
+    """Volumes ``[N, C, D, H, W]`` and masks ``[N, D, H, W]`` of one split, read from files on access.
+
+    Args:
+        source: The volumes of the whole set.
+        indices: ``[N]`` numbers of the volumes of this split, in order.
+        normalize: ``(means, deviations)`` of the channels, after ``transform``.
+        transform: Transforms a volume ``[C, D, H, W]`` and its mask ``[D, H, W]`` together.
+    """
+
+    source: FolderVolumes
+
+    def __init__(
+        self,
+        source: FolderVolumes,
+        indices: NDArray[np.int64],
+        *,
+        normalize: Normalize = None,
+        transform: Transform | None = None,
+    ) -> None:
+        channels = source.shape(0)[0]
+        super().__init__(source, indices, channels=channels, normalize=normalize, transform=transform)
+
+    def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
+        """Return ``spacing`` ``[n, 3]`` float64 in mm, along D, H and W, of NIfTI files; nothing for arrays."""
+        chosen = self.indices[index if isinstance(index, slice) else index.numpy()]
+        spacing = self.source.spacing(chosen.tolist())
+        return {} if spacing is None else {"spacing": spacing}
+
+    def _read_samples(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        images = [self.source.volume(number) for number in numbers.tolist()]
+        self._check_shapes(numbers, [tuple(image.shape) for image in images])
+        return torch.stack(images) if images else torch.empty(0, self.channels, 0, 0, 0), self._read_masks(numbers)
+
+    def _read_masks(self, numbers: NDArray[np.int64]) -> Tensor:
+        shapes = [self.source.shape(number) for number in numbers.tolist()]
+        self._check_shapes(numbers, shapes)
+        masks = [
+            np.zeros(shape[1:], dtype=np.bool_) if (mask := self.source.mask(number)) is None else mask
+            for number, shape in zip(numbers.tolist(), shapes, strict=True)
+        ]
+        return torch.from_numpy(np.stack(masks)) if masks else torch.empty((0, 0, 0, 0), dtype=torch.bool)
+
+    def _check_shapes(self, numbers: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> None:
+        for number, shape in zip(numbers.tolist(), shapes, strict=True):
+            if shape != shapes[0]:
+                one, first = (self.source.meta(which)["file"] for which in (number, int(numbers[0])))
+                raise DataFileError(
+                    f"{one} has the shape {list(shape)}, {first} {list(shapes[0])}; crop or resample all volumes to "
+                    "the shape that the network takes."
+                )
+
+    def __repr__(self) -> str:
+        return f"VolumeFolderSplit({len(self)} volumes, {self.channels} channel{'s' if self.channels > 1 else ''})"
 
 
 def has_volumes(folder: str | os.PathLike[str], *, nifti: bool = False) -> bool:
@@ -106,8 +194,10 @@ def open_volumes(
     folder: str | os.PathLike[str],
     *,
     masks: str | os.PathLike[str] | None = None,
+    classes: Sequence[str] | None = None,
+    negatives: Sequence[str] = (),
     window: str | Sequence[float] | None = None,
-) -> tuple[VolumeFolderSplit, tuple[str, ...] | None, NDArray[np.bool_]]:
+) -> FolderVolumes:
     """Open a folder of volumes.
 
     The files are in the folder or in its subfolder ``image``, in subfolders of classes or without, and
@@ -117,11 +207,13 @@ def open_volumes(
     Args:
         folder: The folder.
         masks: Folder of masks with the names of their volumes, 0 = not important; None: the subfolder ``mask``.
+        classes: The wanted classes; None: all, sorted. Without subfolders of classes, the only one is ``unlabeled``.
+        negatives: Classes whose volumes are annotated without a mask: nothing in them is important.
         window: ``(center, width)`` of the values that become [0, 1]; None: arrays are taken as they are (8-bit integers
             divided by 255), NIfTI files are scaled from their smallest to their largest value.
 
     Returns:
-        The volumes, the class names (None without classes), and which have a mask, ``[N]``.
+        The volumes.
 
     Raises:
         MissingDataError: If the folder has no volumes.
@@ -134,19 +226,19 @@ def open_volumes(
             f"{place} has no volumes; expected .npy, .npz, .nii or .nii.gz files, directly inside or in class folders."
         )
     images = assign_groups(place, images, below)
+    wanted = tuple(classes) if classes is not None else tuple(sorted({image.label for image in images}))
+    images = [image for image in images if image.label in wanted]
     marked = Path(masks).expanduser() if masks is not None else place / find_subfolder(place, MASK_FOLDERS)
-    labels = tuple(sorted({image.label for image in images}))
-    found = [_find_mask(marked, image.file.removeprefix(f"{below}/")) for image in images]
-    names = [image.group or image.file for image in images]
-    split = VolumeFolderSplit(
+    return FolderVolumes(
         [place / image.file for image in images],
-        found,
-        torch.tensor([labels.index(image.label) for image in images]),
+        [_find_mask(marked, image.file.removeprefix(f"{below}/")) for image in images],
+        [image.file for image in images],
+        [image.label for image in images],
+        classes=wanted,
+        groups=[image.group or image.file for image in images],
+        negatives=negatives,
         window=None if window is None else check_center_width(window),
-        ids=[image.file for image in images],
-        groups=np.unique(names, return_inverse=True)[1],
     )
-    return split, None if labels == (UNLABELED,) else labels, np.array([file is not None for file in found])
 
 
 def _list_volumes(place: Path, *, nifti: bool) -> tuple[str, list[ImageEntry]]:
@@ -156,7 +248,7 @@ def _list_volumes(place: Path, *, nifti: bool) -> tuple[str, list[ImageEntry]]:
     root = place / below
     if not root.is_dir():
         return below, []
-    suffixes = _ARRAYS + _NIFTI if nifti else _ARRAYS
+    suffixes = VALUE_SUFFIXES if nifti else _ARRAYS
     folders = [one for one in root.iterdir() if one.is_dir() and one.name not in MASK_FOLDERS]
     found: list[ImageEntry] = []
     for folder, label in (*((one, one.name) for one in sorted(folders)), (root, UNLABELED)):
@@ -177,7 +269,7 @@ def read_image(file: Path, window: tuple[float, float] | None = None) -> Tensor:
 
     Args:
         file: An array or a NIfTI file.
-        window: As in :class:`VolumeFolderSplit`.
+        window: As in :class:`FolderVolumes`.
 
     Raises:
         DataFileError: If the file cannot be read, has another number of axes, or values that are not finite.
@@ -195,18 +287,8 @@ def read_image(file: Path, window: tuple[float, float] | None = None) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def _read_mask(file: Path, image: Tensor) -> Tensor:
-    mask = torch.from_numpy(np.ascontiguousarray(_read_values(file) != 0)).any(0)
-    if mask.shape != image.shape[1:]:
-        raise DataFileError(
-            f"{file} has the shape {list(mask.shape)}, expected that of its volume {list(image.shape[1:])}."
-        )
-    return mask
-
-
 def _read_values(file: Path) -> NDArray[Any]:
-    read: Callable[[Path], NDArray[Any]] = _read_array if file.name.lower().endswith(_ARRAYS) else _read_nifti
-    values = read(file)
+    values = read_values(file)
     if values.ndim not in (3, 4) or 0 in values.shape or values.dtype.kind not in "biuf":
         raise DataFileError(
             f"{file} has {values.dtype} values of the shape {list(values.shape)}; expected numbers [D, H, W] or "
@@ -215,7 +297,15 @@ def _read_values(file: Path) -> NDArray[Any]:
     return values if values.ndim == 4 else values[None]
 
 
-def _read_array(file: Path) -> NDArray[Any]:
+def read_values(file: Path) -> NDArray[Any]:
+    """Read the array in an ``.npy`` file, in an ``.npz`` file with one array, or in a NIfTI file ``[D, H, W]``.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If the file cannot be read.
+    """
+    if not file.name.lower().endswith(_ARRAYS):
+        return read_volume(file).values
     with wrap_file_errors(file):
         found = np.load(file, allow_pickle=False)
         if isinstance(found, np.ndarray):
@@ -225,7 +315,3 @@ def _read_array(file: Path) -> NDArray[Any]:
                 raise ValueError(f"it has the arrays {', '.join(found.files)}; expected a single one")
             array: NDArray[Any] = found[found.files[0]]
             return array
-
-
-def _read_nifti(file: Path) -> NDArray[Any]:
-    return read_volume(file).values

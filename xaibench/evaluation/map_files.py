@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,17 +33,19 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     """Read the maps of the samples ``ids``, in their order.
 
     Args:
-        path: ``.npz`` with the arrays ``ids`` ``[N]`` (text) and ``maps`` ``[N, H, W]``, or with one array ``[H, W]``
-            per sample under its id; ``.safetensors`` with one tensor ``[H, W]`` per sample; or ``.npy`` ``[N, H, W]``
-            in the order of the template. Volumes have D before H. Pickled arrays are refused, so that no code in the
-            file is executed.
+        path: One file: ``.npz`` with the arrays ``ids`` ``[N]`` (text) and ``maps`` ``[N, H, W]``, or with one array
+            ``[H, W]`` per sample under its id; ``.safetensors`` with one tensor ``[H, W]`` per sample; or ``.npy``
+            ``[N, H, W]`` in the order of the template. Or a folder with one file per sample, which has the name of the
+            image, or its path below a folder: ``.npy``, ``.npz`` with one array, or for volumes NIfTI (``.nii``,
+            ``.nii.gz``, oriented as :class:`~xaibench.data.own_volumes.OwnVolumes` orients them). Volumes have D before
+            H. Pickled arrays are refused, so that no code in the file is executed.
         ids: The sample ids (``ids`` of a :class:`~xaibench.data.Split`).
 
     Returns:
         The maps ``[N, H, W]``, or ``[N, D, H, W]``.
 
     Raises:
-        MapFileError: If the file cannot be read, lacks samples, contains unknown or repeated samples or maps of
+        MapFileError: If a file cannot be read, lacks samples, contains unknown or repeated samples or maps of
             different shapes, or all maps are zero (an unchanged template).
     """
     path = Path(path)
@@ -54,7 +57,7 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
         raise MapFileError(f"{path}: there is no such file. Command for a template: {_TEMPLATE}") from error
     except Exception as error:  # numpy, zip and safetensors raise different exceptions
         raise MapFileError(
-            f"{path} cannot be read ({first_line(error)}); expected maps as .npz, .npy or .safetensors."
+            f"{path} cannot be read ({first_line(error)}); expected maps as .npz, .npy or .safetensors, or a folder."
         ) from error
     missing = [one for one in ids if one not in found]
     unknown = sorted(set(found) - set(ids))
@@ -104,6 +107,8 @@ def write_template(path: str | os.PathLike[str], split: Split) -> None:
 
 
 def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+    if path.is_dir():
+        return _read_folder(path, ids)
     if path.suffix == ".safetensors":
         from safetensors.numpy import load_file
 
@@ -134,3 +139,44 @@ def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         if len(maps) != len(names):
             raise MapFileError(f"{path} holds {len(names)} ids and {len(maps)} maps; expected one map for each id.")
         return dict(zip(names, maps, strict=True))
+
+
+def _read_folder(folder: Path, ids: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read one file per sample; files that belong to no sample are returned under their path."""
+    from xaibench.data.volume_folder import VALUE_SUFFIXES, read_values
+
+    files: dict[str, Path] = {}
+    for file in sorted(folder.rglob("*")):
+        stem = next((str(file)[: -len(end)] for end in VALUE_SUFFIXES if file.name.lower().endswith(end)), None)
+        if stem is None:
+            continue
+        name = Path(stem).relative_to(folder).as_posix()
+        if name in files:
+            raise MapFileError(f"{files[name]} and {file} have the same name; expected one map for each sample.")
+        files[name] = file
+    if not files:
+        raise MapFileError(f"{folder} has no maps; expected files named like the images, as {listed(VALUE_SUFFIXES)}.")
+    keys = [(key, one) for one in ids for key in _file_names(one)]
+    count = Counter(key for key, _ in keys)
+    names = {key: one for key, one in keys if count[key] == 1}  # a name that two samples share needs its folder
+    found: dict[str, NDArray[Any]] = {}
+    for name, file in files.items():
+        if (identity := names.get(name, name)) in found:
+            raise MapFileError(
+                f"{folder} has several maps of {identity}, such as {file}; expected one for each sample."
+            )
+        found[identity] = read_values(file)
+    return found
+
+
+def _file_names(identity: str) -> list[str]:
+    """Return the names that the map of a sample may have, without the suffix.
+
+    Example:
+        >>> _file_names("image/tumor/scan.nii.gz")
+        ['image/tumor/scan.nii.gz', 'image/tumor/scan', 'tumor/scan', 'scan']
+    """
+    stem = identity.removesuffix(".gz")
+    stem = stem.removesuffix(Path(stem).suffix)
+    parts = stem.split("/")
+    return [identity, *("/".join(parts[first:]) for first in range(len(parts)))]

@@ -51,7 +51,7 @@ class AnnotatedSet(ABC):
     requires_all_classes: ClassVar[bool] = True
 
     @abstractmethod
-    def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
+    def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> SampleSource:
         """Return the samples of ``classes`` in ``folder``; target ``i`` is ``classes[i]``.
 
         A subclass may add keyword parameters with defaults. Users pass them to ``load`` and ``loading``.
@@ -148,6 +148,7 @@ class AnnotatedSet(ABC):
         chosen = choose_classes(classes, self.info.classes, aliases=self.aliases, default=self.default_classes)
         folder = self.find(root, download=download)
         source = self.open(folder, classes=chosen, seed=seed, **own)
+        assert isinstance(source, Source), "other sets override this method"
         kept = self._select_samples(source, folder, include_unannotated, missing)
         train, val, test = (
             DiskSplit(source, part, size=size, channels=channels, normalize=normalize, transform=transform)

@@ -14,7 +14,7 @@ from torch.nn.functional import interpolate
 from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
 
-from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform
+from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform, check_gray_or_color
 from xaibench.data.disk.source import Source
 
 #: Weights of red, green and blue in gray (ITU-R BT.601, as in Pillow).
@@ -56,6 +56,7 @@ class DiskSplit(LazySplit):
         sides = (size, size) if isinstance(size, int) else size
         if min(sides) < 1:
             raise ValueError(f"size={size!r}: expected at least 1 pixel.")
+        check_gray_or_color(channels)
         super().__init__(source, indices, channels=channels, normalize=normalize, transform=transform)
         self.size = size
         self._sides = sides

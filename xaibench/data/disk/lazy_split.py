@@ -32,13 +32,12 @@ class LazySplit(Split):
     Args:
         source: The samples of the whole set.
         indices: ``[N]`` numbers of the samples of this split, in order.
-        channels: 3, or 1 for gray images.
+        channels: Number of channels of the images.
         normalize: Normalization of the pixels in [0, 1], after ``transform``.
         transform: Transforms an image and its mask together.
 
     Raises:
-        ValueError: If ``channels`` is neither 1 nor 3, or ``normalize`` does not have one mean and one positive
-            deviation per channel.
+        ValueError: If ``normalize`` does not have one mean and one positive deviation per channel.
     """
 
     def __init__(
@@ -50,8 +49,6 @@ class LazySplit(Split):
         normalize: Normalize = None,
         transform: Transform | None = None,
     ) -> None:
-        if channels not in (1, 3):
-            raise ValueError(f"channels={channels!r}: expected 1 (gray) or 3 (color).")
         self.source = source
         self.indices = np.asarray(indices, dtype=np.int64)
         self.channels = channels
@@ -159,6 +156,12 @@ class LazySplit(Split):
         )
 
 
+def check_gray_or_color(channels: int) -> None:
+    """Raise a ``ValueError`` unless a number of channels is 1 or 3."""
+    if channels not in (1, 3):
+        raise ValueError(f"channels={channels!r}: expected 1 (gray) or 3 (color).")
+
+
 def _statistics(normalize: Normalize, channels: int) -> tuple[Tensor, Tensor] | None:
     if normalize is None:
         return None
@@ -168,6 +171,6 @@ def _statistics(normalize: Normalize, channels: int) -> tuple[Tensor, Tensor] | 
         normalize = IMAGENET
     means, deviations = (torch.tensor(values, dtype=torch.float32) for values in normalize)
     if means.shape != (channels,) or deviations.shape != (channels,) or not (deviations > 0).all():
-        expected = "three means and three positive deviations" if channels == 3 else "one mean and one deviation"
+        expected = "one mean and one deviation" if channels == 1 else "a mean and a positive deviation of each channel"
         raise ValueError(f"normalize={normalize!r}: expected {expected}, for channels={channels}.")
     return means, deviations

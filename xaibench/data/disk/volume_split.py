@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform
+from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform, check_gray_or_color
 from xaibench.data.disk.source import VolumeSource
 
 
@@ -43,6 +43,7 @@ class VolumeSplit(LazySplit):
         normalize: Normalize = None,
         transform: Transform | None = None,
     ) -> None:
+        check_gray_or_color(channels)
         super().__init__(source, indices, channels=channels, normalize=normalize, transform=transform)
 
     def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
