@@ -173,8 +173,11 @@ def _tiles(layout: SheetLayout, cells: Iterable[SampleCell]) -> Iterable[tuple[i
 
 
 def _paste(sheet: Levels, layout: SheetLayout, row: int, column: int, tile: Levels) -> None:
-    side = layout.side
-    if tile.shape[:2] != (side, side):
-        method = Image.Resampling.BOX if max(tile.shape[:2]) > side else Image.Resampling.NEAREST
-        tile = np.asarray(Image.fromarray(tile).resize((side, side), method))
-    sheet[row * side : (row + 1) * side, column * side : (column + 1) * side] = tile
+    """Paste a tile, scaled to the side of a tile; one that is not square keeps its proportions, in the middle."""
+    side, longest = layout.side, max(tile.shape[:2])
+    height, width = (max(1, round(length * side / longest)) for length in tile.shape[:2])
+    if longest != side:
+        method = Image.Resampling.BOX if longest > side else Image.Resampling.NEAREST
+        tile = np.asarray(Image.fromarray(tile).resize((width, height), method))
+    top, left = row * side + (side - height) // 2, column * side + (side - width) // 2
+    sheet[top : top + height, left : left + width] = tile
