@@ -44,8 +44,14 @@ def test_maps_have_a_row_for_each_cell_and_global_ones_leave_rigid_out(shared_ru
     assert len(map_rows(run, "global")) == 14
     assert all(row[0] != "rigid" for row in map_rows(run, "global"))
     figure = map_figure(run, "example", map_rows(run, "example"))
+    (picture,) = figure.axes[0].get_images()
+    tiles = np.asarray(picture.get_array()).reshape(18, 75, 2 + 17, 75, 4).transpose(0, 2, 1, 3, 4)
     # Guided GradCAM has maps of the eight CNN cells alone.
-    assert len(figure.axes[0].get_images()) == 18 * (2 + 17) - 10
+    assert (tiles[..., 3] > 0).any(axis=(2, 3)).sum() == 18 * (2 + 17) - 10
+    row, column = map_rows(run, "example").index(("lin", "corr", "cnn")), 2 + list(run.explainers).index("lime")
+    expected = color_tile(map_array(run.pictures["lin", "corr", "cnn"], "example", "lime"), "map")
+    centers = 3 + (np.arange(8) * 69 + 34) // 8
+    assert np.array_equal(tiles[row, column][np.ix_(centers, centers)][..., :3], expected)
     assert map_figure(run, "example", []) is None
 
 

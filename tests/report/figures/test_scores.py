@@ -2,6 +2,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.patches import PathPatch
 
 from xaibench.plots.files import encode
 from xaibench.report.figures.scores import panel_grid, score_figure
@@ -43,14 +44,12 @@ def test_every_panel_has_every_method_and_the_boxes_of_the_summary(run, summary)
     assert ticks[0] == "PFI"
     assert ticks[-4:] == ["Sobel", "Laplace", "Uniform", "Input"]
     rows = summary[(summary["subset"] == "xor") & (summary["model"] == "cnn") & (summary["metric"] == "emd_perf")]
-    drawn = {
-        round(float(segment[0, 1]), 9)
-        for collection in axes.collections
-        if type(collection).__name__ == "LineCollection"
-        for segment in collection.get_segments()
-        if segment[0, 1] == segment[1, 1]
-    }
+    horizontal = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 2.0]
+    drawn = {round(float(value), 9) for y in horizontal for value in y[~np.isnan(y)]}
     assert drawn == {round(value, 9) for value in rows["median"]}
+    boxes = [artist for artist in axes.artists + axes.patches if isinstance(artist, PathPatch)]
+    corners = {round(float(y), 9) for box in boxes for y in box.get_path().vertices[:, 1]}
+    assert corners == {round(value, 9) for name in ("q25", "q75") for value in rows[name]}
 
 
 def test_all_that_is_drawn_lies_inside_the_axes(run, summary):

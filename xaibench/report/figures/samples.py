@@ -38,12 +38,19 @@ CellKey: TypeAlias = tuple[str, str, str]
 #: Quantile of a map's magnitudes that gets the strongest color; with the maximum, one pixel could darken all others.
 TOP = 0.995
 _OUTLINE = np.array([0, 229, 255], dtype=np.uint8)
+#: Distance of the tiles of a mosaic in pixels (half an inch at 150 dpi), and the gap around each.
+_PITCH, _GAP = 75, 3
 
 
-@functools.cache  # matplotlib computes the colors on every call, and a leaderboard draws ten thousand maps
+@functools.cache  # matplotlib copies a color map that is looked up, and a page draws ten thousand maps
+def _color_map(name: str) -> Any:
+    return matplotlib.colormaps[name]
+
+
+@functools.cache
 def palette() -> Levels:
     """Return ``[256, 3]``, the color of each level of a map; read-only."""
-    colors = np.ascontiguousarray(matplotlib.colormaps["inferno"](np.arange(256), bytes=True)[:, :3])
+    colors = np.ascontiguousarray(_color_map("inferno")(np.arange(256), bytes=True)[:, :3])
     colors.flags.writeable = False
     return colors
 
@@ -100,7 +107,7 @@ def color_tile(array: Floats, kind: TileKind) -> Levels:
     scaled = array / (np.abs(array).max() or 1.0)
     if kind == "image":
         scaled = (scaled + 1) / 2
-    colors = matplotlib.colormaps["inferno" if kind == "map" else "gray"](scaled, bytes=True)
+    colors = _color_map("inferno" if kind == "map" else "gray")(scaled, bytes=True)
     return np.asarray(colors[..., :3], dtype=np.uint8)
 
 
@@ -132,14 +139,10 @@ def map_figure(run: RunResults, kind: MapKind, rows: Sequence[CellKey]) -> Figur
         FigureCanvasAgg(figure)
         box = (left / width, 0.1 / height, side * len(columns) / width, side * len(rows) / height)
         axes = figure.add_axes(box)
-        # A single Axes with tiles as images in data coordinates, since hundreds of Axes would take a minute.
-        for y, row in enumerate(rows):
-            for x, (name, _) in enumerate(columns):
-                array = map_array(run.pictures[row], kind, name)
-                if array is not None:
-                    extent = (x + 0.04, x + 0.96, y + 0.96, y + 0.04)
-                    colors = color_tile(array, tile_kind(name))
-                    axes.imshow(colors, extent=extent, interpolation="none", aspect="auto")
+        # All tiles are one image, since hundreds of images would take a second, and hundreds of Axes a minute.
+        extent = (0, len(columns), len(rows), 0)
+        axes.imshow(_mosaic(run, kind, rows, [name for name, _ in columns]), extent=extent, interpolation="none")
+        axes.set_aspect("auto")
         axes.set_xlim(0, len(columns))
         axes.set_ylim(len(rows), 0)
         labels = [shorten_label(label) for _, label in columns]
@@ -149,6 +152,20 @@ def map_figure(run: RunResults, kind: MapKind, rows: Sequence[CellKey]) -> Figur
         for spine in axes.spines.values():
             spine.set_visible(False)
     return figure
+
+
+def _mosaic(run: RunResults, kind: MapKind, rows: Sequence[CellKey], columns: Sequence[str]) -> Levels:
+    """Return ``[H, W, 4]``, the tiles of a mosaic with transparent gaps; one pixel is one dot of the PNG file."""
+    whole = np.zeros((_PITCH * len(rows), _PITCH * len(columns), 4), np.uint8)
+    for y, row in enumerate(rows):
+        for x, name in enumerate(columns):
+            array = map_array(run.pictures[row], kind, name)
+            if array is not None:
+                tile = Image.fromarray(color_tile(array, tile_kind(name))).convert("RGBA")
+                inside = slice(_GAP, _PITCH - _GAP)
+                size = (_PITCH - 2 * _GAP,) * 2
+                whole[y * _PITCH :, x * _PITCH :][inside, inside] = tile.resize(size, Image.Resampling.NEAREST)
+    return whole
 
 
 def sheets(run: RunResults) -> dict[CellKey, SampleCell]:
