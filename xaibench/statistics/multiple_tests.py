@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def compare_with_controls(
     """
     worst: dict[str, float] = {}
     for first, second, difference, p in pairs:
-        if np.isnan(p):
+        if math.isnan(p):
             continue
         ahead = difference if higher_is_better else -difference
         for method, other, lead in ((first, second, ahead), (second, first, -ahead)):

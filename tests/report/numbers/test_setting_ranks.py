@@ -78,7 +78,7 @@ def test_a_metric_without_one_order_ranks_nobody_and_the_page_says_so(small_run)
     assert board["place"].notna().any()
     assert board["place"].astype(float).equals(board["first:topk_precision"].rename("place"))
     assert list(rankings(found)) == ["topk_precision"]
-    assert best_by_cell(run, summary, pairs)["EMD_perf"].iloc[-1] == "no single order"
+    assert best_by_cell(run, summary, {"": board})["EMD_perf"].iloc[-1] == "no single order"
     sentences = verdict(run, found)
     assert [one.partition(",")[0] for one in sentences] == ["By EMD_perf", "By Precision"]
     assert sentences[0].startswith("By EMD_perf, no method ranks first: its ranking depends on its parameters")

@@ -7,7 +7,7 @@ import pytest
 from report.known_scores import NOISE, make_board
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import best_by_cell, boards
+from xaibench.report.numbers.leaderboards import best_by_cell, boards, leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.headlines import unranked, verdict
 
@@ -105,4 +105,6 @@ def test_a_method_that_is_not_better_than_the_controls_is_named_and_never_first(
     means = {"a": 0.61, "b": 0.6, "sobel": 0.6}
     run, found = make_board(tmp_path, means, {"a": 10 * NOISE, "b": 0.01 * NOISE})
     assert unranked(run, found) == ["No place, because not significantly better than the controls: a, b."]
-    assert best_by_cell(run, *infer(run, summarize(run)))["k"].tolist() == ["a 0.610", "-"]
+    summary, pairs = infer(run, summarize(run))
+    best = best_by_cell(run, summary, leaderboards_by_truth(run, summary, pairs))
+    assert best["k"].tolist() == ["a 0.610", "-"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,18 +107,12 @@ class Standings:
         ranks, ahead = np.full((2, len(whole)), np.nan), np.full(len(whole), np.nan)
         if metric in self.tests:
             ahead = self._are_ahead(k, cells)
-            names, found = self.ranked_tests(metric, cells, whole & (ahead != 0))
+            names = [self.explainers[m] for m in np.flatnonzero(whole & (ahead != 0))]
+            found = self.tests[metric].test([self.cells[i] for i in cells], list(itertools.combinations(names, 2)))
             higher = self.run.metrics[metric].higher_is_better
             for name, ends in rank_intervals(names, found, higher_is_better=higher).items():
                 ranks[:, self.explainers.index(name)] = ends
         return {f"first:{metric}": ranks[0], f"last:{metric}": ranks[1], f"ahead:{metric}": ahead}
-
-    def ranked_tests(
-        self, metric: str, cells: Sequence[int], ranked: NDArray[np.bool_]
-    ) -> tuple[list[str], pd.DataFrame]:
-        """Return the ranked methods, and the tests of their pairs over the cells, which are one family."""
-        names = [self.explainers[m] for m in np.flatnonzero(ranked)]
-        return names, self.tests[metric].over([self.cells[i] for i in cells], list(itertools.combinations(names, 2)))
 
     def _are_ahead(self, k: int, cells: Sequence[int]) -> Floats:
         """Return ``[M]`` whether each method is significantly better than the controls; NaN without a comparison."""
@@ -125,28 +120,28 @@ class Standings:
         against = ~np.isnan(self.numbers["above_controls"][list(cells), k]).all(axis=0)
         in_cells = np.fmin.reduce(self.numbers["p_controls"][list(cells), k], axis=0, initial=1.0)
         methods = [name for name in self.explainers if not self.run.explainers[name].control]
-        found: list[pd.DataFrame] = []
+        rows: list[tuple[str, str, float, float]] = []
+        families = 0
         for c in np.flatnonzero(ranked.any(axis=0)):
             if (control := self.explainers[c]) not in methods:
                 # A control that is the answer by construction of the data has no rank in that cell.
                 there = [self.cells[i] for i, is_ranked in zip(cells, ranked[:, c], strict=True) if is_ranked]
-                found.append(self.tests[self.metrics[k]].over(there, [(name, control) for name in methods]))
-        if not found:
+                found = self.tests[self.metrics[k]].test(there, [(name, control) for name in methods])
+                columns = (found[name].tolist() for name in ("first", "second", "difference", "p_holm"))
+                rows += zip(*columns, strict=True)
+                families += 1
+        if not families:
             return np.full(len(self.explainers), np.nan)
-        rows = pd.concat(found)[["first", "second", "difference", "p_holm"]]
-        tested = pd.concat([rows["first"], rows["second"]]).value_counts()
-        compared = compare_with_controls(
-            rows.itertuples(index=False, name=None),
-            set(self.explainers) - set(methods),
-            higher_is_better=self.run.metrics[self.metrics[k]].higher_is_better,
-        )
-        beaten = [name in compared and compared[name].beats and tested[name] == len(found) for name in self.explainers]
+        tested = Counter(itertools.chain.from_iterable(row[:2] for row in rows))
+        higher = self.run.metrics[self.metrics[k]].higher_is_better
+        compared = compare_with_controls(rows, set(self.explainers) - set(methods), higher_is_better=higher)
+        beaten = [name in compared and compared[name].beats and tested[name] == families for name in self.explainers]
         # Bonferroni's correction for the cells.
         return np.where(against, ((in_cells * len(cells) < ALPHA) | np.array(beaten)).astype(float), np.nan)
 
-    def board(self, cells: Sequence[int]) -> pd.DataFrame:
-        """Return the explainers over some cells, best first; see :func:`leaderboard`."""
-        board = pd.DataFrame(self.columns(cells))
+    def board(self, cells: Sequence[int] | None = None) -> pd.DataFrame:
+        """Return the explainers over some cells (None = all), best first; see :func:`leaderboard`."""
+        board = pd.DataFrame(self.columns(range(len(self.cells)) if cells is None else cells))
         board = board[board["cells"] > 0].sort_values("order", kind="stable").reset_index(drop=True)
         return board.astype(dict.fromkeys(("place", "last_place"), "Int64"))
 
@@ -273,8 +268,7 @@ def leaderboard(
         truth = next(iter(run.truths))
     if truth not in run.truths:
         raise ValueError(f"truth={truth!r}: expected one of {', '.join(map(repr, run.truths))}, which this run has.")
-    found = standings(run, summary, truth, pairs)
-    return found.board(range(len(found.cells)))
+    return standings(run, summary, truth, pairs).board()
 
 
 def place_text(first: Any, last: Any) -> str:
@@ -318,12 +312,13 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["place", "method"])
 
 
-def best_by_cell(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
+def best_by_cell(run: RunResults, summary: pd.DataFrame, leaderboards: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a printable table of the method with the best mean per cell and leading metric.
 
-    The last row is the ranked method with the best mean over all cells (:func:`leaderboard`).
+    The last row is the ranked method with the best mean over all cells (``leaderboards`` of
+    :func:`leaderboards_by_truth`).
     """
-    found, leading = leaderboards_by_truth(run, summary, pairs), {name: run.metrics[name] for name in run.leading}
+    leading = {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
         subset, variant, model = (str(name) for name in cell)
@@ -333,7 +328,7 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame) ->
             row[part.label] = _best_method_text(run, ranked) if len(ranked) else "-"
         rows.append(row)
     if rows:
-        last = {part.label: _best_over_cells(run, found[part.truth], metric) for metric, part in leading.items()}
+        last = {part.label: _best_over_cells(run, leaderboards[part.truth], metric) for metric, part in leading.items()}
         rows.append({"subset": "all", "variant": "", "model": ""} | last)
     return pd.DataFrame(rows, columns=[*CELL, *(part.label for part in leading.values())])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -82,10 +83,12 @@ def tests_over_cells(standings: Standings, metric: str) -> pd.DataFrame:
     """
     k = standings.metrics.index(metric)
     cells = np.flatnonzero(np.any(~np.isnan(standings.numbers["rank"][:, k]), axis=1)).tolist()
-    every = standings.tests[metric].over([standings.cells[c] for c in cells])
+    there = [standings.cells[c] for c in cells]
+    every = standings.tests[metric].over(there)
     placed: NDArray[np.bool_] = ~np.isnan(standings.columns(cells, k)["place"])
-    ranked_names, among_ranked = standings.ranked_tests(metric, cells, placed)
-    is_other = ~(every["first"].isin(ranked_names) & every["second"].isin(ranked_names))
+    ranked = [standings.explainers[m] for m in np.flatnonzero(placed)]
+    among_ranked = standings.tests[metric].over(there, list(itertools.combinations(ranked, 2)))
+    is_other = ~(every["first"].isin(ranked) & every["second"].isin(ranked))
     return pd.concat([every[is_other], among_ranked], ignore_index=True)
 
 

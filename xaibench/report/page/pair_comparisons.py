@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from xaibench.report.page.content import records, round_for_page
+from xaibench.report.page.content import round_for_page
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import ALPHA
@@ -57,7 +57,7 @@ def method_pairs(
     if mine.empty:
         return None
     whole = len(pairs) <= MAX_COMPARISONS
-    cells = list(dict.fromkeys(zip(*(pairs[key].astype(str) for key in CELL), strict=True)))
+    cells = list(dict.fromkeys(_cells(pairs)))
     shown = (overall, pairs) if whole else (mine_overall, mine)
     data = {"subject": subject, "whole": whole, **comparison_settings(cells, order), "pairs": _rows(run, cells, *shown)}
     return Pairs(subject, whole, data)
@@ -75,9 +75,18 @@ def _rows(
     metrics = {name: place for place, name in enumerate(run.metrics)}
     number = {cell: place for place, cell in enumerate(cells)}
     rows: dict[str, list[float | None]] = {}
-    for row in [*records(overall), *records(pairs)]:
-        cell = number[tuple(str(row[key]) for key in CELL)] if CELL[0] in row else ALL_CELLS
-        values = [None if row[name] is None else round_for_page(row[name]) for name in PAIR_COLUMNS]
-        key = f"{methods[row['first']]} {methods[row['second']]}"
-        rows.setdefault(key, []).extend([cell, metrics[row["metric"]], *values])
+    for frame in (overall, pairs):
+        if frame.empty:
+            continue
+        over_cells = CELL[0] not in frame
+        where = [ALL_CELLS] * len(frame) if over_cells else [number[cell] for cell in _cells(frame)]
+        names = (frame[name].tolist() for name in ("first", "second", "metric"))
+        values = zip(*(frame[name].astype(float).tolist() for name in PAIR_COLUMNS), strict=True)
+        for cell, first, second, metric, numbers in zip(where, *names, values, strict=True):
+            row = rows.setdefault(f"{methods[first]} {methods[second]}", [])
+            row += [cell, metrics[metric], *map(round_for_page, numbers)]
     return rows
+
+
+def _cells(frame: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    return zip(*(frame[key].astype(str) for key in CELL), strict=True)

@@ -139,7 +139,8 @@ def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | N
     _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
     page = _render(run, found, _write_figures(run, found, target), target)
     _write(target / "report.html", page.encode())
-    ranked, best = _ranked_methods(run, found.summary, found.pairs), best_by_cell(run, found.summary, found.pairs)
+    leaderboards = {truth: board.standings.board() for truth, board in found.boards.items()}
+    ranked, best = _printable(run, leaderboards), best_by_cell(run, found.summary, leaderboards)
     notes = [*unranked(run, found.boards), *filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
     return Report(target / "report.html", ranked, best, notes)
 
@@ -226,11 +227,11 @@ def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    return _ranked_methods(run, *infer(run, summarize(run)))
+    return _printable(run, leaderboards_by_truth(run, *infer(run, summarize(run))))
 
 
-def _ranked_methods(run: RunResults, summary: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    return {truth: printable(run, board) for truth, board in leaderboards_by_truth(run, summary, pairs).items()}
+def _printable(run: RunResults, leaderboards: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {truth: printable(run, board) for truth, board in leaderboards.items()}
 
 
 def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
@@ -248,7 +249,8 @@ def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    return best_by_cell(run, *infer(run, summarize(run)))
+    summary, pairs = infer(run, summarize(run))
+    return best_by_cell(run, summary, leaderboards_by_truth(run, summary, pairs))
 
 
 def _write(path: Path, content: bytes) -> None:
