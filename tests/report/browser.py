@@ -7,12 +7,10 @@ from urllib.parse import parse_qs
 
 import pandas as pd
 import pytest
-from report.conftest import FEW_CELLS, write_run
+from report.conftest import FEW_CELLS, draw_svg_only, write_run
 from report.pictures import change_samples
 
-from xaibench.plots.files import encode
 from xaibench.report import write_report
-from xaibench.report.page import write as page
 
 #: Everything that ends an attribute, an element, a script, a comment or a template, and would tell that it ran.
 HOSTILE = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp; \u2028"
@@ -28,7 +26,7 @@ def write_hostile_run(folder: Path) -> Path:
     rows = [{"job": HOSTILE, "stage": "train", "error": HOSTILE}]
     pd.DataFrame(rows).to_csv(folder / "failures.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "encode", lambda figure, kind: encode(figure, kind) if kind == "svg" else b"")
+        draw_svg_only(patch)
         write_report(folder)
     return folder
 

@@ -13,12 +13,10 @@ from report.annotated import CONTROLS, write_annotated_run
 from report.pictures import make_jobs, make_samples
 
 from xaibench.plots.files import encode
-from xaibench.report.figures import comparisons as comparison_figures
-from xaibench.report.figures import samples as sample_figures
-from xaibench.report.figures import scores as score_figures
+from xaibench.report import write_report
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.page import write as page
+from xaibench.report.page import figure_files
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 
@@ -223,8 +221,8 @@ def four_columns(few_cells_run: Path, tmp_path: Path) -> Path:
 def shared_page(shared_run: Path) -> str:
     """The page of ``shared_run``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "encode", save_small)
-        return page.write_report(shared_run).read_text(encoding="utf-8")
+        patch.setattr(figure_files, "encode", save_small)
+        return write_report(shared_run).read_text(encoding="utf-8")
 
 
 def findings(folder: Path) -> tuple[RunResults, pd.DataFrame, pd.DataFrame]:
@@ -265,7 +263,11 @@ def fresh_run(all_cells_run: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def empty_png(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write empty PNG files, since drawing them takes most of the time of a report."""
-    monkeypatch.setattr(page, "encode", lambda figure, kind: encode(figure, kind) if kind == "svg" else b"")
+    draw_svg_only(monkeypatch)
+
+
+def draw_svg_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure_files, "encode", lambda figure, kind: b"" if kind == "png" else encode(figure, kind))
 
 
 @pytest.fixture
@@ -275,12 +277,9 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = {comparison_figures: ("ranking_figure",), page: ("band_figure", "overlay_figure")}
-    drawn |= {sample_figures: ("map_figure",), score_figures: ("score_figure",)}
-    for module, names in drawn.items():
-        for name in names:
-            monkeypatch.setattr(module, name, lambda *_: Figure())
-    monkeypatch.setattr(page, "encode", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
+    for name in ("band_figure", "forest_figure", "map_figure", "overlay_figure", "ranking_figure", "score_figure"):
+        monkeypatch.setattr(figure_files, name, lambda *_: Figure())
+    monkeypatch.setattr(figure_files, "encode", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
 
 
 @pytest.fixture

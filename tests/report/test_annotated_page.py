@@ -3,18 +3,17 @@ import re
 
 import pandas as pd
 import pytest
+from report.conftest import draw_svg_only
 from report.pictures import change_samples
 from report.reader import Reader, assert_loads_nothing
 
-from xaibench.plots.files import encode
 from xaibench.report import RunFolderError, write_report
-from xaibench.report.page import write as page_module
 
 
 @pytest.fixture(scope="module")
 def annotated_page(annotated_run):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_module, "encode", lambda figure, kind: b"" if kind == "png" else encode(figure, kind))
+        draw_svg_only(patch)
         return write_report(annotated_run).read_text(encoding="utf-8")
 
 

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 from report.browser import axe, visiting
-from report.conftest import FEW_CELLS, write_run
+from report.conftest import FEW_CELLS, draw_svg_only, write_run
 from report.pictures import change_samples, make_volumes
 
-from xaibench.plots.files import encode
 from xaibench.report import write_report
-from xaibench.report.page import write as page
 from xaibench.runfolder.sample_file import read_samples
 
 #: The levels of gray, scaled to one pixel per voxel, that a canvas of the first tile shows.
@@ -27,7 +25,7 @@ def volume_run(tmp_path_factory):
     folder = write_run(tmp_path_factory.mktemp("volumes") / "run", samples=12, cells=FEW_CELLS[:1])
     change_samples(folder, make_volumes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "encode", lambda figure, kind: encode(figure, kind) if kind == "svg" else b"")
+        draw_svg_only(patch)
         write_report(folder)
     return folder
 

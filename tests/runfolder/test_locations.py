@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from report.conftest import FEW_CELLS, write_run
+from report.conftest import FEW_CELLS, draw_svg_only, write_run
 
-from xaibench.plots.files import encode
 from xaibench.report import write_report
 from xaibench.report.numbers.run_comparison import compare_runs
-from xaibench.report.page import write as page_writing
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.sample_file import read_samples
@@ -42,7 +40,7 @@ def test_what_is_read_from_an_address_is_what_lies_there(local, address):
 
 
 def test_a_page_of_a_run_at_an_address_is_written_elsewhere(local, address, tmp_path, monkeypatch):
-    monkeypatch.setattr(page_writing, "encode", lambda figure, kind: encode(figure, kind) if kind == "svg" else b"")
+    draw_svg_only(monkeypatch)
     with pytest.raises(RunFolderError, match="say into which folder the report goes: --out FOLDER"):
         write_report(address)
     page = write_report(address, tmp_path / "page")

@@ -4,6 +4,7 @@ Exit codes: 0 for success, 1 if jobs failed, data are missing or the disk is ful
 """
 
 import contextlib
+import gc
 import os
 import sys
 
@@ -42,4 +43,7 @@ def main() -> None:
     with contextlib.suppress(FileNotFoundError):  # the folder was deleted
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
-    app()
+    try:
+        app()
+    finally:
+        gc.freeze()  # otherwise Python visits all objects of torch once more before it exits, which takes half a second

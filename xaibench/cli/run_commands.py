@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import textwrap
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,11 +28,14 @@ from xaibench.cli.terminal import (
     progress_bars,
 )
 from xaibench.core.files import name_file_in_errors
+from xaibench.core.garbage import collect_rarely
 from xaibench.core.messages import listed
 from xaibench.core.progress import format_duration
 from xaibench.core.truth_kinds import question_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from xaibench.runner import Estimate
 
 
@@ -151,11 +156,14 @@ def run(
         "metrics": names(metrics),
         "samples": _parse_samples(samples),
     }
-    with clear_errors(goes_on=True):
+    # Not while this process runs the jobs, whose large tensors could wait for a collection.
+    garbage = collect_rarely() if engine != "serial" else contextlib.nullcontext()
+    with clear_errors(goes_on=True), garbage:
         if engine == "processes" and not plan:
-            from xaibench.runner.engines.worker_processes import start_fork_server
+            from xaibench.compute.fork_server import start_fork_server
 
             start_fork_server()
+            import xaibench.report.page.write  # noqa: F401 (while the fork server imports the rest)
         from xaibench import runner
         from xaibench.runner.request import RequestFields
 
@@ -174,7 +182,8 @@ def run(
             jobs = [job for job, said in result.inapplicable.items() if said == why]
             typer.echo(f"{hint('Not applicable:')} {listed(jobs, 3)}: {why}")
         typer.echo(f"{result.jobs} jobs, {format_duration(result.seconds)}; writing the report")
-    _write_report(result.folder)
+    with _report_helper(engine) as helper:
+        _write_report(result.folder, helper=helper)
     if result.failures:
         typer.echo(alarm(f"\n{len(result.failures)} jobs failed; the same command tries them again:"), err=True)
         for job, error in list(result.failures.items())[:20]:
@@ -250,12 +259,21 @@ def _parse_samples(text: str | None) -> Any:
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def _write_report(folder: str | Path, out: Path | None = None) -> None:
+def _report_helper(engine: EngineChoice) -> AbstractContextManager[Executor | None]:
+    """Return a context manager that gives a second process for the report, if that is quick to start."""
+    if engine != "processes":
+        return contextlib.nullcontext()
+    from xaibench.runner.engines.worker_processes import helper_process
+
+    return helper_process()
+
+
+def _write_report(folder: str | Path, out: Path | None = None, helper: Executor | None = None) -> None:
     """Write the report, and print the ranking and the path of the page."""
-    with clear_errors():
+    with clear_errors(), collect_rarely():
         from xaibench.report.page.write import make_report
 
-        written = make_report(folder, out)
+        written = make_report(folder, out, helper)
         for truth, table in written.ranked.items():
             typer.echo(f"\n{question_of(truth)}" if truth else "")
             print_table(table)

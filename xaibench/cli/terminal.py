@@ -149,29 +149,36 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
     Args:
         goes_on: Whether an interrupted command can be continued by running it again.
     """
-    from xaibench.core.registry import UnknownNameError
-    from xaibench.data.annotated import DataFileError, MissingDataError
-    from xaibench.evaluation.map_files import MapFileError
-    from xaibench.report import RunFolderError
-    from xaibench.runner import ArgumentError, DataChangedError, StoreError, SuiteError
-    from xaibench.runner.published_networks import NetworkFileError
-
     try:
         yield
-    except (UnknownNameError, SuiteError, ArgumentError, RunFolderError, MapFileError) as error:
-        typer.echo(f"{alarm('Error:')} {error}", err=True)
-        raise typer.Exit(2) from error
-    except (StoreError, DataChangedError, MissingDataError, DataFileError, NetworkFileError) as error:
-        typer.echo(f"{alarm('Error:')} {error}", err=True)
-        raise typer.Exit(1) from error
-    except (ValueError, TypeError, ImportError, OSError) as error:  # from a part, a package, or the system
-        if sys.flags.dev_mode:
-            raise
-        typer.echo(f"{alarm('Error:')} {_error_text(error)}", err=True)
-        raise typer.Exit(1 if isinstance(error, OSError) else 2) from error
     except KeyboardInterrupt:
         typer.echo(f"\nStopped.{' Run the same command again to continue.' if goes_on else ''}", err=True)
         raise typer.Exit(130) from None
+    except Exception as error:
+        known = _exit_code(error)
+        if known is None and (
+            sys.flags.dev_mode or not isinstance(error, (ValueError, TypeError, ImportError, OSError))
+        ):
+            raise
+        typer.echo(f"{alarm('Error:')} {error if known is not None else _error_text(error)}", err=True)
+        raise typer.Exit(known or (1 if isinstance(error, OSError) else 2)) from error
+
+
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code of an error of the library; None for errors of a part, a package, or the system."""
+    # Imported if there is an error: they take two seconds, in which a command can start its processes.
+    from xaibench.core.registry import UnknownNameError
+    from xaibench.data.annotated import DataFileError, MissingDataError
+    from xaibench.evaluation.map_files import MapFileError
+    from xaibench.runfolder.tables import RunFolderError
+    from xaibench.runner import ArgumentError, DataChangedError, StoreError, SuiteError
+    from xaibench.runner.published_networks import NetworkFileError
+
+    if isinstance(error, (UnknownNameError, SuiteError, ArgumentError, RunFolderError, MapFileError)):
+        return 2
+    if isinstance(error, (StoreError, DataChangedError, MissingDataError, DataFileError, NetworkFileError)):
+        return 1
+    return None
 
 
 def _error_text(error: Exception) -> str:

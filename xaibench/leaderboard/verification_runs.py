@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from xaibench.compute.device import resolve_device
+from xaibench.compute.fork_server import worker_context
 from xaibench.compute.host_threads import available_cpus
 from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.pinned_code import check_code_at_commit
 from xaibench.leaderboard.sandbox.sandbox import require_sandbox
 from xaibench.leaderboard.verdicts import Verification
 from xaibench.leaderboard.verification import record_outcome, verify
-from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
+from xaibench.runner.engines.worker_processes import become_worker, end_workers
 from xaibench.runner.run import RunProgress
 
 logger = logging.getLogger("xaibench")

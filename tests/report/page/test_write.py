@@ -11,7 +11,7 @@ from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import write_report
 from xaibench.report.numbers.accuracy_differences import accuracy_margins
-from xaibench.report.page import write as page_module
+from xaibench.report.page import figure_files, write
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
@@ -234,7 +234,7 @@ def test_maps_scored_as_chance_are_counted_below_the_leaderboard(drawn_run):
     chance = (scores["explainer"] == "lime") & (scores["sample"] == 0)
     scores.loc[chance, "reason"] = "map is all zero: scored as chance"
     scores.to_parquet(drawn_run / "scores.parquet")
-    report = page_module.make_report(drawn_run)
+    report = write.make_report(drawn_run)
     own = scores[(scores["explainer"] == "lime") & scores["correct"]]
     maps = own.drop_duplicates(["dataset", "model", "data_seed", "seed", "sample"])
     sentence = (
@@ -308,7 +308,7 @@ STRANGE = ("../../out", "</script><b>", 'nul\0"onload=1', "$\\frac{" + 300 * "x"
 
 @pytest.mark.parametrize("kind", ["metric", "model"])
 def test_no_name_leaves_the_folder_of_figures_or_breaks_the_page(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(page_module, "encode", save_small)
+    monkeypatch.setattr(figure_files, "encode", save_small)
     usual = {"dataset": "d", "subset": "s", "variant": "-", "model": "m", "explainer": "e", "metric": "k"}
     rows = [
         usual | {"explainer": f"e{i % 2}", kind: name, "sample": i // 2, "value": i / 8}

@@ -8,11 +8,11 @@ from multiprocessing import forkserver
 
 import pytest
 
+from xaibench.compute.fork_server import start_fork_server
 from xaibench.core.frozen import Frozen
 from xaibench.runner.engines import local as local_engines
 from xaibench.runner.engines.local import Processes
 from xaibench.runner.engines.scheduling import MAX_TRIES
-from xaibench.runner.engines.worker_processes import start_fork_server
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store, StoreError
 
@@ -43,7 +43,7 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
 def test_the_fork_server_is_started_ahead_of_the_workers():
     code = (
         "from multiprocessing import forkserver\n"
-        "from xaibench.runner.engines.worker_processes import start_fork_server\n"
+        "from xaibench.compute.fork_server import start_fork_server\n"
         "start_fork_server()\n"
         "print(forkserver._forkserver._forkserver_pid is not None, *forkserver._forkserver._preload_modules)\n"
     )

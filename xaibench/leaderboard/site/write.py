@@ -30,7 +30,7 @@ from xaibench.leaderboard.site.suite_page import (
     write_tables,
 )
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.page.write import file_names
+from xaibench.report.page.figure_files import file_names
 from xaibench.runfolder.tables import ACCURACY
 
 

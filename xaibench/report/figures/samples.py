@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import matplotlib
@@ -31,6 +31,7 @@ Levels: TypeAlias = NDArray[np.uint8]
 TILE = 32
 #: One sample, or the mean over the correctly classified samples.
 MapKind: TypeAlias = Literal["example", "global"]
+MAP_KINDS: tuple[MapKind, ...] = ("example", "global")
 #: Content of a tile: the image, its mask, or an explainer's map.
 TileKind: TypeAlias = Literal["image", "mask", "map"]
 #: Subset, variant and model.
@@ -156,15 +157,15 @@ def map_figure(run: RunResults, kind: MapKind, rows: Sequence[CellKey]) -> Figur
 
 def _mosaic(run: RunResults, kind: MapKind, rows: Sequence[CellKey], columns: Sequence[str]) -> Levels:
     """Return ``[H, W, 4]``, the tiles of a mosaic with transparent gaps; one pixel is one dot of the PNG file."""
+    inside, size = slice(_GAP, _PITCH - _GAP), (_PITCH - 2 * _GAP,) * 2
     whole = np.zeros((_PITCH * len(rows), _PITCH * len(columns), 4), np.uint8)
     for y, row in enumerate(rows):
         for x, name in enumerate(columns):
             array = map_array(run.pictures[row], kind, name)
             if array is not None:
                 tile = Image.fromarray(color_tile(array, tile_kind(name))).convert("RGBA")
-                inside = slice(_GAP, _PITCH - _GAP)
-                size = (_PITCH - 2 * _GAP,) * 2
-                whole[y * _PITCH :, x * _PITCH :][inside, inside] = tile.resize(size, Image.Resampling.NEAREST)
+                tile = tile.resize(size, Image.Resampling.NEAREST)
+                whole[y * _PITCH :, x * _PITCH :][inside, inside] = np.asarray(tile)
     return whole
 
 
@@ -247,12 +248,6 @@ def overlay_figure(run: RunResults, samples: SampleCell) -> Figure:
             axes.text(left, top + (y + 1) * line - 0.03, label, va="bottom", color=THEME["soft"])
         axes.set(xlim=(0, width), ylim=(height, 0))
     return figure
-
-
-def map_figures(run: RunResults) -> Mapping[str, Figure | None]:
-    """Draw the figures of maps, by file name without suffix."""
-    kinds: tuple[MapKind, ...] = ("example", "global")
-    return {f"maps-{kind}": map_figure(run, kind, map_rows(run, kind)) for kind in kinds}
 
 
 def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:

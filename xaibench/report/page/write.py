@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,15 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from xaibench import plots
 from xaibench.core.files import atomic_file
-from xaibench.plots.files import encode
 from xaibench.report.claims.paper_claims import claims, exclusions
-from xaibench.report.figures import comparisons as comparison
-from xaibench.report.figures.budgets import BudgetScores, budget_figure, budget_scores
-from xaibench.report.figures.curves import band_figure, curve_sets
-from xaibench.report.figures.forests import forest_content, forest_figure
-from xaibench.report.figures.samples import map_figures, overlay_figure, sheets
-from xaibench.report.figures.scores import score_figure
-from xaibench.report.figures.style import Drawn, inline_svg
+from xaibench.report.figures.forests import forest_content
 from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
-from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
-from xaibench.report.numbers.metric_agreement import MetricCorrelations, agreements, mean_agreements, table_4
+from xaibench.report.numbers.leaderboards import best_by_cell, leaderboards_by_truth, printable
+from xaibench.report.numbers.metric_agreement import mean_agreements, table_4
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.numbers.rankings import Ranking, overall_comparisons, rankings
+from xaibench.report.numbers.rankings import overall_comparisons
 from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.score_summary import summarize, undefined
@@ -44,7 +35,6 @@ from xaibench.report.page.comparison_tables import (
 )
 from xaibench.report.page.content import (
     accuracy_rows,
-    alternative,
     board_rows,
     citations,
     counts,
@@ -56,6 +46,8 @@ from xaibench.report.page.content import (
     scored_text,
     subject,
 )
+from xaibench.report.page.figure_files import FigureWriter, start_helper
+from xaibench.report.page.findings import Findings, compute_findings
 from xaibench.report.page.headlines import unranked, verdict
 from xaibench.report.page.map_strip import map_strip
 from xaibench.report.page.map_tables import map_table, sheet_tables
@@ -126,18 +118,30 @@ class Report:
     notes: list[str]
 
 
-def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Report:
-    """Write the report (:func:`write_report`), and return the tables that the command prints."""
+def make_report(
+    run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None, helper: Executor | None = None
+) -> Report:
+    """Write the report, and return the tables that the command prints.
+
+    Args:
+        run_dir: As for :func:`write_report`.
+        out: As for :func:`write_report`.
+        helper: Executor with a single process, which draws figures while this process does the rest.
+    """
+    if helper is not None:
+        start_helper(helper)
     run = read_run(run_dir)
     if out is None and not isinstance(run.path, Path):
         raise RunFolderError(
             f"{run_dir} is an address, not a local folder; say into which folder the report goes: --out FOLDER."
         )
     target = Path(out) if out is not None else run.path
-    found = _compute_findings(run)
+    found = compute_findings(run)
+    figures = FigureWriter(run, found, target / "figures")
+    begun = None if helper is None else figures.begin(helper)
     _write(target / SUMMARY.name, found.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
     _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
-    page = _render(run, found, _write_figures(run, found, target), target)
+    page = _render(run, found, lambda: figures.finish(begun), target)
     _write(target / "report.html", page.encode())
     leaderboards = {truth: board.standings.board() for truth, board in found.boards.items()}
     ranked, best = _printable(run, leaderboards), best_by_cell(run, found.summary, leaderboards)
@@ -147,69 +151,6 @@ def make_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | N
 
 def _unscored(run: RunResults) -> list[str]:
     return unscored_notes(count_unscored(run.scores), {name: part.label for name, part in run.explainers.items()})
-
-
-def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str, Markup]:
-    """Write the figures and return the vector drawings by name, as inline SVG."""
-    drawn: dict[str, Markup] = {}
-    figures = {name: figure for name, figure in _draw_figures(run, found).items() if figure is not None}
-    for (name, figure), file in zip(figures.items(), file_names(figures), strict=True):
-        path = target / "figures" / file
-        if name.startswith("sheet-"):  # photographs
-            _write(path.with_name(f"{file}.jpg"), encode(figure, "jpg"))
-            continue
-        svg = encode(figure, "svg")
-        _write(path.with_name(f"{file}.svg"), svg)
-        _write(path.with_name(f"{file}.png"), encode(figure, "png"))
-        drawn[name] = inline_svg(svg, file, alternative(run, name))
-    return drawn
-
-
-@dataclass(frozen=True)
-class _Findings:
-    summary: pd.DataFrame
-    pairs: pd.DataFrame
-    boards: dict[str, Boards]
-    ranks: dict[str, Ranking]
-    agreements: dict[tuple[str, str, str, str], MetricCorrelations]
-    curves: dict[tuple[str, str, str], pd.DataFrame]
-    budgets: dict[str, BudgetScores]
-
-
-def _compute_findings(run: RunResults) -> _Findings:
-    summary, pairs = infer(run, summarize(run))
-    ranked, at_budgets = boards(run, summary, pairs), budget_scores(run, summary)
-    return _Findings(summary, pairs, ranked, rankings(ranked), agreements(run), curve_sets(run), at_budgets)
-
-
-def _draw_figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
-    figures: dict[str, Drawn] = {"forest": forest_figure(run, found.boards)}
-    figures |= {f"box-{metric}": score_figure(run, found.summary, metric) for metric in run.metrics}
-    figures |= map_figures(run)
-    figures |= {f"ranks-{metric}": comparison.ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
-    labels = {name: part.label for name, part in run.metrics.items()}
-    for explainer, matrix in mean_agreements(found.agreements).items():
-        figures[f"agreement-{explainer}"] = plots.agreement(matrix, labels)
-    figures |= {f"budgets-{metric}": budget_figure(run, scores) for metric, scores in found.budgets.items()}
-    figures |= {"-".join(("curves", *key)): band_figure(run, part, key[2]) for key, part in found.curves.items()}
-    figures |= {f"sheet-{cell[0]}-{cell[2]}": overlay_figure(run, samples) for cell, samples in sheets(run).items()}
-    return figures
-
-
-def file_names(names: Iterable[str]) -> list[str]:
-    """Return valid, distinct file names for figures, without folders.
-
-    Example:
-        >>> file_names(["box-iou", "box-../iou", "box-..:iou"])
-        ['box-iou', 'box-...iou', 'box-...iou-10c6d9bf']
-    """
-    found: dict[str, str] = {}
-    for name in names:
-        file = re.sub(r"[^A-Za-z0-9_.+-]", ".", name)[:_MAX_NAME_LENGTH]
-        if file.casefold() in found:
-            file += f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
-        found[file.casefold()] = file
-    return list(found.values())
 
 
 def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
@@ -259,8 +200,6 @@ def _write(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
-#: Largest length of a figure's file name, without a suffix that makes it distinct.
-_MAX_NAME_LENGTH = 120
 #: Largest size of the page in bytes, with its sample browser.
 MAX_PAGE_BYTES = 4_900_000
 #: Placeholders of the sample browser and its data, which get the remaining bytes. Text of users is escaped and cannot
@@ -268,18 +207,19 @@ MAX_PAGE_BYTES = 4_900_000
 _SAMPLES, _SAMPLE_DATA = "<!-- samples -->", "<!-- sample data -->"
 
 
-def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
+def _render(run: RunResults, found: Findings, draw: Callable[[], dict[str, Markup]], target: Path) -> str:
     templates = template_environment()
     first = subject(run, found.boards)
     content = _page_content(run, found, first)
     tables = {table.name: table for table in _page_tables(run, content)}
     _write_tables(target, tables.values())
+    values = json_block(page_values(run, found.boards))
     page = templates.get_template("report.html.j2").render(
         run=run,
         **content,
         tables=tables,
-        drawings=drawings,
-        data=json_block(page_values(run, found.boards)),
+        drawings=draw(),
+        data=values,
         script=script(),
         samples=Markup(_SAMPLES),
         sample_data=Markup(_SAMPLE_DATA),
@@ -288,7 +228,7 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], t
     return page.replace(_SAMPLES, view, 1).replace(_SAMPLE_DATA, data, 1)
 
 
-def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, Any]:
+def _page_content(run: RunResults, found: Findings, first: str) -> dict[str, Any]:
     rows = {truth: board_rows(board) for truth, board in found.boards.items()}
     order = list(dict.fromkeys(row["explainer"] for board in rows.values() for row in board))
     pairs = method_pairs(run, found.pairs, overall_comparisons(found.boards), first, order)

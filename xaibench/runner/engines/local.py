@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from xaibench.compute.device import devices_of, memory_of
+from xaibench.compute.fork_server import worker_context
 from xaibench.compute.host_threads import available_cpus
-from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
+from xaibench.runner.engines.worker_processes import become_worker, end_workers
 from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store.result_store import Store, StoreError
 

@@ -3,13 +3,19 @@
 The packages that explainers and metrics import at their first call are among them: two seconds for each worker.
 """
 
-import pandas  # noqa: F401
-import scipy.stats  # noqa: F401
-import sklearn.linear_model  # noqa: F401
-import torch.fx.experimental.symbolic_shapes  # noqa: F401 (torch.autograd imports it at its first call)
+import gc
 
-import xaibench.data
-import xaibench.explainers.captum_adapter
-import xaibench.metrics
-import xaibench.models
-import xaibench.runner.stages.execute  # noqa: F401
+from xaibench.core.garbage import collect_rarely
+
+with collect_rarely():
+    import pandas  # noqa: F401
+    import scipy.stats  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401 (torch.autograd imports it at its first call)
+
+    import xaibench.data
+    import xaibench.explainers.captum_adapter
+    import xaibench.metrics
+    import xaibench.models
+    import xaibench.runner.stages.execute  # noqa: F401
+gc.freeze()  # no worker visits the objects of its imports

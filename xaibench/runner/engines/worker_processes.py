@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import threading
-from multiprocessing.context import BaseContext
+from collections.abc import Iterator
 
+from xaibench.compute.fork_server import worker_context
+from xaibench.compute.host_threads import available_cpus
 from xaibench.runner.engines.malloc import keep_freed_memory
-
-
-def worker_context() -> BaseContext:
-    """Return the multiprocessing context that starts worker processes.
-
-    The fork server imports torch once and forks a clean process for each worker. A plain fork of a process that already
-    runs torch's threads can hang. On systems without a fork server, every worker is spawned.
-
-    Returns:
-        A context of :mod:`multiprocessing`.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["xaibench.runner.engines.warm_imports"])
-    return context
-
-
-def start_fork_server() -> None:
-    """Start the fork server ahead of the workers, so that it imports what they need while this process makes the plan.
-
-    Does nothing on systems without a fork server, or if it runs already.
-    """
-    if worker_context().get_start_method() == "forkserver":
-        from multiprocessing import forkserver
-
-        forkserver.ensure_running()
 
 
 def become_worker() -> None:
@@ -66,3 +42,22 @@ def end_workers(executor: concurrent.futures.ProcessPoolExecutor, *, at_once: bo
     if at_once:
         for process in processes:
             process.terminate()
+
+
+@contextlib.contextmanager
+def helper_process() -> Iterator[concurrent.futures.Executor | None]:
+    """Provide one worker process to work next to this one, after :func:`.start_fork_server`.
+
+    Returns:
+        A context manager that gives its executor. None on systems without a fork server, where a process would import
+        torch first, and with a single CPU.
+    """
+    context = worker_context()
+    if context.get_start_method() != "forkserver" or available_cpus() < 2:
+        yield None
+        return
+    executor = concurrent.futures.ProcessPoolExecutor(1, context, become_worker)
+    try:
+        yield executor
+    finally:
+        end_workers(executor, at_once=False)

@@ -1,0 +1,151 @@
+"""Files of the figures of a page, drawn by this process and, if there is one, a helper process."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import BrokenExecutor, Executor, Future
+from pathlib import Path
+
+from markupsafe import Markup
+
+from xaibench import plots
+from xaibench.core.files import atomic_file
+from xaibench.plots.files import encode
+from xaibench.report.figures.budgets import budget_figure
+from xaibench.report.figures.comparisons import ranking_figure
+from xaibench.report.figures.curves import band_figure
+from xaibench.report.figures.forests import forest_figure
+from xaibench.report.figures.samples import MAP_KINDS, map_figure, map_rows, overlay_figure, sheets
+from xaibench.report.figures.scores import score_figure
+from xaibench.report.figures.style import Drawn, inline_svg
+from xaibench.report.numbers.metric_agreement import mean_agreements
+from xaibench.report.page.content import alternative
+from xaibench.report.page.findings import Findings
+from xaibench.report.read.results import RunResults
+
+#: Largest length of a figure's file name, without a suffix that makes it distinct.
+_MAX_NAME_LENGTH = 120
+
+
+class FigureWriter:
+    """Writes the figures of a run.
+
+    A figure is written as PNG and SVG, photographs as JPEG. The files do not depend on the process that draws them.
+
+    Args:
+        run: The run.
+        found: Its numbers.
+        folder: Folder of the files.
+    """
+
+    def __init__(self, run: RunResults, found: Findings, folder: Path) -> None:
+        self._run, self._folder = run, folder
+        self._figures = figures(run, found)
+        self._files = dict(zip(self._figures, file_names(self._figures), strict=True))
+
+    def begin(self, helper: Executor) -> Mapping[str, Future[Markup | None]]:
+        """Let a process draw the figures, first to last, while this one does something else.
+
+        Args:
+            helper: Executor with a single process.
+
+        Returns:
+            For :meth:`finish`.
+        """
+        helper.submit(_keep, self)
+        return {name: helper.submit(_write_kept, name) for name in self._figures}
+
+    def finish(self, begun: Mapping[str, Future[Markup | None]] | None = None) -> dict[str, Markup]:
+        """Write the figures that the helper has not begun, last to first, and wait for the others.
+
+        Args:
+            begun: From :meth:`begin`; None if there is no helper.
+
+        Returns:
+            The vector drawings by name, as inline SVG, without figures that have nothing to draw.
+        """
+        drawn = {name: self._wait_or_write(name, (begun or {}).get(name)) for name in reversed(self._figures)}
+        return {name: drawing for name in self._figures if (drawing := drawn[name]) is not None}
+
+    def _wait_or_write(self, name: str, future: Future[Markup | None] | None) -> Markup | None:
+        if future is None or future.cancel():
+            return self.write(name)
+        try:
+            return future.result()
+        except BrokenExecutor:  # the helper was killed
+            return self.write(name)
+
+    def write(self, name: str) -> Markup | None:
+        """Write the files of a figure, and return it as inline SVG; None for photographs, or if there is nothing."""
+        figure, file = self._figures[name](), self._files[name]
+        if figure is None:
+            return None
+        if name.startswith("sheet-"):  # photographs
+            self._write(f"{file}.jpg", encode(figure, "jpg"))
+            return None
+        svg = encode(figure, "svg")
+        self._write(f"{file}.svg", svg)
+        self._write(f"{file}.png", encode(figure, "png"))
+        return inline_svg(svg, file, alternative(self._run, name))
+
+    def _write(self, file: str, content: bytes) -> None:
+        self._folder.mkdir(exist_ok=True)
+        with atomic_file(self._folder / file, durable=False) as stream:
+            stream.write(content)
+
+
+#: The writer of a helper process, which is sent to it once for all its figures.
+_kept: FigureWriter
+
+
+def _keep(writer: FigureWriter) -> None:
+    global _kept
+    _kept = writer
+
+
+def _write_kept(name: str) -> Markup | None:
+    return _kept.write(name)
+
+
+def start_helper(helper: Executor) -> None:
+    """Start the process of an executor, and let it import what it needs to draw."""
+    helper.submit(_import_figures)
+
+
+def _import_figures() -> None:
+    """Do nothing: the import of this module has done it."""
+
+
+def figures(run: RunResults, found: Findings) -> dict[str, Callable[[], Drawn]]:
+    """Return the figures of a run by name, as functions that draw them; None if there is nothing to draw."""
+    draw = functools.partial
+    drawn: dict[str, Callable[[], Drawn]] = {"forest": draw(forest_figure, run, found.boards)}
+    drawn |= {f"box-{metric}": draw(score_figure, run, found.summary, metric) for metric in run.metrics}
+    drawn |= {f"maps-{kind}": draw(map_figure, run, kind, map_rows(run, kind)) for kind in MAP_KINDS}
+    drawn |= {f"ranks-{metric}": draw(ranking_figure, run, ranking) for metric, ranking in found.ranks.items()}
+    labels = {name: part.label for name, part in run.metrics.items()}
+    for explainer, matrix in mean_agreements(found.agreements).items():
+        drawn[f"agreement-{explainer}"] = draw(plots.agreement, matrix, labels)
+    drawn |= {f"budgets-{metric}": draw(budget_figure, run, scores) for metric, scores in found.budgets.items()}
+    drawn |= {"-".join(("curves", *key)): draw(band_figure, run, part, key[2]) for key, part in found.curves.items()}
+    drawn |= {f"sheet-{cell[0]}-{cell[2]}": draw(overlay_figure, run, part) for cell, part in sheets(run).items()}
+    return drawn
+
+
+def file_names(names: Iterable[str]) -> list[str]:
+    """Return valid, distinct file names for figures, without folders.
+
+    Example:
+        >>> file_names(["box-iou", "box-../iou", "box-..:iou"])
+        ['box-iou', 'box-...iou', 'box-...iou-10c6d9bf']
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        file = re.sub(r"[^A-Za-z0-9_.+-]", ".", name)[:_MAX_NAME_LENGTH]
+        if file.casefold() in found:
+            file += f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+        found[file.casefold()] = file
+    return list(found.values())
