@@ -25,10 +25,7 @@ def test_objects_are_not_visited_again_before_python_exits(monkeypatch):
         raise SystemExit(3)
 
     monkeypatch.setattr(cli, "app", end)
-    try:
-        with pytest.raises(SystemExit, match="3"):
-            cli.main()
-        assert gc.get_count()[0] < 1000 < gc.get_freeze_count()
-        assert not gc.get_objects(generation=2)
-    finally:
-        gc.unfreeze()
+    gc.unfreeze()  # what the root conftest has frozen
+    with pytest.raises(SystemExit, match="3"):
+        cli.main()
+    assert gc.get_freeze_count() > 1000

@@ -1,5 +1,6 @@
 """A plausible small run folder, as the runner leaves it, with everything synthetic."""
 
+import functools
 import io
 import json
 import shutil
@@ -14,9 +15,11 @@ from report.pictures import make_jobs, make_samples
 
 from xaibench.plots.files import encode
 from xaibench.report import write_report
+from xaibench.report.claims.paper_claims import claims
+from xaibench.report.numbers import leaderboards
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.page import figure_files
+from xaibench.report.page import figure_files, write
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 
@@ -222,6 +225,7 @@ def shared_page(shared_run: Path) -> str:
     """The page of ``shared_run``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figure_files, "encode", save_small)
+        resample_little(patch)
         return write_report(shared_run).read_text(encoding="utf-8")
 
 
@@ -280,6 +284,13 @@ def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("band_figure", "forest_figure", "map_figure", "overlay_figure", "ranking_figure", "score_figure"):
         monkeypatch.setattr(figure_files, name, lambda *_: Figure())
     monkeypatch.setattr(figure_files, "encode", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
+    resample_little(monkeypatch)
+
+
+def resample_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For pages whose intervals nobody looks at."""
+    monkeypatch.setattr(leaderboards, "RESAMPLES", 20)
+    monkeypatch.setattr(write, "claims", functools.partial(claims, resamples=20))
 
 
 @pytest.fixture

@@ -3,17 +3,21 @@ import re
 
 import pandas as pd
 import pytest
-from report.conftest import draw_svg_only
+from matplotlib.figure import Figure
+from report.conftest import draw_svg_only, resample_little
 from report.pictures import change_samples
 from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import RunFolderError, write_report
+from xaibench.report.page import figure_files
 
 
 @pytest.fixture(scope="module")
 def annotated_page(annotated_run):
     with pytest.MonkeyPatch.context() as patch:
         draw_svg_only(patch)
+        resample_little(patch)
+        patch.setattr(figure_files, "score_figure", lambda *_: Figure())  # on the page of shared_run
         return write_report(annotated_run).read_text(encoding="utf-8")
 
 

@@ -16,6 +16,14 @@ from xaibench.report.numbers.suite_tests import pairs_over_cells
 from xaibench.report.read.results import read_run
 
 
+@pytest.fixture
+def two_metrics(fresh_annotated_run):
+    """A run on annotated sets with one metric of each direction."""
+    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
+    scores[scores["metric"].isin(["iou", "deletion"])].to_parquet(fresh_annotated_run / "scores.parquet")
+    return fresh_annotated_run
+
+
 def ranked(folder):
     run = read_run(folder)
     summary, pairs = infer(run, summarize(run))
@@ -71,8 +79,8 @@ def test_means_are_over_the_means_of_the_cells_and_groups_follow_from_the_tests(
     assert list(found.groups) == literal_groups(names, differ)
 
 
-def test_the_lowest_mean_comes_first_if_lower_is_better(fresh_annotated_run):
-    means = list(ranked(fresh_annotated_run)[0]["deletion"].means.values())
+def test_the_lowest_mean_comes_first_if_lower_is_better(two_metrics):
+    means = list(ranked(two_metrics)[0]["deletion"].means.values())
     assert means == sorted(means)
     assert means[0] < means[-1]
 
@@ -87,28 +95,28 @@ def test_two_data_sets_of_opposite_order_leave_no_difference(shared_run, tmp_pat
     assert found.groups == (tuple(found.means),)
 
 
-def test_an_explainer_that_one_cell_lacks_is_left_out(fresh_annotated_run):
-    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
+def test_an_explainer_that_one_cell_lacks_is_left_out(two_metrics):
+    scores = pd.read_parquet(two_metrics / "scores.parquet")
     scores = scores[(scores["explainer"] != "cam") | (scores["dataset"] != "pet")]
-    scores.to_parquet(fresh_annotated_run / "scores.parquet")
-    found = ranked(fresh_annotated_run)[0]["iou"]
+    scores.to_parquet(two_metrics / "scores.parquet")
+    found = ranked(two_metrics)[0]["iou"]
     assert found.left_out == ("cam",)
     assert "cam" not in found.means
 
 
-def test_fewer_than_three_methods_or_runs_without_tests_are_not_ranked(fresh_annotated_run):
-    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
-    scores[scores["explainer"].isin(["cam", "rise"])].to_parquet(fresh_annotated_run / "scores.parquet")
-    assert ranked(fresh_annotated_run)[0] == {}
-    scores.to_parquet(fresh_annotated_run / "scores.parquet")
-    run = read_run(fresh_annotated_run)
+def test_fewer_than_three_methods_or_runs_without_tests_are_not_ranked(two_metrics):
+    scores = pd.read_parquet(two_metrics / "scores.parquet")
+    scores[scores["explainer"].isin(["cam", "rise"])].to_parquet(two_metrics / "scores.parquet")
+    assert ranked(two_metrics)[0] == {}
+    scores.to_parquet(two_metrics / "scores.parquet")
+    run = read_run(two_metrics)
     assert rankings(boards(run, infer(run, summarize(run))[0])) == {}
 
 
-def test_equal_scores_are_one_group(fresh_annotated_run):
-    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet").assign(value=0.5)
-    scores.to_parquet(fresh_annotated_run / "scores.parquet")
-    found = ranked(fresh_annotated_run)[0]["iou"]
+def test_equal_scores_are_one_group(two_metrics):
+    scores = pd.read_parquet(two_metrics / "scores.parquet").assign(value=0.5)
+    scores.to_parquet(two_metrics / "scores.parquet")
+    found = ranked(two_metrics)[0]["iou"]
     assert found.groups == (tuple(found.means),)
 
 

@@ -4,7 +4,7 @@ import pickle
 from concurrent.futures import BrokenExecutor, Executor, Future
 
 import pytest
-from report.conftest import draw_svg_only
+from report.conftest import FEW_CELLS, METRICS, draw_svg_only, write_run
 
 from xaibench.report.page import write
 from xaibench.report.page.figure_files import FigureWriter
@@ -13,8 +13,13 @@ from xaibench.report.read.results import read_run
 
 
 @pytest.fixture(scope="module")
-def found(few_cells_run):
-    run = read_run(few_cells_run)
+def folder(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("drawn") / "run", samples=6, cells=FEW_CELLS[1:2])
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    run = read_run(folder)
     return run, compute_findings(run)
 
 
@@ -32,16 +37,16 @@ class Slow(Executor):
         return future
 
 
-def test_a_helper_changes_no_file(few_cells_run, tmp_path, monkeypatch):
+def test_a_helper_changes_no_file(folder, tmp_path, monkeypatch):
     draw_svg_only(monkeypatch)
     helper = Slow()
-    for folder, given in (("alone", None), ("helped", helper)):
-        (tmp_path / folder).mkdir()
-        write.make_report(few_cells_run, tmp_path / folder, given)
-    alone, helped = (
-        {path.relative_to(tmp_path / folder): path.read_bytes() for path in (tmp_path / folder).rglob("*.*")}
-        for folder in ("alone", "helped")
-    )
+    found = []
+    for name, given in (("alone", None), ("helped", helper)):
+        (tmp_path / name).mkdir()
+        write.make_report(folder, tmp_path / name, given)
+        files = (tmp_path / name).rglob("*.*")
+        found.append({path.relative_to(tmp_path / name): path.read_bytes() for path in files})
+    alone, helped = found
     assert helper.drawn == ["forest", "box-emd_perf"]
     assert alone == helped
     assert {file.name for file in alone} > {"forest.svg", "box-topk_precision.svg", "report.html"}
@@ -50,8 +55,9 @@ def test_a_helper_changes_no_file(few_cells_run, tmp_path, monkeypatch):
 def test_a_writer_can_be_sent_to_another_process(found, tmp_path, monkeypatch):
     draw_svg_only(monkeypatch)
     writer = FigureWriter(*found, tmp_path)
+    sent = pickle.loads(pickle.dumps(writer))
     for name in ("box-emd_perf", "maps-example", "ranks-emd_perf", "forest"):
-        assert pickle.loads(pickle.dumps(writer)).write(name) == writer.write(name)
+        assert sent.write(name) == writer.write(name)
 
 
 class Broken(Executor):
@@ -71,7 +77,8 @@ def test_what_a_killed_helper_did_not_draw_is_drawn_here(found, tmp_path, monkey
     writer = FigureWriter(*found, tmp_path / "figures")
     drawn = writer.finish(writer.begin(Broken()))
     assert drawn.pop("forest") == "drawn before"
-    assert list(drawn) == list(writer.finish())[1:]
+    boxes, ranks = ([f"{kind}-{metric}" for metric in METRICS] for kind in ("box", "ranks"))
+    assert list(drawn) == [*boxes, "maps-example", "maps-global", *ranks]
     assert all(drawing.startswith("<svg") for drawing in drawn.values())
 
 

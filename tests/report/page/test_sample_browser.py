@@ -169,7 +169,7 @@ def test_the_page_takes_as_many_samples_as_fit_and_says_how_many(small_run, monk
     assert 'id="samples-view"' not in write_report(small_run).read_text()
 
 
-def test_volumes_are_there_with_all_their_slices_below_each_other(tmp_path):
+def test_volumes_are_there_with_all_their_slices_below_each_other(tmp_path, no_figures):
     run_dir = write_run(tmp_path / "run", samples=20, cells=FEW_CELLS[:1])
     change_samples(run_dir, make_volumes)
     run = read_run(run_dir)
@@ -196,6 +196,6 @@ def test_volumes_are_there_with_all_their_slices_below_each_other(tmp_path):
     assert "inside the ground truth, in three slices of the volume" in view
 
 
-def test_pages_of_images_say_nothing_of_volumes(folder):
+def test_pages_of_images_say_nothing_of_volumes(folder, no_figures):
     assert "A volume is shown" not in write_report(folder).read_text()
     assert all("volume" not in cell for cell in browser(read_run(folder), PLENTY).cells)

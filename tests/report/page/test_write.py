@@ -5,13 +5,13 @@ import xml.dom.minidom
 import numpy as np
 import pandas as pd
 import pytest
-from report.conftest import save_small
+from report.conftest import draw_svg_only
 from report.pictures import change_samples, make_samples
 from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import write_report
 from xaibench.report.numbers.accuracy_differences import accuracy_margins
-from xaibench.report.page import figure_files, write
+from xaibench.report.page import write
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
@@ -214,27 +214,27 @@ def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
     assert len(pd.read_csv(drawn_run / "summary.csv")) == (0 if how == "no rows" else 132)
 
 
-def test_the_page_says_once_how_maps_are_compared(drawn_run):
+def test_the_page_says_once_how_maps_are_compared(small_run):
     for sign, said in (
         ("magnitude", "compare the magnitude of a map"),
         ("signed", "compare the values of a map with their sign"),
     ):
-        (drawn_run / "suite.toml").write_text(f'name = "drawn"\n[explaining]\nsign = "{sign}"\n')
-        text = write_report(drawn_run).read_text(encoding="utf-8")
+        (small_run / "suite.toml").write_text(f'name = "drawn"\n[explaining]\nsign = "{sign}"\n')
+        text = write_report(small_run).read_text(encoding="utf-8")
         assert text.count(f"{said} with it, sample by sample") == 1
 
 
-def test_maps_scored_as_chance_are_counted_below_the_leaderboard(drawn_run):
-    scores = pd.read_parquet(drawn_run / "scores.parquet").astype({"reason": object})
+def test_maps_scored_as_chance_are_counted_below_the_leaderboard(small_run):
+    scores = pd.read_parquet(small_run / "scores.parquet").astype({"reason": object})
     scores["value"], scores["reason"] = scores["value"].fillna(0.5), ""
-    scores.to_parquet(drawn_run / "scores.parquet")
-    words = Reader(write_report(drawn_run).read_text()).words
+    scores.to_parquet(small_run / "scores.parquet")
+    words = Reader(write_report(small_run).read_text()).words
     assert "Maps scored as chance" not in words
     assert "Undefined scores, which enter no mean" not in words
     chance = (scores["explainer"] == "lime") & (scores["sample"] == 0)
     scores.loc[chance, "reason"] = "map is all zero: scored as chance"
-    scores.to_parquet(drawn_run / "scores.parquet")
-    report = write.make_report(drawn_run)
+    scores.to_parquet(small_run / "scores.parquet")
+    report = write.make_report(small_run)
     own = scores[(scores["explainer"] == "lime") & scores["correct"]]
     maps = own.drop_duplicates(["dataset", "model", "data_seed", "seed", "sample"])
     sentence = (
@@ -243,7 +243,7 @@ def test_maps_scored_as_chance_are_counted_below_the_leaderboard(drawn_run):
     )
     assert report.notes[-1] == sentence
     assert sentence in Reader(report.page.read_text()).words
-    table = (drawn_run / "tables" / "undefined.csv").read_text()
+    table = (small_run / "tables" / "undefined.csv").read_text()
     assert "map is all zero: scored as chance" in table
 
 
@@ -278,9 +278,9 @@ def test_alternative_text_says_how_much_lies_in_the_ground_truth(small_run):
     assert "PFI, LIN · WHITE · MLP: zero everywhere" in alts
 
 
-def test_a_report_is_replaced_whole_and_repeats(drawn_run):
-    first = write_report(drawn_run).read_bytes()
-    assert write_report(drawn_run).read_bytes() == first
+def test_a_report_is_replaced_whole_and_repeats(small_run):  # so do its figures: test_figure_files
+    first = write_report(small_run).read_bytes()
+    assert write_report(small_run).read_bytes() == first
 
 
 def test_a_report_that_fails_leaves_the_earlier_one(small_run, monkeypatch):
@@ -308,7 +308,7 @@ STRANGE = ("../../out", "</script><b>", 'nul\0"onload=1', "$\\frac{" + 300 * "x"
 
 @pytest.mark.parametrize("kind", ["metric", "model"])
 def test_no_name_leaves_the_folder_of_figures_or_breaks_the_page(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(figure_files, "encode", save_small)
+    draw_svg_only(monkeypatch)
     usual = {"dataset": "d", "subset": "s", "variant": "-", "model": "m", "explainer": "e", "metric": "k"}
     rows = [
         usual | {"explainer": f"e{i % 2}", kind: name, "sample": i // 2, "value": i / 8}

@@ -157,6 +157,8 @@ def left_out(run: RunResults, paper: PaperClaims) -> dict[Cell, str]:
     Returns:
         A reason for each cell that is left out.
     """
+    if not any(paper.applies(cell) for cell in run.scored_cells):
+        return {}
     accuracies = run.accuracy.drop_duplicates(list(CELL)).set_index(list(CELL))["mean"].to_dict()
     notes = run.environment.get("notes", {})
     found = {}

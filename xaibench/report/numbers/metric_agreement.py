@@ -73,17 +73,15 @@ def correlate(scores: Floats, names: list[str], binary: list[bool]) -> MetricCor
         names: Names of the columns.
         binary: Flags of the binary columns. Correlations with these are point-biserial, all others Spearman's.
     """
-    coefficients = pd.DataFrame(np.nan, index=names, columns=names)
-    n = pd.DataFrame(0, index=names, columns=names)
-    kind = pd.DataFrame("spearman", index=names, columns=names)
+    shape = (len(names),) * 2
+    coefficients, n, kind = np.full(shape, np.nan), np.zeros(shape, int), np.full(shape, "spearman", object)
     for i, j in itertools.combinations_with_replacement(range(len(names)), 2):
         both = scores[~np.isnan(scores[:, [i, j]]).any(axis=1)][:, [i, j]]
         biserial = binary[i] or binary[j]
-        r = coefficient(both[:, 0], both[:, 1], biserial=biserial)
-        for row, column in ((names[i], names[j]), (names[j], names[i])):
-            coefficients.loc[row, column], n.loc[row, column] = r, len(both)
-            kind.loc[row, column] = "point-biserial" if biserial else "spearman"
-    return MetricCorrelations(coefficients, n, kind)
+        coefficients[[i, j], [j, i]] = coefficient(both[:, 0], both[:, 1], biserial=biserial)
+        n[[i, j], [j, i]] = len(both)
+        kind[[i, j], [j, i]] = "point-biserial" if biserial else "spearman"
+    return MetricCorrelations(*(pd.DataFrame(table, names, names) for table in (coefficients, n, kind)))
 
 
 def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
@@ -22,10 +23,14 @@ from xaibench.runfolder.tables import ACCURACY, CELL
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as dictionaries, with None for missing values."""
-    plain = frame.astype(object)
-    return [
-        {str(key): value for key, value in row.items()} for row in plain.where(plain.notna(), None).to_dict("records")
-    ]
+    columns = {str(name): _plain_values(column) for name, column in frame.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _plain_values(column: pd.Series[Any]) -> list[Any]:
+    values = [value.item() if isinstance(value, np.generic) else value for value in column.tolist()]
+    missing = column.isna().tolist()
+    return [None if gone else value for value, gone in zip(values, missing, strict=True)] if any(missing) else values
 
 
 def citations(run: RunResults) -> list[str]:
