@@ -357,11 +357,13 @@ class Boards:
         standings: The scores that they are computed from.
         cells: Selection to the indices of its cells; empty selections are left out.
         means: ``[R, C, K, M]`` resampled means of each cell.
+        rows: Rows of the leaderboard over all cells by the metric that orders it, once a page has made them.
     """
 
     standings: Standings
     cells: Mapping[Choice, tuple[int, ...]]
     means: Floats
+    rows: dict[str | None, list[dict[str, Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def order(self) -> tuple[str, ...]:

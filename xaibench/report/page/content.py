@@ -178,6 +178,12 @@ def board_rows(boards: Boards, metric: str | None = None) -> list[dict[str, Any]
         boards: The leaderboards of a kind of truth.
         metric: Metric that orders the rows; None = the first leading one.
     """
+    if metric not in boards.rows:  # several parts of the page look at them
+        boards.rows[metric] = _board_rows(boards, metric)
+    return boards.rows[metric]
+
+
+def _board_rows(boards: Boards, metric: str | None) -> list[dict[str, Any]]:
     everything = (None, None, None)
     if everything not in boards.cells:
         return []
