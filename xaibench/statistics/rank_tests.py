@@ -9,6 +9,7 @@ mean ranks under the nested design divided by their variance under independent r
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -58,12 +59,17 @@ def critical_difference(methods: int, samples: float, *, df: float = math.inf, l
         >>> round(critical_difference(4, 14), 2)  # Demšar's example
         1.25
     """
-    from scipy.stats import studentized_range
-
     if methods < 2 or not samples > 0 or math.isnan(df):
         return math.nan
-    q = studentized_range.ppf(1 - level, methods, df) / math.sqrt(2)
-    return float(q * math.sqrt(methods * (methods + 1) / (6 * samples)))
+    q = _studentized_range_quantile(1 - level, methods, df) / math.sqrt(2)
+    return q * math.sqrt(methods * (methods + 1) / (6 * samples))
+
+
+@functools.lru_cache(maxsize=1024)  # takes a tenth of a second, and the tables of a page share it
+def _studentized_range_quantile(probability: float, methods: int, df: float) -> float:
+    from scipy.stats import studentized_range
+
+    return float(studentized_range.ppf(probability, methods, df))
 
 
 @dataclass(frozen=True)
