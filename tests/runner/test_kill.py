@@ -3,64 +3,45 @@
 import contextlib
 import os
 import random
-import select
 import signal
-import subprocess
-import sys
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 import torch
+from killed_runs import launch
 
-#: For each line "folder, tab, engine" a fork of this process does what `xaibench run` does, less the report, which is
-#: written anew at every end, in a session of its own. It tells the fork's number, and how it ended. What a run imports
-#: and compiles is loaded once, by a run before the first fork: it takes ten times as long as what is left of the run.
-LAUNCHER = """
-import os, sys, tempfile
-import ot, sklearn.linear_model, torch, torchvision.models
-import xaibench.runner.engines.warm_imports
-from xaibench.runner import run
+from xaibench.runner.engines.worker_processes import worker_context
 
-torch.set_num_threads(1)  # threads do not come along into a fork
-with tempfile.TemporaryDirectory() as folder:
-    run(sys.argv[1], folder, engine="serial")
-for line in sys.stdin:
-    folder, engine = line.rstrip().split("\t")
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        os.dup2(2, 1)
-        run(sys.argv[1], folder, engine=engine, workers=2)
-        sys.exit()
-    print(pid, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
 #: The kills that hit worker processes. Few, because the fork server imports torch again in each.
-OF_PROCESSES = {0, 10}
+OF_PROCESSES = {4, 10}
 
 
 @pytest.fixture(scope="module")
-def launcher(tiny_suite):
-    """Unbuffered, so that what it has said is seen to be there, and not read ahead."""
-    command = [sys.executable, "-c", LAUNCHER, str(tiny_suite)]
-    with subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        yield process
-        process.stdin.close()
+def launcher(tiny_suite, tmp_path_factory):
+    """A connection to a process that starts runs, forked from the server of the worker processes of other tests."""
+    connection, other_end = Pipe()
+    process = worker_context().Process(target=launch, args=(tiny_suite, tmp_path_factory.mktemp("cache"), other_end))
+    process.start()
+    other_end.close()
+    yield connection
+    process.kill()
+    process.join()
 
 
 class Started:
     """A run in a session of its own."""
 
     def __init__(self, launcher, folder, engine):
-        self.said = launcher.stdout
-        launcher.stdin.write(f"{folder}\t{engine}\n".encode())
-        self.pid = int(self.said.readline())
+        self.connection = launcher
+        launcher.send((folder, engine))
+        self.pid = launcher.recv()
         self.code = None
 
     def ended(self, wait=False):
-        if self.code is None and (wait or select.select([self.said], [], [], 0)[0]):
-            self.code = int(self.said.readline())
+        if self.code is None and (wait or self.connection.poll()):
+            self.code = self.connection.recv()
         return self.code is not None
 
     def kill(self):

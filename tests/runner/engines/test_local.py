@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
-from multiprocessing import forkserver
+from multiprocessing import Pipe, forkserver
 
 import pytest
+from killed_runs import start_worker
 
-from xaibench.compute.fork_server import start_fork_server
+from xaibench.compute.fork_server import start_fork_server, worker_context
 from xaibench.core.frozen import Frozen
 from xaibench.runner.engines import local as local_engines
 from xaibench.runner.engines.local import Processes
@@ -40,15 +39,26 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
     assert store.has("data", _job(1).key)
 
 
-def test_the_fork_server_is_started_ahead_of_the_workers():
-    code = (
-        "from multiprocessing import forkserver\n"
-        "from xaibench.compute.fork_server import start_fork_server\n"
-        "start_fork_server()\n"
-        "print(forkserver._forkserver._forkserver_pid is not None, *forkserver._forkserver._preload_modules)\n"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["True", "xaibench.runner.engines.warm_imports"]
+def test_a_worker_ends_with_the_process_that_started_it():
+    connection, other_end = Pipe()
+    process = worker_context().Process(target=start_worker, args=(other_end,))
+    process.start()
+    other_end.close()
+    assert connection.recv() == "at work"
+    process.kill()
+    assert connection.poll(30)
+    with pytest.raises(EOFError):
+        connection.recv()
+
+
+def test_the_fork_server_is_started_ahead_of_the_workers(monkeypatch):
+    server = forkserver.ForkServer()
+    monkeypatch.setattr(forkserver, "ensure_running", server.ensure_running)
+    monkeypatch.setattr(forkserver, "set_forkserver_preload", server.set_forkserver_preload)
+    start_fork_server()
+    os.kill(server._forkserver_pid, signal.SIGKILL)  # before it has imported anything
+    server._stop()
+    assert server._preload_modules == ["xaibench.runner.engines.warm_imports"]
 
 
 def test_workers_get_variables_that_were_set_after_the_fork_server_started(tmp_path, monkeypatch):
