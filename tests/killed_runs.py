@@ -15,7 +15,7 @@ from xaibench.runner.engines.worker_processes import become_worker
 
 
 def launch(suite: Path, cache: Path, connection: Connection) -> None:
-    """For each (folder, engine) received, run the suite in a fork with its own session; send its pid, then how it ended.
+    """For each (folder, engine) received, run the suite in a fork, in its own session; send its pid and its exit code.
 
     A run comes before the first fork. It takes ten times as long as what is left of the others.
     """
