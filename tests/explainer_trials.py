@@ -1,5 +1,7 @@
 """How the tests that run over every explainer try one: on which network, fitted to what, under which parameters."""
 
+import functools
+
 import torch
 from part_cases import ExplainerCase, case
 from torch import nn
@@ -36,6 +38,7 @@ def maps_of(name, model, images, targets, **settings):
     return explain(name, model, images, targets, device="cpu", **parameters)
 
 
+@functools.cache
 def training_batch():
     """Images, masks and targets that explainers are fitted to."""
     rng = torch.Generator().manual_seed(2)
@@ -43,5 +46,9 @@ def training_batch():
     return images, torch.rand(40, 8, 8, generator=rng) < 0.3, torch.arange(40) % 2
 
 
+#: A network for all tests that leave it as it is.
+shared_network = functools.cache(network)
+
+
 def network_of(name, seed=0):
-    return network(CASE[name].network, seed)
+    return shared_network(CASE[name].network, seed)

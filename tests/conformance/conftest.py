@@ -23,10 +23,16 @@ def photographs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def load_small(photographs, tmp_path_factory):
-    """``load_small(name, seed)``: a small data set."""
-    cache = tmp_path_factory.mktemp("cache")
+    """``load_small(name, seed)``: a small data set. All tests share that of seed 0, and leave it as it is."""
+    cache, known = tmp_path_factory.mktemp("cache"), {}
 
     def load_it(name, seed=0):
+        if seed == 0:
+            known[name] = known.get(name) or make(name, seed)
+            return known[name]
+        return make(name, seed)
+
+    def make(name, seed):
         small = case(DATASETS, name, DatasetCase()).small
         assert small, f"say in CASES of the set's own test file (tests/part_cases.py) how a small {name!r} is made"
         return load(name, seed=seed, **small(photographs, cache))

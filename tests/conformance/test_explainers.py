@@ -2,12 +2,13 @@
 
 import copy
 import dataclasses
+import functools
 import pickle
 
 import numpy as np
 import pytest
 import torch
-from explainer_trials import CASE, NAMES, maps_of, network, network_of
+from explainer_trials import CASE, NAMES, maps_of, network, network_of, shared_network
 from torch import nn
 
 from xaibench.core.part_info import ExplainerInfo
@@ -23,14 +24,28 @@ every_method = pytest.mark.parametrize("name", [name for name in EVERY if not IN
 every_control = pytest.mark.parametrize("name", [name for name in EVERY if INFOS[name].control])
 
 
+def make_images():
+    return torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(1)).clamp(-1, 1)
+
+
+def make_targets():
+    return torch.tensor([0, 1, 1, 0, 1, 0])
+
+
 @pytest.fixture
 def images():
-    return torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(1)).clamp(-1, 1)
+    return make_images()
 
 
 @pytest.fixture
 def targets():
-    return torch.tensor([0, 1, 1, 0, 1, 0])
+    return make_targets()
+
+
+@functools.cache
+def known_maps(name):
+    """The maps of these images, computed once for all tests."""
+    return maps_of(name, network_of(name), make_images(), make_targets())
 
 
 def is_seeded(name):
@@ -70,7 +85,7 @@ def test_parameters_are_frozen_and_travel(name):
 @every_explainer
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_maps_have_the_form_of_the_library(name, kind, images, targets):
-    model = network(CASE[name].network if kind == "cnn" else kind)
+    model = shared_network(CASE[name].network if kind == "cnn" else kind)
     if INFOS[name].needs_convolution and kind != "cnn":
         with pytest.raises(UnsupportedModelError, match="convolution"):
             maps_of(name, model, images, targets)
@@ -91,8 +106,7 @@ def test_maps_have_the_form_of_the_library(name, kind, images, targets):
 
 @every_explainer
 def test_maps_are_those_of_the_seed(name, images, targets):
-    model = network_of(name)
-    maps = maps_of(name, model, images, targets)
+    model, maps = network_of(name), known_maps(name)
     torch.manual_seed(7), np.random.seed(7)  # whatever else draws meanwhile
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()
     assert torch.equal(maps_of(name, model, images, targets), maps)
@@ -113,7 +127,7 @@ def test_input_is_left_as_it_was(name, images, targets):
 @every_explainer
 def test_a_map_does_not_depend_on_the_samples_that_follow(name, images, targets):
     settings = CASE[name].sample_by_sample
-    together = maps_of(name, network_of(name), images, targets, **settings)
+    together = maps_of(name, network_of(name), images, targets, **settings) if settings else known_maps(name)
     close(maps_of(name, network_of(name), images[:3], targets[:3], **settings), together[:3])
 
 
@@ -121,7 +135,7 @@ def test_a_map_does_not_depend_on_the_samples_that_follow(name, images, targets)
 @pytest.mark.parametrize("name", [name for name in EVERY if not CASE[name].sample_by_sample])
 def test_a_map_does_not_depend_on_the_place_in_the_batch(name, images, targets):
     order = torch.tensor([4, 0, 5, 2, 1, 3])
-    maps = maps_of(name, network_of(name), images, targets)
+    maps = known_maps(name)
     close(maps_of(name, network_of(name), images[order], targets[order]), maps[order])
     close(maps_of(name, network_of(name), images[2:3], targets[2:3]), maps[2:3])
 
@@ -129,27 +143,25 @@ def test_a_map_does_not_depend_on_the_place_in_the_batch(name, images, targets):
 @every_explainer
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_maps_do_not_depend_on_the_batch_size(name, batch_size, images, targets):
-    maps = maps_of(name, network_of(name), images, targets)
-    close(maps_of(name, network_of(name), images, targets, batch_size=batch_size), maps)
+    close(maps_of(name, network_of(name), images, targets, batch_size=batch_size), known_maps(name))
 
 
 @every_method
 def test_a_method_knows_the_model(name, images, targets):
-    one, other = (maps_of(name, network_of(name, seed), images, targets) for seed in (0, 1))
-    assert not torch.allclose(one, other)
+    assert not torch.allclose(maps_of(name, network_of(name, seed=1), images, targets), known_maps(name))
 
 
 @every_control
 def test_a_control_knows_no_model(name, images, targets):
     expected = maps_of(name, network(seed=0).double(), images, targets)
-    assert torch.equal(maps_of(name, network("mlp", seed=1), images, targets), expected)
-    assert torch.equal(maps_of(name, network(seed=0), images, 1 - targets), expected)
+    assert torch.equal(maps_of(name, shared_network("mlp", seed=1), images, targets), expected)
+    assert torch.equal(maps_of(name, shared_network(), images, 1 - targets), expected)
     close(maps_of(name, None, images, targets).double(), expected)
 
 
 def scarred(kind="cnn"):
     """A network with a history: modes, gradients, frozen weights, hooks, a buffer and an attribute of its own."""
-    model = network(kind).train()
+    model = copy.deepcopy(shared_network(kind)).train()
     model[1].eval()
     parameters = list(model.parameters())
     for number, parameter in enumerate(parameters):
@@ -235,7 +247,7 @@ def test_a_portrait_shows_what_an_explainer_may_leave_behind():
 @every_method
 def test_explaining_goes_on_after_a_failure(name, images, targets):
     # What Captum stores on a module while it explains would be found there by the next explainer.
-    model, spoiled = network_of(name), network_of(name)
+    model, spoiled = network_of(name), copy.deepcopy(network_of(name))
     expected = maps_of(name, model, images, targets, dtype=torch.float32)
     handle = spoiled[-1].register_forward_hook(lambda module, arguments, result: 1 / 0)
     with pytest.raises(ZeroDivisionError, match="division by zero"):
@@ -246,8 +258,7 @@ def test_explaining_goes_on_after_a_failure(name, images, targets):
 
 @every_explainer
 def test_explaining_works_where_gradients_are_off(name, images, targets):
-    model = network_of(name)
-    expected = maps_of(name, model, images, targets)
+    model, expected = network_of(name), known_maps(name)
     with torch.no_grad():
         assert torch.equal(maps_of(name, copy.deepcopy(model), images, targets), expected)
     with torch.inference_mode():

@@ -4,6 +4,7 @@ Each is held to another way to compute the same: the sigmoid of z is the softmax
 logit is that logit, and multi-hot targets are their labels one after the other.
 """
 
+import copy
 import functools
 import inspect
 from types import SimpleNamespace
@@ -47,7 +48,11 @@ class Pooled(nn.Module):
 
 def network(name, classes=4):
     """A network that the explainer supports, whose logits differ between labels and have both signs."""
-    kind = CASE[name].network if name in CASE else "cnn"
+    return shared_network(CASE[name].network if name in CASE else "cnn", classes)
+
+
+@functools.cache
+def shared_network(kind, classes):
     with torch.random.fork_rng():
         torch.manual_seed(3)
         if kind == "pooled":
@@ -197,7 +202,8 @@ def test_multi_hot_targets_are_their_labels_one_after_the_other(name, images):
         if name == "pfi":  # permutes the pixels between the images of a call
             continue
         close(found[own], maps_of(name, model, images[rows[own]], label, output="sigmoid"))
-    for same in (targets.bool(), targets.double(), targets.numpy(), targets.tolist()):
+    kinds = (targets.bool(), targets.double(), targets.numpy(), targets.tolist())
+    for same in kinds if name == "saliency" else kinds[-1:]:
         assert torch.equal(maps_of(name, model, images, same, output="sigmoid"), found)
     with pytest.raises(ValueError, match=r"multi-hot rows and output=None.* Pass output='sigmoid'"):
         maps_of(name, model, images, targets)
@@ -225,7 +231,7 @@ def test_a_compiled_network_is_explained_as_the_original(name, images):
     model = network(name)
     compiled = torch.compile(model, backend="eager")
     inside = nn.Sequential(torch.compile(model, backend="eager"))
-    place = nn.Sequential(network(name))
+    place = nn.Sequential(copy.deepcopy(model))
     place.compile(backend="eager")
     expected = maps_of(name, model, images, LABEL)
     for one in (compiled, inside, place):

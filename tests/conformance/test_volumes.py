@@ -76,7 +76,7 @@ def test_a_volume_of_one_slice_is_explained_as_that_image(name):
     torch.testing.assert_close(maps[:, 0], expected, rtol=1e-9, atol=1e-10 * expected.abs().max().item())
 
 
-@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0)])  # all others are some of these one after the other
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in UNORDERED])
 def test_no_axis_of_a_volume_is_special(name, order):
     model = network_of_volumes(name, places=False)
