@@ -1,9 +1,8 @@
 """What ``xaibench.data`` loads."""
 
-import subprocess
-import sys
+from fresh_process import run_fresh
 
 
 def test_reading_and_writing_files_costs_nothing_until_it_is_asked_for():
     code = "import sys, xaibench.data; print(sorted({'pyarrow', 'pandas', 'PIL.Image'} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert run_fresh(code).stdout == "[]\n"

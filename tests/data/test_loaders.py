@@ -1,11 +1,10 @@
 import logging
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 import torch
+from fresh_process import run_fresh
 from torch.utils.data import BatchSampler, DataLoader
 
 from xaibench.core.registry import UnknownNameError
@@ -70,11 +69,6 @@ def test_progress_is_logged_as_published(caplog):
     assert [record.getMessage() for record in caplog.records] == LINES
 
 
-def run(code):
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return (result.stdout + result.stderr).splitlines()
-
-
 def test_progress_is_seen_where_no_logging_is_configured():
     code = f"""
 import logging, xaibench
@@ -82,7 +76,8 @@ for verbose in (True, False):
     xaibench.loading({NAME!r}, n_samples=100, verbose=verbose)
 assert not logging.getLogger("xaibench").handlers
 """
-    assert run(code) == LINES
+    done = run_fresh(code)
+    assert (done.stdout + done.stderr).splitlines() == LINES
 
 
 def test_unknown_names_and_parameters():

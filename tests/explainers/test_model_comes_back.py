@@ -52,13 +52,13 @@ class Sabotage:
         raise RuntimeError("halfway")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+# In float32 the network itself is lent to the explainer; tests/conformance lends a copy, too.
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "lrp"])
-def test_the_model_comes_back_as_it_was_given(name, dtype, lived_in, images, targets):
+def test_the_model_comes_back_as_it_was_given(name, lived_in, images, targets):
     part = build(name, **({"segmentation_size": 16} if name == "xrai" else {}))
     part = part.fit(lived_in, [(images, images[:, 0] > 0, targets)]) if hasattr(part, "fit") else part
     before, state = fingerprint(lived_in), copy.deepcopy(lived_in.state_dict())
-    explain(part, lived_in, images, targets, dtype=dtype)
+    explain(part, lived_in, images, targets, dtype=torch.float32)
     assert fingerprint(lived_in) == before
     for key, value in lived_in.state_dict().items():
         assert value.equal(state[key])

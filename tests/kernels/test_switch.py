@@ -3,13 +3,10 @@
 The kernels' own tests compare each with an oracle in detail; these compare the two paths that a user can choose.
 """
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
+from fresh_process import run_fresh
 
 from xaibench.data.base import Split
 from xaibench.kernels.compilation import kernels_enabled
@@ -120,9 +117,7 @@ result = xb.evaluate(
 )
 assert len(result.summary()) == 6, result.summary()
 """
-    environment = os.environ | {"XAIBENCH_KERNELS": "0"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_fresh(code, XAIBENCH_KERNELS="0")
 
 
 def test_road_imputation_of_volumes(both_ways):

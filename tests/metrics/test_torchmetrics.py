@@ -4,11 +4,11 @@ import copy
 import inspect
 import math
 import pickle
-import subprocess
 import sys
 
 import pytest
 import torch
+from fresh_process import run_fresh
 from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import saliency
 from part_cases import MetricCase, case
@@ -359,7 +359,7 @@ print("torchmetrics" in sys.modules)
 sys.modules["torchmetrics"] = None
 import xaibench.metrics.torchmetrics
 """
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    finished = run_fresh(program, check=False)
     assert finished.returncode == 1
     assert 'pip install "xaibench[torchmetrics]"' in finished.stderr.splitlines()[-1]
     assert finished.stdout.strip() == "False"

@@ -1,12 +1,11 @@
 import math
 import os
-import subprocess
-import sys
 
 import numpy as np
 import ot
 import pytest
 import torch
+from fresh_process import run_fresh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -249,8 +248,7 @@ for case in ((20, 0.5), (8, 0.1)):  # each in a process of its own, which has im
         os._exit(0 if loaded_after(*case) else 7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, case
 """
-    environment = os.environ | {"POT_BACKEND_DISABLE_PYTORCH": "1"}  # not needed here, and slow to warm_up
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    run_fresh(code, POT_BACKEND_DISABLE_PYTORCH="1")  # which is not needed here, and slow to warm up
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -1,12 +1,12 @@
 """Networks are opened by reference: what they compute, what is known of them, and what is refused."""
 
 import json
-import subprocess
 import sys
 import textwrap
 
 import pytest
 import torch
+from fresh_process import run_fresh
 from torch import nn
 
 import xaibench as xb
@@ -110,8 +110,7 @@ def test_a_function_of_a_file(net_file):
 def test_the_checksum_is_that_of_the_weights(net_file, tmp_path):
     opened = open_network(f"{net_file}:trained")
     code = f"from xaibench.models import open_network; print(open_network({f'{net_file}:trained'!r}).sha256)"
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == opened.sha256
+    assert run_fresh(code).stdout.strip() == opened.sha256
     changed = open_network(f"{net_file}:trained").module
     changed.layer.bias.data[0] += 1
     torch.jit.trace(NETWORK, images(2, 1, 16, 16)).save(tmp_path / "same.pt")

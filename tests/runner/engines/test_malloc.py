@@ -1,9 +1,7 @@
 """Freed memory is kept by the process and reused without asking the system for it again."""
 
-import subprocess
-import sys
-
 import pytest
+from fresh_process import run_fresh
 
 SCRIPT = """
 import resource, sys
@@ -23,8 +21,7 @@ print(min(faults))
 
 
 def faults(how):
-    done = subprocess.run([sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return run_fresh(SCRIPT, how).stdout.strip()
 
 
 def test_memory_that_was_freed_is_used_again():
