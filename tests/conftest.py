@@ -23,6 +23,14 @@ settings.load_profile("suite")
 collect_ignore = ["pretend_device.py"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_flushing():
+    """Files of tests need not survive a power cut, and waiting for the disk takes 5 ms for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def chromium():
     """Headless Chromium, driven by playwright-core's Python client, which downloads nothing.

@@ -1,5 +1,7 @@
 """PASCAL VOC 2012: palette masks with void rims, lists, and files that are not segmented."""
 
+import functools
+
 import numpy as np
 from generators.common import Expected, photograph
 from PIL import Image
@@ -11,6 +13,7 @@ HEIGHT, WIDTH = 60, 80
 SHOWN = [(n % 20, *([(n + 7) % 20] if n % 2 else [])) for n in range(60)] + [(n % 2,) for n in range(16)]
 
 
+@functools.cache
 def palette():
     """VOC's colors: the bits of the index, spread over red, green and blue."""
     colors = []

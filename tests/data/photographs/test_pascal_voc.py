@@ -1,6 +1,7 @@
 import logging
 import pickle
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,17 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    root = tmp_path_factory.mktemp("pascal")
+    write(root)
+    return root
+
+
 @pytest.fixture
-def root(tmp_path):
-    write(tmp_path)
-    return tmp_path
+def root(written, tmp_path):
+    """A copy, to be changed."""
+    return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture

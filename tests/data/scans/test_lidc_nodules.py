@@ -29,13 +29,20 @@ def written(tmp_path_factory):
     return root, write(root)
 
 
-@pytest.fixture
-def root(tmp_path):
-    """Three patients with one nodule in slices 1 to 5, which one reader marked."""
+@pytest.fixture(scope="module")
+def three_patients(tmp_path_factory):
+    """With one nodule in slices 1 to 5, which one reader marked."""
+    root = tmp_path_factory.mktemp("patients")
     for patient in (1, 2, 3):
-        case = Case(tmp_path / "data" / "LIDC-IDRI", patient)
+        case = Case(root / "LIDC-IDRI", patient)
         case.write_xml([nodule("0", case.rois(everywhere(BOX)))])
-    return tmp_path / "data"
+    return root
+
+
+@pytest.fixture
+def root(three_patients, tmp_path):
+    """A copy, to be changed."""
+    return shutil.copytree(three_patients, tmp_path / "data")
 
 
 def one(root, sessions, **how):

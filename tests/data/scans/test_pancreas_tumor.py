@@ -28,13 +28,20 @@ def written(tmp_path_factory):
     return root, write(root)
 
 
-@pytest.fixture
-def root(tmp_path):
-    """Three scans of each class."""
+@pytest.fixture(scope="module")
+def six_scans(tmp_path_factory):
+    """Three of each class."""
+    root = tmp_path_factory.mktemp("scans")
     for number in (1, 2, 3):
-        write_case(tmp_path / "data", f"pancreas_00{number}")
-        write_patient(tmp_path / "data" / "Pancreas-CT", f"PANCREAS_000{number}")
-    return tmp_path / "data"
+        write_case(root, f"pancreas_00{number}")
+        write_patient(root / "Pancreas-CT", f"PANCREAS_000{number}")
+    return root
+
+
+@pytest.fixture
+def root(six_scans, tmp_path):
+    """A copy, to be changed."""
+    return shutil.copytree(six_scans, tmp_path / "data")
 
 
 def source_of(root, **own):

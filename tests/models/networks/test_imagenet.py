@@ -87,10 +87,10 @@ def test_the_normalization_is_inside():
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradcam_finds_its_layer(name):
-    model, x = network(name), pictures()
+    model, x = network(name), pictures(1)
     assert find_layer("gradcam", model, x).name == LAYERS[name]
-    maps = xb.explain("gradcam", model, x, torch.tensor([0, 1]), output="margin")
-    assert (maps.shape, maps.dtype) == ((2, 64, 64), torch.float32)
+    maps = xb.explain("gradcam", model, x, torch.tensor([0]), output="margin")
+    assert (maps.shape, maps.dtype) == ((1, 64, 64), torch.float32)
     assert maps.abs().max() > 0
 
 
@@ -98,7 +98,7 @@ def test_gradcam_finds_its_layer(name):
 def test_gradcam_is_the_positive_part_of_cam(name):
     # So it must be after average pooling and one linear layer, up to the number of positions. In float64: the values
     # of untrained networks are so large that float32 rounds their means away.
-    model, x, y = network(name), pictures(), torch.tensor([0, 1])
+    model, x, y = network(name), pictures(1), torch.tensor([1])
     part = {"dtype": torch.float64, "device": "cpu"}
     cam, gradcam = xb.explain("cam", model, x, y, **part), xb.explain("gradcam", model, x, y, **part)
     positive = cam[(cam > 0) & (gradcam > 0)] / gradcam[(cam > 0) & (gradcam > 0)]
