@@ -72,7 +72,7 @@ class ModelCase:
         needs: The package that it is of.
     """
 
-    shapes: tuple[tuple[int, int, int], ...] = ((3, 64, 64),)
+    shapes: tuple[tuple[int, int, int], ...] = ((3, 32, 32),)
     big: bool = False
     needs: str | None = None
 

@@ -222,7 +222,7 @@ STRUCTURES = {
 def test_logits_are_found_in_what_the_network_returns(name, images):
     model = network(name)
     expected = maps_of(name, Then(model, lambda z: z), images, LABEL)
-    for structure in STRUCTURES.values():
+    for structure in list(STRUCTURES.values())[EVERY.index(name) % 2 :: 2]:  # what finds them is the same for all
         close(maps_of(name, Then(model, structure), images, LABEL), expected)
 
 

@@ -228,7 +228,7 @@ def test_large_image_within_bounds():
 
 
 def test_time_limit_returns_what_is_known():
-    source, target = image("uniform", 64), disc(64) / disc(64).sum()
+    source, target = image("uniform", 48), disc(48) / disc(48).sum()
     exact = exact_emd(source, target).cost
     for limit in (0.0, 0.02):
         result = exact_emd(source, target, time_limit=limit)
@@ -402,7 +402,7 @@ def test_the_name_of_a_module_tells_all_that_it_does():
         assert hash_code(compile(text.replace(old, new), "one.py", "exec")) != name
 
 
-@pytest.mark.parametrize("outer", ["kernel", "numba.njit(cache=True)"])
+@pytest.mark.parametrize("outer", ["kernel", pytest.param("numba.njit(cache=True)", marks=pytest.mark.slow)])
 def test_a_file_saved_while_it_is_imported_does_not_leave_old_code_behind(outer, tmp_path):
     """The trap that kernel.py speaks of, and that plain numba falls into."""
     module = tmp_path / "loops.py"
