@@ -16,7 +16,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)
 # Property tests that state no number of examples; --hypothesis-profile replaces it.
-settings.register_profile("suite", max_examples=30)
+settings.register_profile("suite", max_examples=20)
 settings.load_profile("suite")
 
 #: The doctest collector would import this file a second time, and torch takes the device that it registers only once.

@@ -108,8 +108,12 @@ def fewer_steps():
     """The defaults of those that take longest, made smaller for every caller alike."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(xb.smooth_mprt.__kwdefaults__, "n_samples", 3)
-        for name in ("guided_ig", "ig2"):
-            patch.setitem(EXPLAINERS.resolve(name).__init__.__kwdefaults__, "n_steps", 10)
+        for name, parameter, value in (
+            ("guided_ig", "n_steps", 10),
+            ("ig2", "n_steps", 10),
+            ("xrai", "segmentation_size", 32),
+        ):
+            patch.setitem(EXPLAINERS.resolve(name).__init__.__kwdefaults__, parameter, value)
         yield
 
 

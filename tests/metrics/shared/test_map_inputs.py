@@ -40,7 +40,7 @@ def batches(draw, values=None):
     return draw(hnp.arrays(np.float64, shape, elements=some)), draw(hnp.arrays(np.bool_, shape))
 
 
-moderate = settings(max_examples=30, deadline=None)
+moderate = settings(deadline=None)
 
 
 def same_bits(one, other):
