@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
 
 
 def rank_share(first: ArrayLike, second: ArrayLike) -> float:
@@ -30,6 +29,8 @@ def rank_share(first: ArrayLike, second: ArrayLike) -> float:
         >>> rank_share([3.0, 2.0, 5.0], [1.0, 3.0, 0.0])  # ranks 2, 1 and 3 of the differences 2, -1 and 5
         0.8333333333333334
     """
+    from scipy.stats import rankdata  # imported on use, because it is slow to load
+
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     differences = differences[~np.isnan(differences) & (differences != 0)]
     if len(differences) == 0:

@@ -256,11 +256,11 @@ class SandboxedProcess:
         limit = self.sandbox.memory_gb * (1 << 30)
         while self._process.poll() is None:
             tree = _process_tree(self._process.pid)
-            held = sum(map(_memory_bytes, tree))
-            if held > limit:
-                self._kill_reason = f"it used {held / (1 << 30):.1f} GiB of memory, of {self.sandbox.memory_gb:g}"
-            elif len(tree) > _MAX_PROCESSES:
+            if len(tree) > _MAX_PROCESSES:
                 self._kill_reason = f"it started more than {_MAX_PROCESSES} processes"
+            # Counting shared pages by their share takes a hundred times as long, and never gives more.
+            elif sum(map(_resident_bytes, tree)) > limit and (held := sum(map(_memory_bytes, tree))) > limit:
+                self._kill_reason = f"it used {held / (1 << 30):.1f} GiB of memory, of {self.sandbox.memory_gb:g}"
             if self._kill_reason:
                 self._kill()
                 return
@@ -381,6 +381,11 @@ def _memory_bytes(pid: int) -> int:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) << 10
+    return _resident_bytes(pid)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Return the memory of a process, including all pages that it shares with others."""
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.stats import rankdata
 
 from xaibench.report.figures.samples import TOP, Levels, data_uri, shrink
 from xaibench.report.page.content import round_for_page
@@ -196,6 +195,8 @@ class _NetworkScores:
     goodness: Floats
 
     def of(self, cell: SampleCell, count: int) -> dict[str, Any]:
+        from scipy.stats import rankdata  # imported on use, because it is slow to load
+
         shown = np.searchsorted(self.samples, cell.samples[:count])
         ranks = rankdata(self.goodness, axis=0, method="min", nan_policy="omit")
         hidden = np.delete(self.goodness, shown, axis=0)
