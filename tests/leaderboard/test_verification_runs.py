@@ -13,8 +13,10 @@ from leaderboard.forging import rewritten
 from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard import verification_runs as module
+from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import find_results
 from xaibench.leaderboard.run_splitting import split_run
+from xaibench.leaderboard.score_files import STEP
 from xaibench.leaderboard.verdicts import find_record
 from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
 from xaibench.runfolder.tables import JOBS
@@ -49,12 +51,20 @@ class OneThread(ThreadPoolExecutor):
 def test_each_has_its_own_verdict_and_networks_are_trained_once(repository, monkeypatch):
     monkeypatch.setattr(module, "ProcessPoolExecutor", OneThread)
     folders = find_results(repository / "results")
+    assert [problem for folder in folders for problem in check(folder)] == [], "nothing but running it again tells"
     found = {one.folder: one for one in verify_all(folders, work=repository / "work", workers=2)}
     assert not [one.refused for one in found.values() if one.refused]
-    verdicts = {folder.parent.name: one.verification.verdict for folder, one in found.items()}
+    outcomes = {folder.parent.name: one.verification for folder, one in found.items()}
+    verdicts = {name: outcome.verdict for name, outcome in outcomes.items()}
     assert verdicts == {"gxi": "bit-equal", "saliency": "bit-equal", "uniform": "differs"}
+    assert 0.05 < outcomes["uniform"].largest_difference <= 0.1 + STEP
+    honest = outcomes["gxi"]
+    assert (honest.equal_rows, honest.largest_difference) == (honest.rows, 0.0)
+    assert honest.changed["weights"] > 0.5, "its images are too similar, and there is no other training"
+    assert honest.ignores == ()
     for folder in folders:
-        assert find_record(folder, signed=False).verification.verdict == verdicts[folder.parent.name]
+        assert find_record(folder, signed=False).verification == outcomes[folder.parent.name]
+        assert find_record(folder) is None, "nobody has signed it"
     trained = {
         folder.parent.name: int(
             (JOBS.read(repository / "work" / folder.parent.name / folder.name / "run")["stage"] == "train").sum()

@@ -116,12 +116,31 @@ def _imported_modules(code: Path) -> Iterator[str]:
 
 def _find_distributions(modules: Collection[str]) -> set[str]:
     """Return the distributions of modules; several distributions may share a namespace package such as ``google``."""
-    of_package = {name: sorted(set(there)) for name, there in metadata.packages_distributions().items()}
+    of_package = _distributions_of({module.partition(".")[0] for module in modules})
     found: set[str] = set()
     for module in modules:
-        there = of_package.get(module.partition(".")[0], [])
+        there = of_package[module.partition(".")[0]]
         found |= {_normalize_name(name) for name in (_distributions_with(module, there) if len(there) > 1 else there)}
     return found
+
+
+def _distributions_of(packages: Collection[str]) -> dict[str, list[str]]:
+    """Return the distributions that have each top-level package or module.
+
+    ``metadata.packages_distributions`` takes a second, because it parses all paths of all installed files.
+    """
+    found: dict[str, set[str]] = {name: set() for name in packages}
+    if not found:
+        return {}
+    # Of a line of RECORD: `package/file,hash,size`, `module.py,...` or `module.suffixes.so,...`.
+    first = re.compile(rf'^"?({"|".join(map(re.escape, found))})(?:/|\.py|\.[^/,]*so|\.pyd)', re.MULTILINE)
+    for one in metadata.distributions():
+        names = (one.read_text("top_level.txt") or "").split()
+        if not names and (record := one.read_text("RECORD")) is not None:
+            names = first.findall(record)
+        for name in found.keys() & set(names):
+            found[name].add(one.name)
+    return {name: sorted(there) for name, there in found.items()}
 
 
 def _distributions_with(module: str, distributions: Sequence[str]) -> list[str]:
