@@ -152,8 +152,9 @@ def plain(values):
     return np.asarray(values.detach() if isinstance(values, torch.Tensor) else values, dtype=np.float64)
 
 
+@functools.cache
 def command_line():
-    return importlib.import_module("xaibench.cli").app
+    return get_command(importlib.import_module("xaibench.cli").app)
 
 
 def commands(page, fence, xaibench_command):
@@ -170,7 +171,7 @@ def understood(fence):
     """The commands of a shell fence name commands and options that there are."""
     for line in re.findall(r"^xaibench (.*)$", fence.text, re.M):
         name, *arguments = shlex.split(line, comments=True)
-        command = get_command(command_line()).commands[name]
+        command = command_line().commands[name]
         while hasattr(command, "commands"):
             name, *arguments = arguments
             command = command.commands[name]
@@ -236,16 +237,21 @@ def parts(api):
     return importlib.import_module("part_pages")
 
 
-def test_every_public_name_is_on_an_api_page(api, parts):
-    pages = [*api.pages().values(), *parts.pages().values()]
+@pytest.fixture(scope="module")
+def api_pages(api):
+    return api.pages()
+
+
+def test_every_public_name_is_on_an_api_page(api, api_pages, parts):
+    pages = [*api_pages.values(), *parts.pages().values()]
     shown = [name for page in pages for name in re.findall(r"^::: (\S+)", page, re.M)]
     assert len(shown) == len(set(shown))  # a name on two pages would have two addresses
     shown = set(shown)
     defined = {api._defined(path) for path in shown if path.count(".") > 1} | shown
-    classes = re.findall(r"^\| `(\w+)` \|", api.pages()["torchmetrics"], re.M)
+    classes = re.findall(r"^\| `(\w+)` \|", api_pages["torchmetrics"], re.M)
     defined |= {f"xaibench.metrics.torchmetrics.{name}" for name in classes}
     assert not [path for path in public_paths() if path not in shown and api._defined(path) not in defined]
-    index = api.pages()["index"]
+    index = api_pages["index"]
     assert not [name for name in xaibench.__all__ if f"`xb.{name}`" not in index]
 
 
@@ -255,14 +261,14 @@ def test_no_page_maker_hides_an_installed_package():
     assert makers.isdisjoint(importlib.metadata.packages_distributions())
 
 
-def test_every_command_is_on_its_page(api):
-    page = api.pages()["cli"]
-    for name, command in get_command(command_line()).commands.items():
+def test_every_command_is_on_its_page(api_pages):
+    page = api_pages["cli"]
+    for name, command in command_line().commands.items():
         assert f"## `xaibench {name}`" in page
         assert all(f"`{one.opts[-1]}`" in page or f"`{one.name.upper()}`" in page for one in command.params)
 
 
-def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api, parts):
+def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api_pages, parts):
     menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     menu += list(parts.navigation().values())  # added by docs/generate/site.py
 
@@ -271,17 +277,17 @@ def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api, parts):
             return [entry]
         return [leaf for part in (entry if isinstance(entry, list) else entry.values()) for leaf in leaves(part)]
 
-    written = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | {f"api/{name}.md" for name in api.pages()}
+    written = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | {f"api/{name}.md" for name in api_pages}
     written |= {f"{name}.md" for name in parts.pages()}
     assert sorted(leaves(menu)) == sorted(written)
 
 
-def test_each_command_has_examples_that_the_program_understands(api):
-    commands = sys.modules["commands"]
-    known = get_command(command_line()).commands
+def test_each_command_has_examples_that_the_program_understands(api_pages):
+    commands, page = sys.modules["commands"], api_pages["cli"]
+    known = command_line().commands
     assert sorted(commands.EXAMPLES) == sorted(known)
     for name, text in commands.EXAMPLES.items():
-        assert f"```sh{text}```" in commands.page()
+        assert f"```sh{text}```" in page
         assert text.count(f"xaibench {name} ") == len(text.strip().splitlines())
         understood(Fence("sh", "", text, 0))
 
@@ -299,9 +305,9 @@ def test_the_menu_groups_metrics_by_call_and_explainers_by_family(parts):
     assert {"metrics/deletion.md", "metrics/road.md"} <= {*metrics["Metrics that call the model"]}
 
 
-def test_api_pages_are_grouped_by_kind(api):
+def test_api_pages_are_grouped_by_kind(api_pages):
     def below(page, level):
-        parts = re.split(rf"^{'#' * level} (.+)$", api.pages()[page], flags=re.M)[1:]
+        parts = re.split(rf"^{'#' * level} (.+)$", api_pages[page], flags=re.M)[1:]
         return {
             head: re.findall(r"^::: \S+\.(\w+)$", text, re.M) for head, text in zip(*[iter(parts)] * 2, strict=True)
         }

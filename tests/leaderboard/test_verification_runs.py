@@ -48,11 +48,13 @@ class OneThread(ThreadPoolExecutor):
         super().__init__(1)
 
 
-def test_each_has_its_own_verdict_and_networks_are_trained_once(repository, monkeypatch):
+@pytest.mark.parametrize("engine", ["serial", pytest.param("processes", marks=pytest.mark.slow)])
+def test_each_has_its_own_verdict_and_networks_are_trained_once(repository, engine, monkeypatch):
     monkeypatch.setattr(module, "ProcessPoolExecutor", OneThread)
     folders = find_results(repository / "results")
     assert [problem for folder in folders for problem in check(folder)] == [], "nothing but running it again tells"
-    found = {one.folder: one for one in verify_all(folders, work=repository / "work", workers=2)}
+    work = repository / engine
+    found = {one.folder: one for one in verify_all(folders, work=work, workers=2, engine=engine)}
     assert not [one.refused for one in found.values() if one.refused]
     outcomes = {folder.parent.name: one.verification for folder, one in found.items()}
     verdicts = {name: outcome.verdict for name, outcome in outcomes.items()}
@@ -66,9 +68,7 @@ def test_each_has_its_own_verdict_and_networks_are_trained_once(repository, monk
         assert find_record(folder, signed=False).verification == outcomes[folder.parent.name]
         assert find_record(folder) is None, "nobody has signed it"
     trained = {
-        folder.parent.name: int(
-            (JOBS.read(repository / "work" / folder.parent.name / folder.name / "run")["stage"] == "train").sum()
-        )
+        folder.parent.name: int((JOBS.read(work / folder.parent.name / folder.name / "run")["stage"] == "train").sum())
         for folder in folders
     }
     assert trained == {"gxi": 2, "saliency": 0, "uniform": 0}

@@ -74,25 +74,24 @@ def make_scores(samples: int, cells: list, seed: int = 0) -> pd.DataFrame:
             for metric in METRICS:
                 value = 0.5 + 0.5 * quality if metric == "emd_perf" else np.round(8 * quality) / 8
                 parts.append(
-                    pd.DataFrame(
-                        {
-                            "dataset": f"xai-tris/{subset}-{variant}-8x8",
-                            "subset": subset,
-                            "variant": variant,
-                            "model": model,
-                            "seed": 1,
-                            "explainer": explainer,
-                            "sample": np.arange(samples),
-                            "correct": correct,
-                            "metric": metric,
-                            "value": np.where(zero, np.nan, value),
-                            "higher_is_better": True,
-                            "reason": np.where(zero, ZERO, ""),
-                            "data_seed": 0,
-                        }
-                    )
+                    {
+                        "dataset": f"xai-tris/{subset}-{variant}-8x8",
+                        "subset": subset,
+                        "variant": variant,
+                        "model": model,
+                        "seed": 1,
+                        "explainer": explainer,
+                        "sample": np.arange(samples),
+                        "correct": correct,
+                        "metric": metric,
+                        "value": np.where(zero, np.nan, value),
+                        "higher_is_better": True,
+                        "reason": np.where(zero, ZERO, ""),
+                        "data_seed": 0,
+                    }
                 )
-    return pd.concat(parts, ignore_index=True)
+    rows = {name: [np.broadcast_to(part[name], samples) for part in parts] for name in parts[0]}
+    return pd.DataFrame({name: np.concatenate(values) for name, values in rows.items()})
 
 
 def make_parts() -> dict:

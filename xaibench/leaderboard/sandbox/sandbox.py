@@ -212,6 +212,8 @@ class SandboxedProcess:
             self.close()
             raise
         except (OSError, EOFError) as error:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # keep the exit code of a process that ends by itself
+                self._process.wait(0 if self._kill_reason else 0.2)
             self.close()
             code = self._process.returncode
             raise SandboxError(
@@ -278,8 +280,6 @@ class SandboxedProcess:
 
     def close(self) -> None:
         """End the process."""
-        with contextlib.suppress(subprocess.TimeoutExpired):  # keep the exit code of a process that ends by itself
-            self._process.wait(0 if self._kill_reason else 0.2)
         self._kill()
         self._process.wait()
         self._logged.join(1)

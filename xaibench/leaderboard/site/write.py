@@ -167,6 +167,8 @@ class _SiteBuilder:
         fresh: Mapping[str, Boards] = {}
         for key, results in group:
             progress(f"{key.words}: {len(results)} results")
+            if self.pages:
+                gc.collect()  # free the scores of the suite before
             leaderboards, left_out = build_leaderboards(key, results)
             _raise_if_strict(left_out, strict=self.strict)
             self.site = dataclasses.replace(self.site, left_out=[*self.site.left_out, *left_out])
@@ -174,7 +176,6 @@ class _SiteBuilder:
                 self._add(leaderboards, {} if key.round else fresh)
                 fresh = leaderboards.boards if key.round else {}
             del leaderboards
-            gc.collect()  # free the scores before those of the next suite are read
 
     def _add(self, leaderboards: SuiteLeaderboards, fresh: Mapping[str, Boards]) -> None:
         site = self.site

@@ -188,10 +188,15 @@ def _board_rows(boards: Boards, metric: str | None) -> list[dict[str, Any]]:
     if everything not in boards.cells:
         return []
     index = None if metric is None else boards.standings.metrics.index(metric)
-    board = pd.DataFrame(boards.columns(everything, index)).sort_values("order", kind="stable")
+    columns = boards.columns(everything, index)
+    order = np.argsort(columns["order"], kind="stable")
     counted = ("first:", "last:", "ahead:", "n:", "cells:", "of:", "best:", "above:", "beats:", "against:")
-    whole = ["place", "last_place", "ahead", *(name for name in board if str(name).startswith(counted))]
-    return records(board.astype(dict.fromkeys(whole, "Int64")))
+    plain = []
+    for name, column in columns.items():
+        whole = name in ("place", "last_place", "ahead") or name.startswith(counted)
+        # NaN, which is not equal to itself, is a missing value.
+        plain.append([None if value != value else int(value) if whole else value for value in column[order].tolist()])
+    return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]
 
 
 def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
