@@ -3,6 +3,7 @@
 Without a browser its tests are skipped, unless XAIBENCH_BROWSER_TESTS=1 asks that they run.
 """
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -18,6 +20,9 @@ torch.set_num_threads(1)
 # Property tests that state no number of examples; --hypothesis-profile replaces it.
 settings.register_profile("suite", max_examples=20)
 settings.load_profile("suite")
+
+# Typer builds all commands again each time that a test calls one, which takes as long as many a command.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 #: The doctest collector would import this file a second time, and torch takes the device that it registers only once.
 collect_ignore = ["pretend_device.py"]

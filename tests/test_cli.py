@@ -306,9 +306,8 @@ def test_score_maps_of_volumes(invoke, tmp_path):
     assert content["maps"].shape == (4, 6, 8, 10)
     np.save("noise.npy", np.random.default_rng(0).random((4, 6, 8, 10)))
     np.savez("mine.npz", **content | {"maps": blocks().test.masks.numpy().astype(float)})
-    for file in ("mine.npz", "noise.npy"):
-        result = invoke("score", file, *where, "--metrics", "iou,hit", "--html", "page.html")
-        assert result.exit_code == 0, result.output
+    result = invoke("score", "noise.npy", *where, "--metrics", "iou,hit", "--html", "page.html")
+    assert result.exit_code == 0, result.output
     assert "hit ↑" in result.output
     page = (tmp_path / "page.html").read_text()
     assert 'type="range"' in page
@@ -332,8 +331,8 @@ def test_score_asks_a_model(invoke, pets):
 
 
 def test_compare_runs(invoke):
-    for name in ("one", "two"):
-        assert invoke("run", "small.toml", "--engine", "serial", "--out", name).exit_code == 0
+    assert invoke("run", "small.toml", "--engine", "serial", "--out", "one").exit_code == 0
+    shutil.copytree("one", "two")
     result = invoke("compare", "one", "two", "--out", "moved.csv")
     assert result.exit_code == 0, result.output
     assert "two: of 2 means, 0 better and 0 worse than one" in result.output

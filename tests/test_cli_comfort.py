@@ -59,7 +59,8 @@ def test_all_names_are_offered_without_loading_torch():
 
 
 def test_colors_are_for_terminals_and_can_be_turned_off_and_on(invoke, monkeypatch):
-    command = ("score", "maps.npy", *ON, "--metrics", "hit")
+    np.save("noise.npy", np.random.default_rng(0).random((4, 6, 8, 10)))
+    command = ("score", "noise.npy", "--dataset", "generators.volume_blocks:blocks", "--metrics", "hit")
     assert "\x1b[" not in invoke(*command).output
     assert "\x1b[1m" in invoke(*command, color=True).output
     assert "\x1b[31m" in invoke("score", "gone.npy", *ON, color=True).output

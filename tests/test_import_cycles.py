@@ -8,6 +8,7 @@ modules) may import from its subfolders and the reverse; there the rule on modul
 """
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def _runs(tree):
         waiting.extend(ast.iter_child_nodes(node))
 
 
+@functools.cache  # of the package, for both tests
 def imports(root=ROOT):
     """``{module: modules that it imports}``, at its top and inside functions alike."""
     there = modules(root)
