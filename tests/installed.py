@@ -19,7 +19,7 @@ SCRIPT = Path(sysconfig.get_path("scripts"), "xaibench")
 #: Reads a command a line, runs it in a fork, and says how it ended. -P leaves the current folder off its path.
 _SERVER = """
 import json, os, runpy, sys
-import torch, xaibench.cli, xaibench.evaluation, xaibench.report, xaibench.runner
+import numba, torch, xaibench.cli, xaibench.evaluation, xaibench.report, xaibench.runner.engines.warm_imports
 torch.set_num_threads(1)
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
 for line in sys.stdin:
@@ -42,6 +42,7 @@ for line in sys.stdin:
             sys.stdout.flush(), sys.stderr.flush()
             os._exit(code)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+os._exit(0)  # without taking torch down
 """
 
 

@@ -285,11 +285,11 @@ def test_score_own_maps(invoke, pets, tmp_path):
     assert sorted(content["ids"]) == sorted(sample.id for sample in expected)
     content["maps"] = np.random.default_rng(0).random(content["maps"].shape)
     np.savez("mine.npz", **content)
-    result = invoke("score", "mine.npz", *where, "--metrics", "iou,hit", "--out", "scores.csv")
+    result = invoke("score", "mine.npz", *where, "--metrics", "topk_precision,hit", "--out", "scores.csv")
     assert result.exit_code == 0, result.output
     assert "mine" in result.output
     assert "hit ↑" in result.output
-    assert (tmp_path / "scores.csv").read_text().count("mine,iou") == len(expected)
+    assert (tmp_path / "scores.csv").read_text().count("mine,topk_precision") == len(expected)
     content["ids"][0] = "nobody"
     np.savez("mine.npz", **content)
     result = invoke("score", "mine.npz", *where)
