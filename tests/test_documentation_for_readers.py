@@ -4,6 +4,7 @@ The site is built from all hand-written and part pages; the API reference and th
 are replaced by empty pages.
 """
 
+import functools
 import html
 import posixpath
 import re
@@ -119,16 +120,20 @@ def test_pages_begin_with_their_purpose(site):
         assert re.match(r"\s*(?:<!--[^>]*-->\s*)?(?:>|\*\*|[\w`\[])", first), path
 
 
+@pytest.fixture(scope="module")
+def tab_in(chromium):
+    """A tab per color scheme, in a context of its own: pages remember the scheme that they were opened in."""
+    settings = {"viewport": {"width": 1440, "height": 1000}, "reduced_motion": "reduce"}
+    return functools.cache(lambda scheme: chromium.new_context(color_scheme=scheme, **settings).new_page())
+
+
 @pytest.mark.parametrize("name", SHOWN)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_have_no_accessibility_violations(chromium, site, name, scheme):
-    # In a context of its own, which does not know the scheme of the page before.
-    size = {"width": 1440, "height": 1000}
-    with chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as context:
-        tab = context.new_page()
-        tab.goto((site / f"{name}.html").as_uri())
-        assert tab.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
-        assert axe(tab, preload=False) == []
+def test_pages_have_no_accessibility_violations(tab_in, site, name, scheme):
+    tab = tab_in(scheme)
+    tab.goto((site / f"{name}.html").as_uri())
+    assert tab.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
+    assert axe(tab, preload=False) == []
 
 
 def test_the_keyboard_reaches_the_content(tab, site):
