@@ -1,16 +1,22 @@
 """The results of the library's own explainers, in examples/leaderboard/results: current, whole and small."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import find_results, read_manifest
+from xaibench.leaderboard.manifest import find_results, manifest_checksum, read_manifest
 from xaibench.leaderboard.suite_text import suite_version
+from xaibench.leaderboard.verdicts import VERDICTS, read_records
 from xaibench.runner.suites.files import load_suite
 
 RESULTS = Path(__file__).parents[2] / "examples" / "leaderboard" / "results"
+HOW_VERIFIED = (
+    "add your public key to `keepers` there, `xaibench results verify examples/leaderboard/results --new` and "
+    "`xaibench results sign examples/leaderboard/results --key KEY`"
+)
 HOW = "run the suite again, and `xaibench results add RUN --out examples/leaderboard/results`"
 
 
@@ -40,3 +46,16 @@ def test_they_are_small():
     files = [path for path in RESULTS.rglob("*") if path.is_file()]
     assert len(files) <= 400
     assert sum(path.stat().st_size for path in files) <= 12e6
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen checks signatures")
+def test_those_that_were_run_again_have_a_signed_verdict(results):
+    records = read_records(RESULTS)
+    known = {manifest.folder: folder for folder, manifest in results.items()}
+    stale = {name for name, one in records.items() if name not in known or one.result != manifest_checksum(known[name])}
+    assert stale == set(), HOW_VERIFIED
+    verdicts = {name: one.verification.verdict for name, one in records.items() if one.verification}
+    assert {name: found for name, found in verdicts.items() if found not in VERDICTS[:2]} == {}
+    assert {known[name].name for name in verdicts} >= {
+        folder.name for folder in results if folder.name.startswith(("certified@", "xai-tris-8x8@"))
+    }, HOW_VERIFIED
