@@ -31,6 +31,11 @@ def _change_picture(folder, picture):
     score_files.write_scores(pq.read_table(folder / "scores.parquet"), folder, picture)
 
 
+def _misspell_a_column(folder):
+    file = folder / "scores.parquet"
+    file.write_bytes(file.read_bytes().replace(b"dataset", b"da\xc9aset"))
+
+
 def _value(table, number, value):
     values = table["value"].to_pylist()
     values[number] = value
@@ -99,6 +104,7 @@ def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
             "suites/a is not part of a result",
         ),
         (lambda at: (at / "maps.png").write_bytes(b"\x89PNG"), "maps.png is not part of a result"),
+        (_misspell_a_column, "scores.parquet cannot be read ('utf-8' codec can't decode byte 0xc9"),
         (lambda at: _change_picture(at, b"GIF89a"), "The picture in scores.parquet is not a PNG picture"),
         (lambda at: _change_picture(at, png((9000, 9))), "9000 × 9 pixels in mode L; expected a small one"),
         (lambda at: _change_picture(at, bytes(1 << 20) + b"x"), "has 1,048,577 bytes; expected at most 1,048,576"),

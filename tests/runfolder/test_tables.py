@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import xaibench
@@ -165,3 +167,12 @@ def test_every_table_says_what_it_holds():
     assert all(table.what and table.optional <= set(table.columns) for table in TABLES)
     assert len({table.stem for table in TABLES}) == len(TABLES)
     assert tables.KEYS[:3] == tables.CELL
+
+
+def test_text_that_is_not_utf8_is_damage(tmp_path):
+    buffers = [None, pa.py_buffer(np.array([0, 2], "<i4").tobytes()), pa.py_buffer(b"\xc9A")]
+    text = pa.Array.from_buffers(pa.string(), 1, buffers)
+    known = tables.TableSchema("t.parquet", "text", {"name": "str"})
+    pq.write_table(pa.table({"name": text.dictionary_encode()}), tmp_path / known.name)
+    with pytest.raises(RunFolderError, match=r"t\.parquet"):
+        known.read(tmp_path)

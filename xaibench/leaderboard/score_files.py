@@ -99,7 +99,7 @@ def _read_metadata(folder: Path) -> pq.FileMetaData:
 
     try:
         return pq.read_metadata(folder / SCORES.name)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # a name of a column may not be UTF-8
         raise RunFolderError(f"{folder / SCORES.name} cannot be read ({error}).") from error
 
 

@@ -156,11 +156,11 @@ class TableSchema:
                     raise _type_error(file, name, str(schema.field(name).type), self.columns[name])
             with file.open("rb") as stream:
                 table = pq.read_table(stream, columns=present, read_dictionary=text)
+            frame: pd.DataFrame = table.to_pandas()
         except RunFolderError:
             raise
         except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
             raise damaged_file(file, error) from error
-        frame: pd.DataFrame = table.to_pandas()
         for name in text:
             values = frame[name].astype("category")
             names = {one: sanitize_text(one) for one in values.cat.categories}
