@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from xaibench import cli
+from xaibench.cli import terminal
 
 
 def test_the_fork_server_starts_before_torch_is_imported():
@@ -29,3 +31,10 @@ def test_objects_are_not_visited_again_before_python_exits(monkeypatch):
     with pytest.raises(SystemExit, match="3"):
         cli.main()
     assert gc.get_freeze_count() > 1000
+
+
+@pytest.mark.parametrize("error", [typer.BadParameter("no"), typer.Exit(3), typer.Abort()])
+def test_errors_of_usage_import_nothing_to_be_told_apart(error, monkeypatch):
+    monkeypatch.setattr(terminal, "_exit_code", lambda error: pytest.fail("this imports the library"))
+    with pytest.raises(type(error)), terminal.clear_errors():
+        raise error

@@ -54,7 +54,8 @@ ground truth.*
 - **Distances**: `spacing=` is the size of a voxel along each axis, such as millimeters; scans provide their own.
 - **Scans**: `xb.load("lidc", volumes=True)` and `xb.load("tumor", volumes=True)` ([data sets](datasets.md)).
 - **Your volumes and masks**: `xb.load("volumes:DIR")`, or score a folder of maps (NIfTI or NumPy files, named like the
-  volumes): `xaibench score maps --dataset volumes:DIR --split all`. NIfTI files have distances in millimeters.
+  volumes): `xaibench score maps --dataset volumes:DIR --split all`. Save NIfTI maps with the
+  affine of their image. Distances in NIfTI files are in millimeters.
 - **Your network**: [explain it](own-network.md), or [audit it](audit.md):
   `xaibench audit network.pt --images DIR --volumes`.
 - **Pictures**: `xb.show` and report pages show three orthogonal slices, with sliders.

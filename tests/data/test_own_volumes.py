@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.cli import app
-from xaibench.data import open_images
+from xaibench.data import open_images, volume_folder
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.evaluation import MapFileError, read_maps
 
@@ -151,3 +151,14 @@ def test_commands_read_draw_and_score_them(folder, tmp_path):
     assert "1.000 [" in found["score"].output
     refused = CliRunner().invoke(app, ["show", name, "--size", "9"])
     assert "has no parameter 'size'" in refused.output
+
+
+def test_each_file_is_read_once(tmp_path, monkeypatch):
+    for below in ("image", "mask"):
+        (tmp_path / below).mkdir()
+        np.savez(tmp_path / below / "a.npz", SCANS[0] > 0)
+    split = xb.load(f"volumes:{tmp_path}", splits=(0, 0, 1)).test
+    read, files = volume_folder.read_values, []
+    monkeypatch.setattr(volume_folder, "read_values", lambda file: files.append(file.parent.name) or read(file))
+    assert split[0][0].shape == (1, 4, 5, 6)
+    assert files == ["image", "mask"]

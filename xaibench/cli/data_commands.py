@@ -13,6 +13,7 @@ from xaibench.cli.application import app
 from xaibench.cli.terminal import (
     Negatives,
     Root,
+    Size,
     Window,
     clear_errors,
     count_bar,
@@ -80,14 +81,7 @@ def show(
         str | None, typer.Option(help="Only these classes, such as dog,cat.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample selection.")] = 0,
-    size: Annotated[
-        int | None,
-        typer.Option(
-            min=8,
-            help="Side of the images in pixels, for data sets that are resized. [default: 224]",
-            show_default=False,
-        ),
-    ] = None,
+    size: Size = None,
     negatives: Negatives = None,
     window: Window = None,
 ) -> None:

@@ -63,7 +63,9 @@ def run(
         int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
-    quick: Annotated[bool, typer.Option("--quick", help="Run a small form of the suite, in about a minute.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a small form of the suite, in less than a minute.")
+    ] = False,
     root: Root = None,
     images: Images = None,
     datasets: Annotated[

@@ -10,7 +10,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Negatives, Root, Window, clear_errors, given, made_folder_of, names
+from xaibench.cli.terminal import Negatives, Root, Size, Window, clear_errors, given, made_folder_of, names
 from xaibench.core.files import name_file_in_errors
 
 if TYPE_CHECKING:
@@ -36,14 +36,7 @@ def score(
         ),
     ],
     root: Root = None,
-    size: Annotated[
-        int | None,
-        typer.Option(
-            min=8,
-            help="Side of the images in pixels, for data sets that are resized. [default: 224]",
-            show_default=False,
-        ),
-    ] = None,
+    size: Size = None,
     split: Annotated[str, typer.Option(help="Split of the maps: train, val, test or all.")] = "test",
     classes: Annotated[
         str | None, typer.Option(help="Only these classes, such as dog,cat.", show_default=False)

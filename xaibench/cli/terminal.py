@@ -33,6 +33,14 @@ Negatives = Annotated[
         show_default=False,
     ),
 ]
+Size = Annotated[
+    int | None,
+    typer.Option(
+        min=8,
+        help="Side of the images in pixels, for data sets that are resized. [default: 224]",
+        show_default=False,
+    ),
+]
 Window = Annotated[
     str | None,
     typer.Option(
@@ -154,6 +162,8 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"\nStopped.{' Run the same command again to continue.' if goes_on else ''}", err=True)
         raise typer.Exit(130) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):  # raised by a command, with what to print
+        raise
     except Exception as error:
         known = _exit_code(error)
         if known is None and (

@@ -67,6 +67,13 @@ class DatasetInfo:
         check_choice("truth", self.truth, TRUTHS)
 
 
+def describe_own_data(
+    name: str, classes: tuple[str, ...], image_shape: tuple[int, ...], how_to_get: str
+) -> DatasetInfo:
+    """Return the metadata of data that belong to the user; the arguments are those attributes of the metadata."""
+    return DatasetInfo(name, classes, image_shape, citation="your own data", license="yours", how_to_get=how_to_get)
+
+
 @dataclass(frozen=True)
 class ExplainerInfo:
     """Metadata of an explainer.

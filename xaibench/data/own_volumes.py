@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.core.part_info import describe_own_data
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.class_choice import choose_classes
@@ -59,14 +59,8 @@ class OwnVolumes(DirectorySet):
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         super().__init__(directory)
         found = open_volumes(self._folder)
-        self.info = DatasetInfo(
-            f"volumes:{os.fspath(directory)}",
-            classes=found.classes,
-            image_shape=found.shape(0),
-            citation="your own data",
-            license="yours",
-            how_to_get=_LAYOUT,
-        )
+        name, classes = f"volumes:{os.fspath(directory)}", found.classes
+        self.info = describe_own_data(name, classes, found.shape(0), _LAYOUT)
 
     def open(
         self,

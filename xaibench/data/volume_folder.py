@@ -59,6 +59,7 @@ class FolderVolumes(SampleSource):
         self.annotated = np.array(known, dtype=np.bool_)
         self.groups = np.unique(groups, return_inverse=True)[1].astype(np.int64)
         self._files, self._masks, self._ids, self._window = files, masks, ids, window
+        self._shapes: dict[int, tuple[int, ...]] = {}
 
     def volume(self, index: int) -> Tensor:
         """Read a volume ``[C, D, H, W]`` float32.
@@ -66,7 +67,9 @@ class FolderVolumes(SampleSource):
         Raises:
             DataFileError: If the file cannot be read, has another number of axes, or values that are not finite.
         """
-        return read_image(self._files[index], self._window)
+        image = read_image(self._files[index], self._window)
+        self._shapes[index] = tuple(image.shape)
+        return image
 
     def mask(self, index: int) -> NDArray[np.bool_] | None:
         """Read a mask ``[D, H, W]``; None = an empty mask.
@@ -82,7 +85,7 @@ class FolderVolumes(SampleSource):
             raise DataFileError(
                 f"{file} has the shape {list(mask.shape)}, expected that of its volume {list(expected)}."
             )
-        if all(one.name.lower().endswith(_NIFTI) for one in (file, self._files[index])):
+        if _is_nifti(file) and _is_nifti(self._files[index]):
             headers = [read_volume_header(one) for one in (file, self._files[index])]
             if are_misaligned(*headers):
                 raise DataFileError(
@@ -97,16 +100,9 @@ class FolderVolumes(SampleSource):
         Raises:
             DataFileError: If the file cannot be read.
         """
-        file = self._files[index]
-        name = file.name.lower()
-        if name.endswith(_NIFTI):
-            shape: tuple[int, ...] = read_volume_header(file).shape
-        elif name.endswith(".npy"):
-            with wrap_file_errors(file):
-                shape = np.load(file, allow_pickle=False, mmap_mode="r").shape
-        else:
-            shape = _read_values(file).shape
-        return (1, *shape) if len(shape) == 3 else shape
+        if index not in self._shapes:
+            self._shapes[index] = _read_shape(self._files[index])
+        return self._shapes[index]
 
     def spacing(self, numbers: Sequence[int]) -> NDArray[np.float64] | None:
         """Return ``[n, 3]``, the distance of neighboring voxels in mm along D, H and W; None unless all are NIfTI.
@@ -115,7 +111,7 @@ class FolderVolumes(SampleSource):
             DataFileError: If a file cannot be read.
         """
         files = [self._files[number] for number in numbers]
-        if not all(file.name.lower().endswith(_NIFTI) for file in files):
+        if not all(map(_is_nifti, files)):
             return None
         return np.array([read_volume_header(file).spacing for file in files], dtype=np.float64).reshape(-1, 3)
 
@@ -280,11 +276,26 @@ def read_image(file: Path, window: tuple[float, float] | None = None) -> Tensor:
     values = values.astype(np.float32)
     if not np.isfinite(values).all():
         raise DataFileError(f"{file} has NaN or infinite values; expected finite ones.")
-    if window is None and not file.name.lower().endswith(_ARRAYS):
+    if window is None and _is_nifti(file):
         window = float(values.min()), float(values.max())
     if window is not None:
         values = np.clip((values - window[0]) / ((window[1] - window[0]) or 1.0), 0, 1)
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+
+
+def _read_shape(file: Path) -> tuple[int, ...]:
+    if _is_nifti(file):
+        shape: tuple[int, ...] = read_volume_header(file).shape
+    elif file.name.lower().endswith(".npy"):
+        with wrap_file_errors(file):
+            shape = np.load(file, allow_pickle=False, mmap_mode="r").shape
+    else:
+        shape = _read_values(file).shape
+    return (1, *shape) if len(shape) == 3 else shape
+
+
+def _is_nifti(file: Path) -> bool:
+    return file.name.lower().endswith(_NIFTI)
 
 
 def _read_values(file: Path) -> NDArray[Any]:
@@ -304,7 +315,7 @@ def read_values(file: Path) -> NDArray[Any]:
         MissingDataError: If the file does not exist.
         DataFileError: If the file cannot be read.
     """
-    if not file.name.lower().endswith(_ARRAYS):
+    if _is_nifti(file):
         return read_volume(file).values
     with wrap_file_errors(file):
         found = np.load(file, allow_pickle=False)

@@ -37,8 +37,8 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
             ``[H, W]`` per sample under its id; ``.safetensors`` with one tensor ``[H, W]`` per sample; or ``.npy``
             ``[N, H, W]`` in the order of the template. Or a folder with one file per sample, which has the name of the
             image, or its path below a folder: ``.npy``, ``.npz`` with one array, or for volumes NIfTI (``.nii``,
-            ``.nii.gz``, oriented as :class:`~xaibench.data.own_volumes.OwnVolumes` orients them). Volumes have D before
-            H. Pickled arrays are refused, so that no code in the file is executed.
+            ``.nii.gz``) with the affine of the image, which orients the map like the image. Volumes have D before H.
+            Pickled arrays are refused, so that no code in the file is executed.
         ids: The sample ids (``ids`` of a :class:`~xaibench.data.Split`).
 
     Returns:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from xaibench.core.messages import listed
-from xaibench.core.part_info import DatasetInfo
+from xaibench.core.part_info import describe_own_data
 from xaibench.data.base import Dataset
 from xaibench.data.disk.disk_split import DiskSplit
 from xaibench.data.disk.file_readers import DataFileError
@@ -167,14 +167,7 @@ def make_dataset(
         splits = (0.6, 0.2, 0.2) if source.official is None else "official"
     parts = split_indices(source, kept, splits, seed)
     train, val, test = (DiskSplit(source, part, size=size, channels=channels, normalize=normalize) for part in parts)
-    info = DatasetInfo(
-        name,
-        classes=source.classes,
-        image_shape=(channels, size, size),
-        citation="your own data",
-        license="yours",
-        how_to_get="It is a table of your own.",
-    )
+    info = describe_own_data(name, source.classes, (channels, size, size), "It is a table of your own.")
     return Dataset(train, val, test, info, parameters={"size": size, "splits": splits, "seed": seed})
 
 

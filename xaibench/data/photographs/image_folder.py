@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.core.part_info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.disk.groups import assign_groups
@@ -83,14 +83,7 @@ class OwnFolder(DirectorySet):
         classes = own_classes(images)
         if not classes:
             raise MissingDataError(f"folder: {images} has neither images nor a subfolder of a class. {_LAYOUT}")
-        self.info = DatasetInfo(
-            f"folder:{os.fspath(directory)}",
-            classes=classes,
-            image_shape=(3, 224, 224),
-            citation="your own data",
-            license="yours",
-            how_to_get=_LAYOUT,
-        )
+        self.info = describe_own_data(f"folder:{os.fspath(directory)}", classes, (3, 224, 224), _LAYOUT)
 
     def open(
         self,

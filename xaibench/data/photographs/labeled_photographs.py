@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.core.part_info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.groups import assign_groups
@@ -73,14 +73,9 @@ class Photographs(DirectorySet):
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         super().__init__(directory)
-        self.info = DatasetInfo(
-            f"photographs:{os.fspath(directory)}",
-            classes=ordered_classes({image.label for image in labeled_images(self._folder)}),
-            image_shape=(3, 224, 224),
-            citation="your own data",
-            license="yours",
-            how_to_get=_LAYOUT,
-        )
+        classes = ordered_classes({image.label for image in labeled_images(self._folder)})
+        name = f"photographs:{os.fspath(directory)}"
+        self.info = describe_own_data(name, classes, (3, 224, 224), _LAYOUT)
 
     def open(
         self,
