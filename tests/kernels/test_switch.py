@@ -9,6 +9,7 @@ import torch
 from fresh_process import run_fresh
 
 from xaibench.data.base import Split
+from xaibench.explainers.gradients.xrai import XRAI
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
@@ -79,6 +80,12 @@ def test_road_imputation(both_ways):
     np.testing.assert_allclose(compiled, plain, rtol=0, atol=1e-9 * np.ptp(image))
 
 
+def test_segments_of_xrai(both_ways):
+    picture = np.random.default_rng(0).standard_normal((3, 70, 66)).cumsum(1)  # more pixels than are cached
+    compiled, plain = both_ways(lambda: XRAI(segmentation_size=80).segments(picture))
+    np.testing.assert_array_equal(compiled, plain)
+
+
 @pytest.mark.parametrize("network", ["cnn", "mlp"])
 @pytest.mark.parametrize("explainer", ["shapley_sampling", "pfi", "occlusion"])
 def test_one_pixel_updates(network, explainer, both_ways):
@@ -107,7 +114,7 @@ import sys
 sys.modules["numba"] = sys.modules["llvmlite"] = None
 import xaibench as xb
 import xaibench.kernels.emd, xaibench.kernels.multigrid, xaibench.kernels.pixel_updates.loops
-import xaibench.kernels.training.convolution_blocks
+import xaibench.kernels.graph_segments, xaibench.kernels.training.convolution_blocks
 data = xb.load("xai-tris/lin-white-8x8", n_samples=60)
 model = xb.models.build("cnn", (1, 8, 8), 2, seed=0)
 xb.models.fit(model, data.train, data.val, epochs=1, progress=False, device="cpu")

@@ -20,6 +20,8 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.kernels.compilation import kernels_enabled
+from xaibench.kernels.graph_segments import graph_segments
 
 #: Parameters of Felzenszwalb's segmentation: scales from fine to coarse, and the blur before it.
 _SCALES, _SIGMA = (50, 100, 150, 250, 500, 1200), 0.8
@@ -47,7 +49,7 @@ class XRAI(Repeating, Attribution):
     all segments get their own mean, so that the sum is unchanged. The attribution is the mean of Integrated Gradients
     from a black and a white image (the smallest and largest value). The segments are computed by Felzenszwalb at six
     scales, widened by ``dilation``, of the image resized to ``segmentation_size`` × ``segmentation_size`` pixels, as in
-    the authors' package ``saliency`` (tested).
+    the authors' package ``saliency`` (tested; edges of equal cost have a fixed order here).
 
     Departures: segments are widened before they are resized to the image, not after, and the minimum number of pixels
     that a segment must add scales with the image, so that small images have segments too. At 224×224 there is no
@@ -126,7 +128,6 @@ def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, di
             return _segments(picture[:, 0], size, min_segment_size, dilation)[:, None]
         return _supervoxels(picture, size, dilation)
     from skimage import transform
-    from skimage.segmentation import felzenszwalb
 
     low, high = picture.min(), picture.max()
     scaled = 2 * (picture - low) / (high - low if high > low else 1.0) - 1
@@ -134,10 +135,18 @@ def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, di
     large = resize(scaled.transpose(1, 2, 0), (size, size), order=3, mode="constant", anti_aliasing=True)
     rows, columns = (((np.arange(n) + 0.5) * size / n).astype(int) for n in picture.shape[1:])
     found = []
-    for scale in _SCALES:
-        labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=min_segment_size)
+    for labels in _felzenszwalb(large, min_segment_size):
         found += [wide[np.ix_(rows, columns)] for wide in _widened_segments(labels, dilation, (1.0, 1.0))]
     return np.stack(found)
+
+
+def _felzenszwalb(image: NDArray[np.float64], min_size: int) -> NDArray[np.integer[Any]]:
+    """Return Felzenszwalb's segments ``[S, H, W]`` of an image ``[H, W, C]``, from fine to coarse."""
+    if kernels_enabled():
+        return graph_segments(image, _SCALES, _SIGMA, min_size)
+    from skimage.segmentation import felzenszwalb
+
+    return np.stack([felzenszwalb(image, scale, _SIGMA, min_size) for scale in _SCALES])
 
 
 def _supervoxels(picture: NDArray[np.float64], size: int, dilation: int) -> NDArray[np.bool_]:
