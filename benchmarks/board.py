@@ -22,12 +22,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from xaibench.leaderboard.manifest import Manifest, MethodInfo, RunInfo, SuiteVersion
-from xaibench.leaderboard.pictures import sheet_layout, write_map_sheet, write_sample_sheet
-from xaibench.leaderboard.suite_facts import facts_folder
+from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sample_sheet
+from xaibench.leaderboard.score_files import MANIFEST, PICTURE, write_scores
+from xaibench.leaderboard.suite_facts import FACTS_FILE, facts_folder
 from xaibench.runfolder.sample_file import SampleCell
-from xaibench.runfolder.tables import IMAGES, SCORES
+from xaibench.runfolder.tables import SCORES
 
 SCENARIOS, BACKGROUNDS, MODELS = ("lin", "mult", "rigid"), ("white", "corr", "imagenet"), ("llr", "mlp", "cnn")
 CELLS = list(itertools.product(SCENARIOS, BACKGROUNDS, MODELS))
@@ -52,13 +54,13 @@ def simulate(repository: Path, methods: int, samples: int, *, cells: list[tuple[
         run = RunInfo({"xaibench": "0.1.0"}, "", 0.5 * len(cells), len(cells) * samples)
         manifest = Manifest(method, SuiteVersion("simulated", "0" * 32), "2026-01-01", run=run)
         if not number:
-            _write_facts(facts_folder(repository, manifest), cells, samples, pictures)
+            _write_facts(facts_folder(repository, manifest), pictures)
         folder = repository / manifest.folder
         folder.mkdir(parents=True)
-        (folder / "result.json").write_bytes(manifest.to_json())
-        _scores(name, skill[number], hard, rng).to_parquet(folder / SCORES.name, compression="zstd")
         maps = rng.random((1, 8, 8)).astype(np.float16)
-        write_map_sheet(folder, [_of_method(cell, name, maps) for cell in pictures], name, sheet_layout(pictures))
+        picture = draw_map_sheet([_of_method(cell, name, maps) for cell in pictures], name, sheet_layout(pictures))
+        scores = pa.Table.from_pandas(_scores(name, skill[number], hard, rng))
+        write_scores(scores, folder, {MANIFEST: manifest.to_json(), PICTURE: picture})
 
 
 def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd.DataFrame:
@@ -74,15 +76,15 @@ def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd
     return table.astype(dict.fromkeys(SCORES.text, "category"))
 
 
-def _write_facts(folder: Path, cells: list, samples: int, pictures: list[SampleCell]) -> None:
+def _write_facts(folder: Path, pictures: list[SampleCell]) -> None:
     folder.mkdir(parents=True)
     metrics = {name: {"label": label, "range": [0, 1], "truth": truth} for name, (label, truth) in METRICS.items()}
     models = {name: {"label": name.upper()} for name in MODELS}
     words = {"suite": "simulated", "title": "Simulated suite", "explainers": {}, "models": models, "metrics": metrics}
     (folder / "parts.json").write_text(json.dumps(words))
-    images = [("-".join(place), 0, i, i) for place in sorted({cell[:2] for cell in cells}) for i in range(samples)]
-    pd.DataFrame(images, columns=list(IMAGES.columns)).to_parquet(folder / IMAGES.name)
-    write_sample_sheet(folder, pictures, sheet_layout(pictures))
+    layout = sheet_layout(pictures)
+    (folder / FACTS_FILE).write_text(json.dumps({"images": {}, "pictures": layout.to_dict()}))
+    write_sample_sheet(folder, pictures, layout)
 
 
 def _pictures(cells: list, rng: np.random.Generator, count: int = 4) -> list[SampleCell]:

@@ -9,7 +9,6 @@ of each command, which runs in a separate process.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -20,7 +19,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from board import CELLS, METRICS, simulate
 
-from xaibench.runfolder.tables import IMAGES, SCORES
+from xaibench.leaderboard.manifest import find_results
+from xaibench.runfolder.tables import SCORES
 
 METHODS = 20
 
@@ -28,15 +28,11 @@ METHODS = 20
 def run_of(results: Path, run: Path) -> int:
     """Write one run folder with all results and return its number of scores."""
     run.mkdir(parents=True)
-    folders = sorted(path.parent for path in results.rglob("result.json"))
-    words = [json.loads((folder / "parts.json").read_text()) for folder in folders]
-    explainers = {name: known for one in words for name, known in one["explainers"].items()}
-    (run / "parts.json").write_text(json.dumps(words[0] | {"explainers": explainers}))
-    for name in ("environment.json", "suite.toml", IMAGES.name):
-        shutil.copyfile(folders[0] / name, run / name)
+    (parts,) = results.glob("suites/*/parts.json")
+    shutil.copyfile(parts, run / parts.name)
     rows = 0
     with pq.ParquetWriter(run / SCORES.name, SCORES.arrow_schema()) as writer:
-        for folder in folders:
+        for folder in find_results(results):
             table = pq.read_table(folder / SCORES.name).cast(SCORES.arrow_schema())
             writer.write_table(table)
             rows += len(table)

@@ -55,7 +55,8 @@ xaibench results export results --dataset ann/results   # records for the Huggin
 xaibench results commit results winter --suite xai-tris-8x8 --deadline 2026-12-31 --secret ~/winter.json
 xaibench results reveal results ~/winter.json        # on the day after
 xaibench results fresh results winter                # every method on the data of the round
-xaibench results schema                              # of result.json, as JSON Schema
+xaibench results show results/METHOD/SUITE@VERSION   # the manifest of a result
+xaibench results schema                              # of a manifest, as JSON Schema
 """,
     "run": """
 xaibench run xai-tris-8x8 --quick                              # a small form, in a minute

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from xaibench.leaderboard import verdicts
-from xaibench.leaderboard.manifest import manifest_checksum
+from xaibench.leaderboard.manifest import result_checksum
 from xaibench.leaderboard.verdicts import KEEPERS, RECORDS, Record, Verification, sign_records
 
 
@@ -30,7 +30,7 @@ def give_verdict(folder, key=None, **changes):
     """Write a verdict on a result, signed if there is a key."""
     words = {"verdict": "bit-equal", "rows": 96, "equal_rows": 96, "largest_difference": 0.0, "where": ""}
     words |= {"xaibench": "0.2.0", "date": "2026-02-02"} | changes
-    result, received = words.pop("result", manifest_checksum(folder)), words.pop("received", "2026-01-01")
+    result, received = words.pop("result", result_checksum(folder)), words.pop("received", "2026-01-01")
     verdicts._add_records({folder: Record(result, received, Verification(**words))})
     if key is not None:
         sign_records(folder.parent.parent, key)

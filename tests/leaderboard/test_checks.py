@@ -1,34 +1,28 @@
 """What is seen without running anything: each way to spoil a result is refused, with its reason."""
 
 import dataclasses
-import json
 import shutil
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from leaderboard.forging import png, rewritten
+from leaderboard.forging import png, rewritten, with_scores
 from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.leaderboard import score_files
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import (
-    MANIFEST,
-    SuiteVersion,
-    read_manifest,
-)
-
-
-def _change_scores(folder, change):
-    file = folder / "scores.parquet"
-    table = pq.read_table(file)
-    pq.write_table(change(table), file)
+from xaibench.leaderboard.manifest import SuiteVersion, read_manifest
+from xaibench.leaderboard.score_files import MANIFEST, PICTURE, read_note
 
 
 def _change_picture(folder, picture):
-    score_files.write_scores(pq.read_table(folder / "scores.parquet"), folder, picture)
+    with_scores(folder, notes={PICTURE: picture})
+
+
+def _change_manifest(folder, change):
+    with_scores(folder, notes={MANIFEST: change(read_note(folder, MANIFEST))})
 
 
 def _misspell_a_column(folder):
@@ -63,18 +57,15 @@ def test_a_whole_result_is_taken(result):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (
-            lambda at: _change_scores(at, lambda t: _value(t, 0, 0.99)),
-            "scores.parquet was modified",
-        ),
-        (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "method/mine.py was modified"),
-        (lambda at: (at / "scores.parquet").unlink(), "scores.parquet is missing"),
-        (lambda at: (at / "more.txt").write_text("x"), "more.txt is not listed in"),
+        (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "the files below method were modified"),
+        (lambda at: (at / "method" / "more.py").write_text("x = 1\n"), "the files below method were modified"),
+        (lambda at: (at / "scores.parquet").unlink(), "scores.parquet cannot be read"),
         (lambda at: (at / "link").symlink_to("/etc/passwd"), "link are links"),
-        (lambda at: (at / MANIFEST).write_text("{}"), "lacks 'method'"),
+        (lambda at: _change_manifest(at, lambda _: b"{}"), "lacks 'method'"),
+        (lambda at: _change_manifest(at, lambda _: b""), "has no manifest; `xaibench submit`"),
     ],
 )
-def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
+def test_what_was_changed_is_seen(spoil, said, result):
     spoil(result)
     assert said in "\n".join(check(result))
 
@@ -82,20 +73,20 @@ def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda at: _change_scores(at, lambda t: _value(t, 0, 1.5)), "such as 1.5, are outside its range [0, 1]"),
-        (lambda at: _change_scores(at, lambda t: pa.concat_tables([t, t[:2]])), "has 2 duplicate rows"),
-        (lambda at: _change_scores(at, lambda t: _value(t, 0, None)), "1 undefined scores without a reason"),
+        (lambda at: with_scores(at, lambda t: _value(t, 0, 1.5)), "such as 1.5, are outside its range [0, 1]"),
+        (lambda at: with_scores(at, lambda t: pa.concat_tables([t, t[:2]])), "has 2 duplicate rows"),
+        (lambda at: with_scores(at, lambda t: _value(t, 0, None)), "1 undefined scores without a reason"),
         (
-            lambda at: _change_scores(at, _say("map is all zero")),
+            lambda at: with_scores(at, _say("map is all zero")),
             "1 defined scores with the reason of an undefined one",
         ),
-        (lambda at: _change_scores(at, _say("map is all zero: scored as chance")), ""),
+        (lambda at: with_scores(at, _say("map is all zero: scored as chance")), ""),
         (
-            lambda at: _change_scores(at, lambda t: t.filter(pc.not_equal(t["model"], "mlp"))),
+            lambda at: with_scores(at, lambda t: t.filter(pc.not_equal(t["model"], "mlp"))),
             "",  # a method may refuse a network, which then has no scores
         ),
         (
-            lambda at: _change_scores(at, _later),
+            lambda at: with_scores(at, _later),
             "the suite explains the first 6",
         ),
         (lambda at: (at / "notes.md").write_text("x"), "notes.md is not part of a result"),
@@ -158,10 +149,10 @@ def test_only_suites_of_the_library_that_everybody_can_run_have_results(name, re
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda at: (at / MANIFEST).write_text("[" * 200_000), "cannot be read (RecursionError"),
-        (lambda at: (at / MANIFEST).write_text(" " * (2 << 20)), "expected at most"),
+        (lambda at: _change_manifest(at, lambda _: b"[" * 200_000), "cannot be read (RecursionError"),
+        (lambda at: _change_manifest(at, lambda _: b" " * (2 << 20)), "expected at most"),
         (
-            lambda at: (at / MANIFEST).write_text((at / MANIFEST).read_text().replace("Gradient", "\\ud800")),
+            lambda at: _change_manifest(at, lambda it: it.replace(b"Gradient", b"\\ud800")),
             "surrogates not allowed",
         ),
         (lambda at: (at / "method" / "mine.py").write_text("-" * 200_000 + "1"), "is not valid Python"),
@@ -170,9 +161,9 @@ def test_only_suites_of_the_library_that_everybody_can_run_have_results(name, re
     ids=["depth", "length", "surrogate", "deep-code", "long-code"],
 )
 def test_a_bomb_is_refused(spoil, said, result):
-    before = (result / MANIFEST).read_bytes()
+    before = read_note(result, MANIFEST)
     spoil(result)
-    if (result / MANIFEST).read_bytes() == before:
+    if read_note(result, MANIFEST) == before:
         rewritten(result)
     assert said in "\n".join(check(result))
 
@@ -195,14 +186,10 @@ def test_a_result_lies_where_it_says(result, tmp_path):
 
 def test_another_version_is_another_suite(result, verdict):
     manifest = read_manifest(result)
-    content = json.loads((result / MANIFEST).read_text())
-    content["suite"]["version"] = "0" * 32
-    (result / MANIFEST).write_text(json.dumps(content))
     place = result.with_name(f"tiny@{'0' * 32}")
-    result.rename(place)
+    rewritten(result, suite=SuiteVersion("tiny", "0" * 32)).rename(place)
     (fault,) = check(place)
     assert f"tiny of this xaibench is version {manifest.suite.version}, not {'0' * 32}" in fault
-    assert isinstance(manifest.suite, SuiteVersion)
     assert check(place, earlier=True) == [fault], "it was not verified"
 
     # A result that was verified at that version is kept for the history of its method.
@@ -216,5 +203,5 @@ def test_another_version_is_another_suite(result, verdict):
     verdict(place, verdict="differs")
     assert check(place, earlier=True) == [fault]
     verdict(place, verdict="equal")
-    (place / "scores.parquet").write_bytes(b"changed")
-    assert "scores.parquet was modified" in check(place, earlier=True)[0]
+    with_scores(place, lambda t: _value(t, 0, 0.99))
+    assert check(place, earlier=True) == [fault], "the verdict is on other scores"

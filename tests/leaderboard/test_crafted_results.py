@@ -8,16 +8,15 @@ import random
 import shutil
 import zipfile
 
-import pyarrow.parquet as pq
 import pytest
-from leaderboard.forging import rewritten
+from leaderboard.forging import rewritten, with_scores
 from leaderboard.site.repositories import METHODS, change_scores, write_repository
 from PIL import Image
 
 import xaibench as xb
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import read_manifest
-from xaibench.leaderboard.score_files import read_picture, write_scores
+from xaibench.leaderboard.score_files import MANIFEST, PICTURE, read_note
 from xaibench.leaderboard.site.read import read_results
 
 #: Shares of the results of which the manifest, the scores and another file are changed.
@@ -117,11 +116,7 @@ def craft(place, result, rng):
     """Damage one result in one way, which depends on its place in [0, 1); its checksums fit in half of the cases."""
     (result / "method" / "mine.py").write_text(TRAP + (result / "method" / "mine.py").read_text())
     if place < MANIFESTS:
-        content = mutate(json.loads((result / "result.json").read_text()), rng)
-        try:
-            (result / "result.json").write_text(json.dumps(content))
-        except UnicodeEncodeError:
-            (result / "result.json").write_text(json.dumps(content, ensure_ascii=True))
+        with_scores(result, notes={MANIFEST: json.dumps(mutate(json.loads(read_note(result, MANIFEST)), rng))})
         return
     if place < MANIFESTS + SCORES:
         file = result / "scores.parquet"
@@ -129,10 +124,10 @@ def craft(place, result, rng):
     else:
         name = rng.choice(["picture", "method/mine.py", "method/x.zip", "method/y.pkl", "extra.txt", "suite.toml"])
         file = result / name
-        content = read_picture(result) if name == "picture" else file.read_bytes() if file.exists() else b""
+        content = read_note(result, PICTURE) if name == "picture" else file.read_bytes() if file.exists() else b""
         spoiled = spoil_bytes(content or archive(rng), rng)
         if name == "picture":
-            write_scores(pq.read_table(result / "scores.parquet"), result, spoiled)
+            with_scores(result, notes={PICTURE: spoiled})
         else:
             file.write_bytes(spoiled)
     if rng.random() < 0.5:
@@ -172,7 +167,7 @@ def test_crafted_results_are_refused_or_harmless(example, tmp_path, count):
 def test_the_crafting_is_the_same_every_time(example):
     def craft_once():
         rng = random.Random(SEED)
-        content = json.loads((example / "result.json").read_text())
+        content = json.loads(read_note(example, MANIFEST))
         texts = [json.dumps(mutate(json.loads(json.dumps(content)), rng)) for _ in range(50)]
         return hashlib.sha256("".join(texts).encode()).hexdigest()
 

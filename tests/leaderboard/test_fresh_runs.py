@@ -4,10 +4,10 @@ from datetime import date
 from hashlib import sha256
 
 import numpy as np
-import pandas as pd
 import pytest
 from leaderboard.forging import rewritten
 from leaderboard.sandboxes import needs_sandbox
+from leaderboard.site.repositories import change_scores
 
 from xaibench.data import load
 from xaibench.leaderboard.checks import check
@@ -53,9 +53,8 @@ def test_a_round_runs_what_was_received_on_time(named, result, verdict, tmp_path
     assert len(find_results(repository)) == 2
     assert verify(fresh, engine="serial").verdict == "bit-equal", "on the seeds of the round"
     # Scores of other seeds than the round's are refused.
-    rows = pd.read_parquet(fresh / SCORES.name)
-    rows.assign(data_seed=5).to_parquet(fresh / SCORES.name)
-    assert "has scores of the data seeds 5; expected" in "\n".join(check(rewritten(fresh)))
+    change_scores(fresh, lambda rows: rows.assign(data_seed=5))
+    assert "has scores of the data seeds 5; expected" in "\n".join(check(fresh))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import find_results, manifest_checksum, read_manifest
+from xaibench.leaderboard.manifest import find_results, read_manifest, result_checksum
 from xaibench.leaderboard.suite_text import suite_version
 from xaibench.leaderboard.verdicts import VERDICTS, read_records
 from xaibench.runner.suites.files import load_suite
@@ -53,7 +53,7 @@ def test_they_are_small():
 def test_those_that_were_run_again_have_a_signed_verdict(results):
     records = read_records(RESULTS)
     known = {manifest.folder: folder for folder, manifest in results.items()}
-    stale = {name for name, one in records.items() if name not in known or one.result != manifest_checksum(known[name])}
+    stale = {name for name, one in records.items() if name not in known or one.result != result_checksum(known[name])}
     assert stale == set(), HOW_VERIFIED
     verdicts = {name: one.verification.verdict for name, one in records.items() if one.verification}
     assert {name: found for name, found in verdicts.items() if found not in VERDICTS[:2]} == {}

@@ -44,7 +44,15 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     (folder / "scores.parquet").write_bytes(b"other")
     refused = typed(["results", "check", "results"])
     assert refused.exit_code == 1
-    assert "scores.parquet was modified" in refused.output
+    assert "scores.parquet cannot be read" in refused.output
+
+
+def test_the_manifest_is_shown_with_control_characters_escaped(typed, result):
+    method = dataclasses.replace(read_manifest(result).method, label="G\x1b]0;x\x07\u202e")
+    said = typed(["results", "show", str(rewritten(result, method=method))]).output
+    assert json.loads(said) == json.loads(read_manifest(result).to_json())
+    assert said.isascii()
+    assert "\x1b" not in said
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("equal", 0), ("differs", 1)])
@@ -120,5 +128,5 @@ def test_a_round_is_promised_and_not_shown_too_early(typed, tmp_path):
 def test_the_schema_is_printed(typed):
     assert json.loads(typed(["results", "schema"]).output)["properties"]["schema"] == {
         "description": "The version of this schema.",
-        "const": 4,
+        "const": 5,
     }

@@ -13,7 +13,7 @@ from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.pictures import decode_sheet
 from xaibench.leaderboard.run_splitting import split_run
-from xaibench.leaderboard.score_files import read_picture
+from xaibench.leaderboard.score_files import PICTURE, read_note
 from xaibench.leaderboard.suite_facts import image_checksums, read_facts, write_facts
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import read_samples
@@ -42,7 +42,7 @@ def test_facts_are_written_once_for_all_results_of_a_suite(finished, tmp_path):
     first, second = split_run(finished, tmp_path / "results")
     (facts,) = (tmp_path / "results" / "suites").iterdir()
     assert facts.name == first.name == second.name
-    assert sorted(path.name for path in first.iterdir()) == ["result.json", "scores.parquet"]
+    assert sorted(path.name for path in first.iterdir()) == ["scores.parquet"]
     found = read_facts(facts)
     assert (found.parts.title, set(found.parts.models), found.parts.explainers) == ("Tiny", {"llr", "mlp"}, {})
     of_methods = ["explained", "scored"]  # numbers of samples of the run, which are no facts of the suite
@@ -108,7 +108,7 @@ def test_a_picture_has_the_maps_of_the_first_samples(finished, tmp_path):
     layout = facts.layout
     assert layout.cells == (("lin", "white", "llr"), ("lin", "white", "mlp"))
     assert layout.samples == ((0, 1, 2, 3), (0, 1, 2, 3))
-    sheet = decode_sheet(read_picture(folder), "sheet", layout.size)
+    sheet = decode_sheet(read_note(folder, PICTURE), "sheet", layout.size)
     samples = decode_sheet((facts.folder / "samples.png").read_bytes(), "samples", mode="RGB")
     assert (sheet.shape, samples.shape) == ((16, 32), (16, 64, 3))
     for row, cell in enumerate(read_samples(finished)):
@@ -218,7 +218,7 @@ def test_a_method_for_some_networks_has_no_maps_in_the_other_rows(tiny, ships, t
     )
     folder = run(ships(text), tmp_path / "run", engine="serial").folder
     both = split_run(folder, tmp_path / "results", methods=["saliency", "gradcam"])
-    many, few = (decode_sheet(read_picture(place), "sheet") for place in both)
+    many, few = (decode_sheet(read_note(place, PICTURE), "sheet") for place in both)
     assert many.shape == few.shape == (16, 32)
     assert many[:8].any()
     assert few[8:].any()

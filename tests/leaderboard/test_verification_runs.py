@@ -7,9 +7,8 @@ from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from leaderboard.forging import rewritten
+from leaderboard.forging import with_scores
 from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard import verification_runs as module
@@ -33,11 +32,12 @@ def repository(submitted, tiny, tmp_path_factory):
     run(tiny, place / "run", engine="serial")
     split_run(place / "run", place / "results")
     (forged,) = place.glob("results/uniform/*")
-    table = pq.read_table(forged / "scores.parquet")
-    better = pa.array(np.minimum(1.0, table["value"].to_numpy() + 0.1))
-    column = table.column_names.index("value")
-    pq.write_table(table.set_column(column, "value", better), forged / "scores.parquet")
-    rewritten(forged)
+
+    def better(table):
+        values = pa.array(np.minimum(1.0, table["value"].to_numpy() + 0.1))
+        return table.set_column(table.column_names.index("value"), "value", values)
+
+    with_scores(forged, better)
     return place
 
 
@@ -113,7 +113,7 @@ def test_the_first_of_a_suite_takes_all_workers_and_the_others_one_each(called, 
 
 
 def test_suites_do_not_wait_for_the_networks_of_each_other(repository, result):
-    (result / "result.json").write_text("damaged")
+    (result / "scores.parquet").write_text("damaged")
     folders = [*find_results(repository / "results"), result]
     groups = module._group_by_suite(folders)
     assert [len(group) for group in groups] == [3, 1]

@@ -33,7 +33,7 @@ def write(folder, *files):
 @pytest.fixture
 def repository(tmp_path):
     git(tmp_path, "init", "--quiet")
-    write(tmp_path, "README.md", "results/rounds.json", "results/lime/tiny@1/result.json")
+    write(tmp_path, "README.md", "results/rounds.json", "results/lime/tiny@1/scores.parquet")
     write(tmp_path, "results/suites/tiny@1/accuracy.csv")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "-m", "base")
@@ -67,19 +67,19 @@ NEW = "List new results, and refuse other changes"
 
 
 def test_results_of_one_method_are_found_and_checked(repository, xaibench):
-    write(repository, "results/rise/tiny@1/result.json", "results/rise/tiny@1/scores.parquet", "results/rise/big@2/a")
+    write(repository, "results/rise/tiny@1/scores.parquet", "results/rise/tiny@1/method/a.py", "results/rise/big@2/a")
     assert pull_request(repository, NEW)[0]
     assert (repository / "folders.txt").read_text() == "results/rise/big@2\nresults/rise/tiny@1\n"
     subprocess.run(script(CHECK, "Check and verify"), cwd=repository, check=True)
     assert xaibench() == [
         f"results {said}"
         for place in ("results/rise/big@2", "results/rise/tiny@1")
-        for said in (f"check {place}", f"verify {place} --install --work /temporary/again")
+        for said in (f"check {place}", f"show {place}", f"verify {place} --install --work /temporary/again")
     ]
 
 
 def test_a_result_that_is_refused_stops_it(repository, xaibench):
-    write(repository, "results/bad/tiny@1/result.json")
+    write(repository, "results/bad/tiny@1/scores.parquet")
     assert pull_request(repository, NEW)[0]
     assert subprocess.run(script(CHECK, "Check and verify"), cwd=repository).returncode != 0
     assert xaibench() == ["results check results/bad/tiny@1"]  # nothing of it is run
@@ -88,16 +88,16 @@ def test_a_result_that_is_refused_stops_it(repository, xaibench):
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        (["results/rise/tiny@1/result.json", "README.md"], "only change files below results/METHOD/SUITE@VERSION"),
+        (["results/rise/tiny@1/scores.parquet", "README.md"], "only change files below results/METHOD/SUITE@VERSION"),
         ([".github/workflows/check.yml"], "only change files below results/METHOD/SUITE@VERSION"),
         (["results/verdicts.json"], "only change files below results/METHOD/SUITE@VERSION"),
         (["results/verdicts.json.sig"], "only change files below results/METHOD/SUITE@VERSION"),
         (["results/suites/tiny@1/accuracy.csv"], "The facts about a suite are the keeper's"),
         (["results/suites/tiny@1/samples.csv"], "The facts about a suite are the keeper's"),
-        (["results/rise/tiny@1/result.json", "results/suites/tiny@1/a"], "The facts about a suite are the keeper's"),
-        (["results/rise/tiny@1/result.json", "results/rise2/tiny@1/result.json"], "one method only"),
+        (["results/rise/tiny@1/scores.parquet", "results/suites/tiny@1/a"], "The facts about a suite are the keeper's"),
+        (["results/rise/tiny@1/scores.parquet", "results/rise2/tiny@1/scores.parquet"], "one method only"),
         (
-            ["results/rise/tiny@1/result.json", "results/rounds.json"],
+            ["results/rise/tiny@1/scores.parquet", "results/rounds.json"],
             "only change files below results/METHOD/SUITE@VERSION",
         ),
         (["results/pip/__init__.py"], "only change files below results/METHOD/SUITE@VERSION"),
@@ -114,21 +114,21 @@ def test_a_pull_request_with_more_is_refused(repository, files, reason):
 
 
 def test_the_first_result_of_a_suite_brings_its_facts(repository):
-    write(repository, "results/rise/big@2/result.json", "results/suites/big@2/accuracy.csv")
+    write(repository, "results/rise/big@2/scores.parquet", "results/suites/big@2/accuracy.csv")
     assert pull_request(repository, NEW)[0]
     assert (repository / "folders.txt").read_text() == "results/rise/big@2\n"
 
 
 def test_facts_do_not_come_alone(repository):
-    write(repository, "results/rise/tiny@1/result.json", "results/suites/big@2/accuracy.csv")
+    write(repository, "results/rise/tiny@1/scores.parquet", "results/suites/big@2/accuracy.csv")
     passed, said = pull_request(repository, NEW)
     assert not passed
     assert "Facts about 'big@2' come with a result of that suite only." in said
 
 
 def test_nobody_takes_the_result_of_another_away(repository):
-    (repository / "results/lime/tiny@1/result.json").unlink()
-    write(repository, "results/rise/tiny@1/result.json")
+    (repository / "results/lime/tiny@1/scores.parquet").unlink()
+    write(repository, "results/rise/tiny@1/scores.parquet")
     passed, said = pull_request(repository, NEW)
     assert not passed
     assert "one method only" in said
@@ -138,14 +138,14 @@ def test_files_of_others_cannot_be_moved_away(repository):
     """Git lists a file that was moved under its new name only, unless it is told not to look for renames."""
     mine = repository / "results/mine/tiny@1/method"
     mine.mkdir(parents=True)
-    for name in ("README.md", "results/rounds.json", "results/lime/tiny@1/result.json"):
+    for name in ("README.md", "results/rounds.json", "results/lime/tiny@1/scores.parquet"):
         (repository / name).rename(mine / name.replace("/", "-"))
         passed, said = pull_request(repository, NEW)
         assert not passed, said
 
 
 def test_a_name_with_a_line_break_hides_nothing(repository):
-    write(repository, "results/mine/tiny@1/result.json", "README.md\nresults/mine/tiny@1/x")
+    write(repository, "results/mine/tiny@1/scores.parquet", "README.md\nresults/mine/tiny@1/x")
     passed, said = pull_request(repository, NEW)
     assert not passed
     assert "changes $'README.md\\nresults/mine/tiny@1/x'" in said
@@ -153,7 +153,7 @@ def test_a_name_with_a_line_break_hides_nothing(repository):
 
 
 def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
-    write(repository, "results/rise/tiny@1/result.json", "results/verdicts.json")
+    write(repository, "results/rise/tiny@1/scores.parquet", "results/verdicts.json")
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "-m", "merged")
     steps = SITE["verify"]["steps"]

@@ -80,6 +80,16 @@ def _print_sizes(places: Sequence[Path]) -> None:
         typer.echo(f"{suite}: {len(found)} results, {count} files, {total / 1e6:.1f} MB")
 
 
+@results.command(name="show")
+def show_result(folder: Annotated[Path, typer.Argument(help="One result.")]) -> None:
+    """Print the manifest of a result: method, authors, citation, suite, versions, code."""
+    with clear_errors():
+        from xaibench.leaderboard.manifest import read_manifest
+
+        # Characters beyond ASCII are escaped, so that nothing in it acts on the terminal.
+        typer.echo(json.dumps(json.loads(read_manifest(folder).to_json()), indent=2))
+
+
 @results.command(name="verify")
 def verify_results(
     folder: Annotated[Path, typer.Argument(help="A results repository, or one result.")],
@@ -214,7 +224,7 @@ def export_results(
 
 @results.command(name="schema")
 def print_schema() -> None:
-    """Print the JSON Schema of result.json."""
+    """Print the JSON Schema of the manifest of a result."""
     from xaibench.leaderboard.manifest import manifest_schema
 
     typer.echo(json.dumps(manifest_schema(), indent=2))

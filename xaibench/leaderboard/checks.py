@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 from xaibench.core.messages import listed
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.manifest import (
-    MANIFEST,
     METHOD,
     Manifest,
     ResultError,
     code_checksum,
-    file_checksums,
     read_manifest,
 )
 from xaibench.leaderboard.pictures import decode_sheet
 from xaibench.leaderboard.rounds import find_round
-from xaibench.leaderboard.score_files import read_picture, read_scores
+from xaibench.leaderboard.score_files import PICTURE, read_note, read_scores
 from xaibench.leaderboard.suite_text import official_plan, suite_version
 from xaibench.leaderboard.verdicts import VERDICTS, find_record
 from xaibench.report.numbers.unscored_maps import is_scored_as_chance
@@ -61,7 +59,7 @@ def check(folder: str | Path, *, in_repository: bool = True, earlier: bool = Fal
         manifest = read_manifest(place)
     except ResultError as error:
         return [str(error)]
-    found = list(_check_files(place, manifest))
+    found = list(_check_files(place))
     if in_repository and place.resolve().parts[-2:] != tuple(manifest.folder.split("/")):
         here = "/".join(place.resolve().parts[-2:])
         found.append(f"it is at {here}, but its manifest says {manifest.folder}; move it there.")
@@ -82,34 +80,27 @@ def _was_verified(folder: Path) -> bool:
     return found is not None and found.verdict in VERDICTS[:-1]
 
 
-def _check_files(folder: Path, manifest: Manifest) -> Iterator[str]:
+def _check_files(folder: Path) -> Iterator[str]:
     if links := [path.name for path in folder.rglob("*") if path.is_symlink()]:
         yield f"{listed(links, 3)} are links; a result may contain regular files only."
         return
     if (size := sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())) > _MAX_BYTES:
         yield f"its size is {size >> 20} MiB; expected at most {_MAX_BYTES >> 20}."
         return
-    there, said = file_checksums(folder), dict(manifest.files)
-    for name in sorted(said.keys() - there.keys()):
-        yield f"{name} is missing."
-    for name in sorted(there.keys() - said.keys()):
-        yield f"{name} is not listed in {MANIFEST}; remove it, or submit the method again."
-    for name in sorted(there.keys() & said.keys()):
-        if there[name] != said[name]:
-            yield f"{name} was modified: its sha256 is {there[name][:12]}…, not {said[name][:12]}…."
-    for name in there:
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        name = path.relative_to(folder).as_posix()
         if name != SCORES.name and not name.startswith(f"{METHOD}/"):
             yield f"{name} is not part of a result, which has {SCORES.name} and the folder {METHOD}; remove it."
-    if SCORES.name not in there and SCORES.name not in said:
-        yield f"it has no {SCORES.name}."
-    for name in there:
-        if _TOKEN.search((folder / name).read_bytes()):
+        if _TOKEN.search(path.read_bytes()):
             yield f"{name} contains what looks like a token or private key; remove it, and revoke the token."
 
 
 def _check_code(folder: Path, manifest: Manifest) -> Iterator[str]:
-    if code_checksum(manifest.files) != manifest.code.sha256:
-        yield f"the sha256 of the code below {METHOD} is not {manifest.code.sha256[:12] or 'empty'}."
+    if (found := code_checksum(folder)) != manifest.code.sha256:
+        yield (
+            f"the files below {METHOD} were modified: their sha256 is {found[:12] or 'empty'}, not "
+            f"{manifest.code.sha256[:12] or 'empty'}; submit the method again."
+        )
     entry = manifest.method.entry
     if entry in EXPLAINERS:  # a name lookup, which imports nothing
         if (folder / METHOD).exists():
@@ -148,7 +139,7 @@ def _check_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
 def _check_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
     try:
         scores = read_scores(folder)
-        if picture := read_picture(folder):
+        if picture := read_note(folder, PICTURE):
             decode_sheet(picture, f"The picture in {SCORES.name}")
     except (RunFolderError, ResultError) as error:
         yield str(error)

@@ -1,12 +1,12 @@
-"""``result.json``, the manifest of a result.
+"""The manifest of a result: JSON in the metadata of its ``scores.parquet``.
 
 A result is the scores of one method with this manifest and, if the method is not part of the library, its
 source::
 
     results/
       METHOD/SUITE@VERSION/         or SUITE@VERSION+ROUND, for a round of fresh seeds
-        result.json                 this manifest
-        scores.parquet              one row per sample and metric, and a picture of the first maps (score_files.py)
+        scores.parquet              one row per sample and metric; in its metadata, this manifest and a picture of the
+                                    first maps (score_files.py)
         method/                     source of the method
       suites/SUITE@VERSION/         facts that all results of the suite share (suite_facts.py)
       verdicts.json                 outcomes of running methods again (verdicts.py)
@@ -27,12 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from xaibench.core.messages import did_you_mean
+from xaibench.leaderboard.score_files import MANIFEST, read_note
+from xaibench.runfolder.tables import SCORES, RunFolderError
 
-MANIFEST, METHOD = "result.json", "method"
+#: Folder with the source of a method.
+METHOD = "method"
 
 #: Version of the schema. Other versions are not read.
-SCHEMA = 4
-
+SCHEMA = 5
 
 #: Largest size of a JSON file of a result, in bytes.
 MAX_JSON_BYTES = 1 << 20
@@ -125,13 +127,12 @@ class CodeInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of ``result.json``.
+    """Method, suite and origin of the scores of a result.
 
     Attributes:
         method: The method.
         suite: The suite and its version.
         submitted: Date of the submission according to the submitter, such as ``2026-11-23``.
-        files: SHA-256 of each file of the folder except the manifest.
         code: The code that was run.
         round: Name of the round of fresh seeds; empty for the suite's own seeds.
         run: How the scores were computed.
@@ -140,7 +141,6 @@ class Manifest:
     method: MethodInfo
     suite: SuiteVersion
     submitted: str
-    files: Mapping[str, str] = field(default_factory=dict)
     code: CodeInfo = field(default_factory=CodeInfo)
     round: str = ""
     run: RunInfo = field(default_factory=RunInfo)
@@ -156,9 +156,9 @@ class Manifest:
         return f"{self.method.name}/{self.suite_folder}"
 
     def to_json(self) -> bytes:
-        """Return the content of the file."""
+        """Return the manifest as the metadata of ``scores.parquet`` has it."""
         words = asdict(self)
-        ordered = {name: words[name] for name in ("method", "suite", "round", "submitted", "run", "code", "files")}
+        ordered = {name: words[name] for name in ("method", "suite", "round", "submitted", "run", "code")}
         return write_json(ordered)
 
 
@@ -172,18 +172,24 @@ def read_manifest(folder: Path) -> Manifest:
         The manifest.
 
     Raises:
-        ResultError: If the file is missing or does not match the schema; the message lists the violations.
+        ResultError: If it is missing or does not match the schema; the message lists the violations.
     """
-    file = folder / MANIFEST
-    content = read_json(file)
+    file = folder / SCORES.name
+    try:
+        data = read_note(folder, MANIFEST)
+    except RunFolderError as error:
+        raise ResultError(str(error)) from error
+    if not data:
+        raise ResultError(f"{file} has no manifest; `xaibench submit` and `xaibench results add` write results.")
+    name = f"The manifest in {file}"
+    content = parse_json(data, name)
     if problems := list(schema_violations(content, manifest_schema())):
-        raise ResultError(f"{file} does not fit schema {SCHEMA}: {'; '.join(problems)}.")
+        raise ResultError(f"{name} does not fit schema {SCHEMA}: {'; '.join(problems)}.")
     method = content["method"]
     return Manifest(
         MethodInfo(**method | {name: tuple(method.get(name, ())) for name in ("authors", "tuned_on")}),
         SuiteVersion(**content["suite"]),
         content["submitted"],
-        content["files"],
         CodeInfo(**content["code"] | {"requires": tuple(content["code"].get("requires", ()))}),
         content["round"],
         RunInfo(**content["run"]),
@@ -191,14 +197,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_json(file: Path, most: int = MAX_JSON_BYTES) -> Any:
-    """Read a JSON file of a result.
+    """Read a JSON file of a results repository.
 
     Args:
         file: The file.
         most: Largest accepted size in bytes.
 
     Returns:
-        Its content. Every text in it can be encoded, and so be shown and written.
+        Its content, as :func:`parse_json` returns it.
 
     Raises:
         ResultError: If it cannot be read, is longer than ``most``, or is not such JSON.
@@ -206,13 +212,33 @@ def read_json(file: Path, most: int = MAX_JSON_BYTES) -> Any:
     try:
         if (size := file.stat().st_size) > most:
             raise ResultError(f"{file} has {size:,} bytes; expected at most {most:,}.")
-        content = json.loads(file.read_text(encoding="utf-8"))
+        data = file.read_bytes()
+    except OSError as error:
+        raise ResultError(f"{file} cannot be read ({error}).") from error
+    return parse_json(data, str(file), most)
+
+
+def parse_json(data: bytes, name: str, most: int = MAX_JSON_BYTES) -> Any:
+    """Parse JSON of somebody else.
+
+    Args:
+        data: The JSON.
+        name: Its name in messages.
+        most: Largest accepted size in bytes.
+
+    Returns:
+        Its content. Every text in it can be encoded, and so be shown and written.
+
+    Raises:
+        ResultError: If it is longer than ``most``, or is not such JSON.
+    """
+    if len(data) > most:
+        raise ResultError(f"{name} has {len(data):,} bytes; expected at most {most:,}.")
+    try:
+        content = json.loads(data.decode("utf-8"))
         json.dumps(content, ensure_ascii=False).encode()  # a lone surrogate, written as \\ud800, is text that cannot be
-    except (OSError, ValueError, RecursionError) as error:
-        raise ResultError(
-            f"{file} cannot be read ({type(error).__name__}: {error}); every result needs it. `xaibench submit` "
-            "writes it."
-        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{name} cannot be read ({type(error).__name__}: {error}).") from error
     return content
 
 
@@ -223,8 +249,8 @@ def write_json(content: Mapping[str, Any]) -> bytes:
 
 @cache
 def manifest_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of ``result.json``."""
-    text = resources.files("xaibench.leaderboard").joinpath("result.schema.json").read_text(encoding="utf-8")
+    """Return the JSON Schema (draft 2020-12) of a manifest."""
+    text = resources.files("xaibench.leaderboard").joinpath("manifest.schema.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
@@ -236,7 +262,7 @@ _TYPES: dict[str, Any] = {
 
 
 def schema_violations(value: Any, schema: Mapping[str, Any], place: str = "it") -> Iterator[str]:
-    """Validate a value against a JSON Schema, limited to the keywords that ``result.schema.json`` uses.
+    """Validate a value against a JSON Schema, limited to the keywords that ``manifest.schema.json`` uses.
 
     Args:
         value: A parsed JSON value.
@@ -279,9 +305,9 @@ def _object_violations(value: Mapping[str, Any], schema: Mapping[str, Any], plac
             yield from schema_violations(one, known.get(name, others), f"{inside}{name}")
 
 
-def manifest_checksum(folder: Path) -> str:
-    """Return the SHA-256 of ``result.json``, which contains the checksums of all other files."""
-    return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+def result_checksum(folder: Path) -> str:
+    """Return the SHA-256 of ``scores.parquet``, which contains the checksum of the source of the method."""
+    return hashlib.sha256((folder / SCORES.name).read_bytes()).hexdigest()
 
 
 def find_results(folder: Path) -> list[Path]:
@@ -296,9 +322,9 @@ def find_results(folder: Path) -> list[Path]:
     Raises:
         ResultError: If the folder does not exist or contains no result.
     """
-    if (folder / MANIFEST).is_file():
+    if (folder / SCORES.name).is_file():
         return [folder]
-    found = sorted(file.parent for file in folder.glob(f"*/*/{MANIFEST}"))
+    found = sorted(file.parent for file in folder.glob(f"*/*/{SCORES.name}"))
     if not found:
         if str(folder).startswith("hf:"):
             repository = "/".join(folder.parts[1:3])  # Path collapses the two slashes of the address
@@ -306,28 +332,17 @@ def find_results(folder: Path) -> list[Path]:
                 f"{repository} is on the Hub; expected a local folder, as verdicts are written beside the results. "
                 f"Get it by `hf download {repository} --repo-type dataset --local-dir results`."
             )
-        there = "no such folder" if not folder.is_dir() else f"no METHOD/SUITE@VERSION/{MANIFEST} below it"
+        there = "no such folder" if not folder.is_dir() else f"no METHOD/SUITE@VERSION/{SCORES.name} below it"
         raise ResultError(
             f"{folder} contains no results: {there}. `xaibench submit` and `xaibench results add` write them."
         )
     return found
 
 
-def file_checksums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a result except the manifest.
-
-    Args:
-        folder: Folder of the result.
-
-    Returns:
-        Path below the folder to checksum, sorted by path.
-    """
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items() if name != MANIFEST}
-
-
-def code_checksum(files: Mapping[str, str]) -> str:
-    """Return one checksum over all files below ``method``; empty if there are none."""
-    code = sorted(f"{name} {found}" for name, found in files.items() if name.startswith(f"{METHOD}/"))
+def code_checksum(folder: Path) -> str:
+    """Return one checksum over the names and contents of all files below ``method``; empty if there are none."""
+    files = (path for path in (folder / METHOD).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    code = sorted(
+        f"{path.relative_to(folder).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files
+    )
     return hashlib.sha256("\n".join(code).encode()).hexdigest() if code else ""

@@ -35,7 +35,7 @@ from xaibench.leaderboard.suite_text import (
 from xaibench.runner.suites.files import SUITES
 
 ROUNDS = "rounds.json"
-#: Names of rounds, as the schema of ``result.json`` has them.
+#: Names of rounds, as the schema of a manifest has them.
 _NAME = r"[a-z0-9][a-z0-9_.-]{0,63}"
 
 

@@ -18,11 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed, unknown
 from xaibench.hub.license import check_license_name
 from xaibench.leaderboard.manifest import (
-    MANIFEST,
     METHOD,
     CodeInfo,
     Manifest,
@@ -31,11 +29,10 @@ from xaibench.leaderboard.manifest import (
     RunInfo,
     SuiteVersion,
     code_checksum,
-    file_checksums,
 )
 from xaibench.leaderboard.pictures import SheetLayout, draw_map_sheet
 from xaibench.leaderboard.rounds import Round, suite_with_public_seeds
-from xaibench.leaderboard.score_files import write_scores
+from xaibench.leaderboard.score_files import MANIFEST, PICTURE, write_scores
 from xaibench.leaderboard.suite_facts import facts_folder, shown_samples, write_facts
 from xaibench.leaderboard.suite_text import differs_from_official, explainer_entry, suite_version, without_sets
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartDescription, read_environment, read_parts
@@ -104,7 +101,7 @@ def split_run(
         parameters = {"parameters": {key: value for key, value in entry.items() if key != "use"}}
         method = _method_info(parts.explainers[name], uses[name], parameters | dict((about or {}).get(name, {})))
         check_license_name(method.license or None)
-        manifest = Manifest(method, version, day, {}, code or CodeInfo(), drawn.name if drawn else "")
+        manifest = Manifest(method, version, day, code or CodeInfo(), drawn.name if drawn else "")
         facts = write_facts(folder, facts_folder(Path(repository), manifest))
         pictures = _Pictures(cells, facts.layout)
         target = Path(repository) / manifest.folder
@@ -190,16 +187,14 @@ def _write_result(
         folder = Path(place) / "result"
         folder.mkdir()
         shown = pa.array([manifest.method.name] * len(scores), pa.string()).dictionary_encode()
-        picture = b"" if pictures.layout is None else draw_map_sheet(pictures.cells, name, pictures.layout)
-        write_scores(scores.set_column(scores.column_names.index("explainer"), "explainer", shown), folder, picture)
         if source is not None:
             shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
-        files = file_checksums(folder)
-        code = dataclasses.replace(manifest.code, sha256=code_checksum(files))
+        code = dataclasses.replace(manifest.code, sha256=code_checksum(folder))
         made = _run_info(run, name, len(scores) // max(1, len(pc.unique(scores["metric"]))))
-        manifest = dataclasses.replace(manifest, code=code, files=files, run=made)
-        with atomic_file(folder / MANIFEST) as stream:
-            stream.write(manifest.to_json())
+        notes = {MANIFEST: dataclasses.replace(manifest, code=code, run=made).to_json()}
+        if pictures.layout is not None:
+            notes[PICTURE] = draw_map_sheet(pictures.cells, name, pictures.layout)
+        write_scores(scores.set_column(scores.column_names.index("explainer"), "explainer", shown), folder, notes)
         if target.exists():
             shutil.rmtree(target)
         folder.rename(target)

@@ -1,11 +1,11 @@
 """``scores.parquet`` of a result: written in few bytes, and read before it has been checked.
 
-The file also has the picture of the maps, a PNG file in its metadata, so that a repository has fewer files.
+Its metadata have the manifest of the result (JSON) and a picture of the first maps (PNG), so that a result is one file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,8 @@ MAX_ROWS = 20_000_000
 #: Stored scores are multiples of this. Rounding changes a score by at most 3e-8, far less than the tolerance of a
 #: verification, and halves the size of the file.
 STEP = 2.0**-24
-#: Key of the picture of the maps in the metadata of the file.
-_PICTURE = "maps.png"
+#: Keys of the manifest and of the picture in the metadata of the file.
+MANIFEST, PICTURE = "xaibench-result", "maps.png"
 #: Level of compression: small before fast, because a file is written once and kept in a repository.
 _LEVEL = 19
 
@@ -40,13 +40,13 @@ def round_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.rint(values / STEP) * STEP, dtype=np.float64)
 
 
-def write_scores(scores: pa.Table, folder: Path, picture: bytes = b"") -> None:
+def write_scores(scores: pa.Table, folder: Path, notes: Mapping[str, bytes]) -> None:
     """Write ``scores.parquet`` of a result, rounded to multiples of :data:`STEP`.
 
     Args:
         scores: The scores of one method, with the columns of :data:`xaibench.runfolder.tables.SCORES`.
         folder: Folder of the result.
-        picture: PNG file with a picture of the maps; empty if there is none.
+        notes: Metadata of the file: :data:`MANIFEST` and, if there is a picture, :data:`PICTURE`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -64,8 +64,7 @@ def write_scores(scores: pa.Table, folder: Path, picture: bytes = b"") -> None:
         write_page_checksum=True,
     ) as file:
         file.write_table(scores)
-        if picture:
-            file.add_key_value_metadata({_PICTURE: picture})
+        file.add_key_value_metadata(dict(notes))
 
 
 def read_scores(folder: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -83,13 +82,17 @@ def read_scores(folder: Path, columns: Sequence[str] | None = None) -> pd.DataFr
     return SCORES.read(folder, columns)
 
 
-def read_picture(folder: Path) -> bytes:
-    """Return the PNG file with the picture of the maps, which is not checked; empty if there is none.
+def read_note(folder: Path, name: str) -> bytes:
+    """Return the manifest or the picture of a result, which is not checked; empty if there is none.
+
+    Args:
+        folder: Folder of the result.
+        name: :data:`MANIFEST` or :data:`PICTURE`.
 
     Raises:
         RunFolderError: If the file of the scores is missing or damaged.
     """
-    found: bytes = (_read_metadata(folder).metadata or {}).get(_PICTURE.encode(), b"")
+    found: bytes = (_read_metadata(folder).metadata or {}).get(name.encode(), b"")
     return found
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from xaibench.core.files import atomic_file
-from xaibench.leaderboard.manifest import ResultError, manifest_checksum, read_json, write_json
+from xaibench.leaderboard.manifest import ResultError, read_json, result_checksum, write_json
 
 log = logging.getLogger("xaibench")
 
@@ -79,7 +79,7 @@ class Record:
     """The keeper's record of a result.
 
     Attributes:
-        result: SHA-256 of ``result.json``. A record of another checksum is of an earlier state of the result.
+        result: SHA-256 of ``scores.parquet``. A record of another checksum is of an earlier state of the result.
         received: Day on which the keeper received this state, such as ``2026-11-23``.
         verification: Outcome of running the method again; None if it has not been run.
     """
@@ -134,7 +134,7 @@ def find_record(folder: Path, *, signed: bool = True) -> Record | None:
     """
     repository, name = record_key(folder)
     found = read_records(repository, signed=signed).get(name)
-    return found if found is not None and found.result == manifest_checksum(folder) else None
+    return found if found is not None and found.result == result_checksum(folder) else None
 
 
 def receive(folders: Iterable[Path], *, day: str | None = None) -> list[Path]:
@@ -149,7 +149,7 @@ def receive(folders: Iterable[Path], *, day: str | None = None) -> list[Path]:
     """
     new = [folder for folder in folders if find_record(folder, signed=False) is None]
     today = day or datetime.now(UTC).date().isoformat()
-    _add_records({folder: Record(manifest_checksum(folder), today) for folder in new})
+    _add_records({folder: Record(result_checksum(folder), today) for folder in new})
     return new
 
 
@@ -160,7 +160,7 @@ def record_verification(folder: Path, found: Verification) -> None:
         folder: Folder of the result in its repository.
         found: The outcome.
     """
-    known = find_record(folder, signed=False) or Record(manifest_checksum(folder), datetime.now(UTC).date().isoformat())
+    known = find_record(folder, signed=False) or Record(result_checksum(folder), datetime.now(UTC).date().isoformat())
     _add_records({folder: replace(known, verification=found)})
 
 

@@ -7,13 +7,14 @@ import zipfile
 from importlib import metadata
 
 import pytest
-from leaderboard.forging import rewritten
+from leaderboard.forging import with_scores
 from leaderboard.sandboxes import needs_sandbox
 
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.sandbox import packages as packages_module
 from xaibench.leaderboard.sandbox.packages import ImportedPackages, imported_packages, provide_packages
+from xaibench.leaderboard.score_files import MANIFEST, read_note
 from xaibench.leaderboard.submission import SubmissionInfo, submit
 from xaibench.leaderboard.verification import verify
 
@@ -246,12 +247,14 @@ def test_a_method_with_a_package_of_its_own_is_verified(code, installed, tiny, t
 
 
 def test_a_result_names_packages_by_name_and_version_alone(result):
-    manifest = result / "result.json"
+    manifest = read_note(result, MANIFEST)
+
+    def require(name):
+        changed = manifest.replace(b'"requires": []', f'"requires": ["{name}"]'.encode())
+        assert changed != manifest
+        return with_scores(result, notes={MANIFEST: changed})
+
     for bad in ("evil @ https://example.org/evil.whl", "--index-url=https://example.org", "evil", "../evil==1"):
-        text = manifest.read_text()
-        manifest.write_text(text.replace('"requires": []', f'"requires": ["{bad}"]'))
-        (fault,) = check(result)
+        (fault,) = check(require(bad))
         assert f"entry 0 of code.requires is '{bad}'" in fault
-        manifest.write_text(text)
-    manifest.write_text(manifest.read_text().replace('"requires": []', '"requires": ["good-one==1.0.post1"]'))
-    assert check(rewritten(result)) == []
+    assert check(require("good-one==1.0.post1")) == []

@@ -11,7 +11,7 @@ from report.pictures import make_samples
 
 from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, RunInfo, SuiteVersion
 from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sample_sheet
-from xaibench.leaderboard.score_files import read_picture, write_scores
+from xaibench.leaderboard.score_files import MANIFEST, PICTURE, read_note, write_scores
 from xaibench.leaderboard.suite_facts import FACTS_FILE, facts_folder
 from xaibench.runfolder.tables import SCORES
 
@@ -55,7 +55,6 @@ def write_repository(
             method,
             SuiteVersion(suite, version),
             f"2026-0{1 + bool(round_name)}-01",
-            {},
             (codes or {}).get(name, CodeInfo()),
             round_name,
             RunInfo({"xaibench": "0.1.0"}, "Example CPU", 12.5, len(mine) // 2),
@@ -83,13 +82,13 @@ def write_result(folder, manifest, scores, cells=()):
     """Write one result; return its folder."""
     place = folder / manifest.folder
     place.mkdir(parents=True)
-    (place / "result.json").write_bytes(manifest.to_json())
     picture = draw_map_sheet(cells, manifest.method.name, sheet_layout(cells)) if cells else b""
-    write_scores(pa.Table.from_pandas(scores.astype(dict.fromkeys(SCORES.text, "category"))), place, picture)
+    notes = {MANIFEST: manifest.to_json(), PICTURE: picture}
+    write_scores(pa.Table.from_pandas(scores.astype(dict.fromkeys(SCORES.text, "category"))), place, notes)
     return place
 
 
 def change_scores(place, change):
     """Write the scores of a result anew, with what ``change`` makes of them, and its picture."""
     changed = change(pd.read_parquet(place / SCORES.name))
-    write_scores(pa.Table.from_pandas(changed), place, read_picture(place))
+    write_scores(pa.Table.from_pandas(changed), place, {name: read_note(place, name) for name in (MANIFEST, PICTURE)})

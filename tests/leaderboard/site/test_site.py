@@ -6,9 +6,8 @@ import shutil
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-from leaderboard.forging import png
+from leaderboard.forging import png, with_scores
 from leaderboard.keepers import give_verdict, make_key, trust
 from leaderboard.site.repositories import METHODS, OTHER, VERSION, change_scores, write_repository
 from typer.testing import CliRunner
@@ -17,7 +16,7 @@ import xaibench as xb
 from xaibench.cli import app
 from xaibench.leaderboard import SiteError
 from xaibench.leaderboard.manifest import CodeInfo, ResultError
-from xaibench.leaderboard.score_files import write_scores
+from xaibench.leaderboard.score_files import MANIFEST, PICTURE
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.leaderboard.site.write import _suite_entries
@@ -281,7 +280,7 @@ def test_the_same_results_make_the_same_bytes(repository, site, tmp_path):
 
 def test_what_is_no_result_is_said_with_what_is_expected(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ResultError, match=r"contains no results: no METHOD/SUITE@VERSION/result.json"):
+    with pytest.raises(ResultError, match=r"contains no results: no METHOD/SUITE@VERSION/scores.parquet"):
         xb.leaderboard.write_site(tmp_path / "empty", tmp_path / "site")
     assert not (tmp_path / "site").exists()
 
@@ -291,7 +290,7 @@ def damage(name, one):
     if name == "scores":
         (place / "scores.parquet").write_bytes(b"PAR1 and no more")
     elif name == "manifest":
-        (place / "result.json").write_text("{")
+        with_scores(place, notes={MANIFEST: b"{"})
     elif name == "place":
         place.rename(place.with_name("tiny@11111111111111111111111111111111"))
     elif name == "method":
@@ -328,7 +327,7 @@ def test_results_without_the_facts_of_their_suite_are_left_out(one):
 def test_another_suite_opens_the_site_where_the_largest_cannot_be_shown(one, tmp_path):
     """Whoever submits many damaged results once took the first page, and so the site, away."""
     for name in ("lime", "saliency", "sobel"):
-        (one / name / f"tiny@{VERSION}" / "scores.parquet").write_bytes(b"PAR1 and no more")
+        change_scores(one / name / f"tiny@{VERSION}", lambda rows: rows.assign(explainer="somebody"))
     write_repository(one, methods=METHODS[:2], suite="small", pictures=False)
     built = xb.leaderboard.write_site(one, tmp_path / "site")
     assert (built.suites, built.methods, len(built.left_out)) == (1, 2, 3)
@@ -342,7 +341,7 @@ def test_another_suite_opens_the_site_where_the_largest_cannot_be_shown(one, tmp
 def test_a_damaged_picture_costs_the_maps_alone(one, tmp_path):
     for name, picture in {"lime": png((9, 9)), "saliency": b"GIF89a"}.items():
         folder = one / name / f"tiny@{VERSION}"
-        write_scores(pq.read_table(folder / "scores.parquet"), folder, picture)
+        with_scores(folder, notes={PICTURE: picture})
     built = xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
     assert set(rows_of(built.page, "data")) == {"lime", "saliency", "sobel"}
     assert [path.name for path in (tmp_path / "site").rglob("maps-*.webp")] == ["maps-sobel.webp"]

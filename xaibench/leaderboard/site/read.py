@@ -13,12 +13,12 @@ from xaibench.leaderboard.manifest import (
     MethodInfo,
     ResultError,
     find_results,
-    manifest_checksum,
     read_manifest,
+    result_checksum,
 )
 from xaibench.leaderboard.suite_facts import SuiteFacts, facts_folder, read_facts
 from xaibench.leaderboard.verdicts import VERDICTS, Record, read_records, record_key
-from xaibench.runfolder.tables import SCORES, RunFolderError
+from xaibench.runfolder.tables import RunFolderError
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,11 @@ def _read_result(
     place = f"{folder.parent.name}/{folder.name}"
     if folder != repository and place != manifest.folder:
         raise ResultError(f"The manifest of {folder} says {manifest.folder}; move the folder there.")
-    if not (folder / SCORES.name).is_file():
-        raise ResultError(f"{folder} has no {SCORES.name}; every result needs it. Submit the method again.")
     facts = facts_folder(folder.parent.parent, manifest)
     if facts not in known:
         known[facts] = read_facts(facts)
     record = records.get(manifest.folder)
-    current = record is not None and record.result == manifest_checksum(folder)
+    current = record is not None and record.result == result_checksum(folder)
     method = dataclasses.replace(manifest.method, label=display_name(manifest.method))
     return Result(folder, dataclasses.replace(manifest, method=method), known[facts], record if current else None)
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.pictures import MAX_PICTURE_BYTES, SAMPLE_SHEET, SheetLayout, decode_sheet
-from xaibench.leaderboard.score_files import read_picture
+from xaibench.leaderboard.score_files import PICTURE, read_note
 from xaibench.leaderboard.site.files import Site
 from xaibench.leaderboard.suite_facts import SuiteFacts
 from xaibench.report.figures.samples import palette
@@ -53,7 +53,7 @@ def write_pictures(site: Site, slug: str, facts: SuiteFacts, results: Mapping[st
     site.write(samples, _encode_webp(sheet))
     maps, rows = {}, {}
     for name, folder in results.items():
-        levels = _decode_or_none(read_picture(folder), layout.size)
+        levels = _decode_or_none(read_note(folder, PICTURE), layout.size)
         if levels is not None and levels.any():
             maps[name] = f"data/{slug}/maps-{site.methods[name]}.webp"
             rows[name] = tuple(np.flatnonzero(levels.reshape(len(layout.cells), -1).any(axis=1)).tolist())
