@@ -37,6 +37,7 @@ _CACHED_SIZE = 64 * 64
     ExplainerInfo(
         "XRAI",
         family="Gradients",
+        revision=2,
         citation="Kapishnikov et al.: XRAI: Better Attributions Through Regions. ICCV 2019.",
         exact_zero=False,
     )
