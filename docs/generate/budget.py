@@ -86,11 +86,11 @@ SHOWN = (
 )
 #: Heading, command and metric of the section of each suite.
 SECTIONS = {
-    "budget": ("XAI-TRIS at 8×8 pixels", "xaibench run budget --samples {samples}", "emd_perf"),
-    "budget-certified": ("Certified networks", "xaibench run budget-certified --samples {samples}", "use_ap"),
+    "budget": ("XAI-TRIS at 8×8 pixels", "xaibench run budget", "emd_perf"),
+    "budget-certified": ("Certified networks", "xaibench run budget-certified", "use_ap"),
     "budget-photographs": (
         "Photographs",
-        "xaibench run budget-photographs --root DIR --model efficientnet_lite0 --samples {samples}",
+        "xaibench run budget-photographs --root DIR --model efficientnet_lite0",
         "insertion",
     ),
 }
@@ -207,12 +207,14 @@ def section(run: RunResults) -> str:
     images = run.scores[run.scores["correct"]].groupby([*CELL, "data_seed"], observed=True)["sample"].nunique()
     samples = run.settings["explaining"]["samples"]
     sets = run.scores["data_seed"].nunique()
-    fewer = len(run.settings["explainers"]) < len(load_suite(run.suite)[0].explainers)
+    suite = load_suite(run.suite)[0]
+    options = f" --samples {samples}" if samples != suite.explaining.samples else ""
+    options += " --explainers ..." if len(run.settings["explainers"]) < len(suite.explainers) else ""
     what = f"{scores.cells} cells of {sets} data sets" if sets > 1 else "One set"
     what += f", {int(images.sum()):,} images, {len(scores.methods)} methods at several budgets."
     text = SECTION.format(
         title=title,
-        command=command.format(samples=samples) + (" --explainers ..." if fewer else ""),
+        command=command + options,
         what=what,
         metric=part.label,
         direction="higher is better" if part.higher_is_better else "lower is better",

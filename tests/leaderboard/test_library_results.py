@@ -31,7 +31,10 @@ def test_they_are_of_the_suites_as_they_are_now(results):
     assert stale == set(), HOW
 
 
-@pytest.mark.parametrize("suite", ["xai-tris-8x8", "xai-tris-64x64", "certified"])
+SUITES = ["xai-tris-8x8", "xai-tris-64x64", "xai-tris-16x16x16", "certified", "watermarks", "budget", "budget-certified"]
+
+
+@pytest.mark.parametrize("suite", SUITES)
 def test_every_explainer_of_a_suite_has_a_result(results, suite):
     ranked = {part.use for part in load_suite(suite)[0].explainers if not EXPLAINERS.resolve(part.use).info.reference}
     there = {EXPLAINERS.canonical(one.method.entry) for one in results.values() if one.suite.name == suite}
