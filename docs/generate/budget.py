@@ -58,10 +58,11 @@ The suites `budget`, `budget-certified` and `budget-photographs` compare all met
 1,000 and 10,000 passes, and Kernel SHAP and LIME also at the 25 and 50 samples of the released XAI-TRIS runs. In
 the figures, lines are means over the cells with 95 % intervals, dots are methods with a fixed cost, dashed is the
 best control, and gray are the other methods. In the tables, places are among the methods at that budget and those
-with a fixed cost. Differences are paired by sample, with a 95 % interval. The runs have few samples, and some have
-fewer methods (`--explainers`): a thousand passes per method and photograph take half a minute of a core. Only
+with a fixed cost. Differences are paired by sample, with a 95 % interval. The runs on photographs have few samples
+or fewer methods (`--explainers`): a thousand passes per method and photograph take half a minute of a core. Only
 samples that the network classifies correctly count. Gradient Pattern is [PatternLocal](explainers/pattern_local.md)
-with the mean gradient as surrogate, not the LIME surrogate of its paper.
+with the mean gradient as surrogate, not the LIME surrogate of its paper. The [leaderboard](leaderboard.md#the-site) has
+the results of `budget` and `budget-certified` at 1,000 passes.
 """
 
 SECTION = """
