@@ -150,11 +150,16 @@ def display_name(method: MethodInfo) -> str:
     Example:
         >>> display_name(MethodInfo("lime-50", "lime-50", "lime", parameters={"n_samples": 50}))
         'LIME (n_samples = 50)'
+        >>> display_name(MethodInfo("lime-1000", "lime-1000", "lime", parameters={"budget": 1000}))
+        'LIME (1,000 passes)'
     """
     if method.label != method.name or method.entry not in EXPLAINERS:
         return method.label
     label = EXPLAINERS.resolve(method.entry).info.label
-    parameters = ", ".join(f"{name} = {value}" for name, value in method.parameters.items())
+    parameters = ", ".join(
+        f"{value:,} passes" if name == "budget" and isinstance(value, int) else f"{name} = {value}"
+        for name, value in method.parameters.items()
+    )
     return f"{label} ({parameters})" if parameters else str(label)
 
 
