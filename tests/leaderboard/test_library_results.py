@@ -31,7 +31,15 @@ def test_they_are_of_the_suites_as_they_are_now(results):
     assert stale == set(), HOW
 
 
-SUITES = ["xai-tris-8x8", "xai-tris-64x64", "xai-tris-16x16x16", "certified", "watermarks", "budget", "budget-certified"]
+SUITES = [
+    "xai-tris-8x8",
+    "xai-tris-64x64",
+    "xai-tris-16x16x16",
+    "certified",
+    "watermarks",
+    "budget",
+    "budget-certified",
+]
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -35,7 +35,7 @@ def budget(
             ``high``.
         fixed: Number of passes and mean of each method whose cost cannot be chosen, drawn as dots; None for an unknown
             number, which is not drawn.
-        control: Mean of the best control, drawn as a dashed line.
+        control: Score of the best control, drawn as a dashed line.
         label: Label of the scores.
 
     Returns:

@@ -7,6 +7,7 @@ import pytest
 
 from xaibench.core.frozen import Frozen
 from xaibench.report.figures.budgets import BudgetScore, budget_figure, budget_lines, budget_scores
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
 
 #: Entries of the shared run in the roles of methods at budgets: name, method, budget, another parameter.
@@ -69,7 +70,22 @@ def test_scores_are_means_over_the_cells_with_their_intervals(found):
     assert score.low == pytest.approx(mine["mean"].mean() - np.sqrt(((mine["mean"] - mine["low"]) ** 2).sum()) / 8)
     assert score.low < score.mean < score.high
     assert scores.fixed["LRP"][0] == 2
-    assert set(scores.controls) == {part.label for part in run.explainers.values() if part.control}
+
+
+def test_a_control_has_no_score_where_it_is_the_answer(found, monkeypatch):
+    run, summary = found
+    monkeypatch.setattr(RunResults, "is_answer", lambda self, cell, name: (cell[0], name) == ("rigid", "laplace"))
+    scores = budget_scores(run, summary)["emd_perf"]
+    rows = summary[(summary["metric"] == "emd_perf") & (summary["model"] == "cnn")]
+    controls = [name for name, part in run.explainers.items() if part.control]
+    rows = rows[rows["explainer"].isin(controls) & ~((rows["explainer"] == "laplace") & (rows["subset"] == "rigid"))]
+    means = rows.groupby("explainer", observed=True)["mean"].agg(["mean", "size"])
+    assert set(means["size"]) == {6, 8}
+    for name, (mean, count) in means.iterrows():
+        label = run.explainers[name].label + (", 6 of 8 cells" if count == 6 else "")
+        assert scores.controls[label].mean == pytest.approx(mean)
+    assert len(scores.controls) == len(controls)
+    assert scores.best_control == pytest.approx(rows.groupby(list(CELL), observed=True)["mean"].max().mean())
 
 
 def test_places_are_among_those_of_the_budget(found):
@@ -102,7 +118,7 @@ def test_each_method_has_a_panel_with_its_line_and_band(found):
     dots = next(line for line in axes.lines if line.get_marker() == "." and line.get_linestyle() == "None")
     assert dots.get_xdata().tolist() == [2]
     bar = next(line for line in axes.lines if line.get_linestyle() == "--")
-    assert bar.get_ydata()[0] == max(score.mean for score in scores.controls.values())
+    assert bar.get_ydata()[0] == scores.best_control
     text = axes.texts[0].get_text()
     assert text == " → ".join(f"{scores.methods['LIME'][budget].mean:.2f}" for budget in (50, 1000))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -43,7 +44,9 @@ class BudgetScores:
         methods: Scores by label of the method and budget.
         fixed: By label, methods of a fixed cost: number of passes (None if it depends on the network) and score. Their
             place is at the largest budget.
-        controls: Score of each control by label.
+        controls: Score of each control by label. A control has no score in a cell of which it is the answer by
+            construction of the data; its label says in how many cells it has one.
+        best_control: Mean of each cell's best control; None if a cell has none.
         cells: Number of cells that the means are over.
     """
 
@@ -52,6 +55,7 @@ class BudgetScores:
     methods: Mapping[str, Mapping[int, BudgetScore]]
     fixed: Mapping[str, tuple[int | None, BudgetScore]]
     controls: Mapping[str, BudgetScore]
+    best_control: float | None
     cells: int
 
 
@@ -95,9 +99,10 @@ def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetSco
     in_lines = {name for entries in lines.values() for name in entries.values()}
     found = {}
     for metric, part in run.metrics.items():
-        means, cells = _over_cells(summary[summary["metric"] == metric])
-        if not means:
+        tables = _cell_tables(summary[summary["metric"] == metric])
+        if tables["mean"].empty:
             continue
+        means, cells = _over_cells(tables), tables["mean"].shape[1]
         placed = _Ranker(
             lines, {n: s for n, s in means.items() if n not in in_lines}, means, part.higher_is_better, run
         )
@@ -111,20 +116,47 @@ def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetSco
             for name in alone
             if not run.explainers[name].control
         }
-        controls = {run.explainers[name].label: means[name] for name in alone if run.explainers[name].control}
-        found[metric] = BudgetScores(metric, budgets, methods, fixed, controls, cells)
+        controls, best = _control_scores(tables, run, metric)
+        found[metric] = BudgetScores(metric, budgets, methods, fixed, controls, best, cells)
     return found
 
 
-def _over_cells(rows: pd.DataFrame) -> tuple[dict[str, BudgetScore], int]:
-    """Return the mean of each entry over the cells in which all have a score, and the number of these cells."""
+def _cell_tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return mean, low and high of each entry (row) in each cell (column) in which all have a score."""
     tables = {key: rows.pivot_table(key, "explainer", list(CELL), observed=True) for key in ("mean", "low", "high")}
     there = tables["mean"].notna().all()
-    whole = list(there.index[there])
-    count = len(whole)
-    if not count:
-        return {}, 0
-    mean, low, high = (tables[key].reindex(columns=whole) for key in ("mean", "low", "high"))
+    return {key: table.reindex(columns=there.index[there]) for key, table in tables.items()}
+
+
+def _control_scores(
+    tables: Mapping[str, pd.DataFrame], run: RunResults, metric: str
+) -> tuple[dict[str, BudgetScore], float | None]:
+    """Return the score of each control over the cells of which it is not the answer, and the best one's mean."""
+    mean, scores = tables["mean"], {}
+    cells: Any = mean.columns  # tuples of subset, variant and model
+    kept = pd.DataFrame(
+        [
+            [run.explainers[name].control and not run.is_answer(cell, name) for cell in cells]
+            for name in map(str, mean.index)
+        ],
+        mean.index,
+        mean.columns,
+    )
+    for name in mean.index[kept.any(axis=1)]:
+        columns = mean.columns[kept.loc[name].to_numpy()]
+        own = {key: table.loc[[name], columns] for key, table in tables.items()}
+        label = run.explainers[name].label
+        label += f", {len(columns)} of {mean.shape[1]} cells" if len(columns) < mean.shape[1] else ""
+        scores[label] = _over_cells(own)[name]
+    eligible = mean.where(kept)
+    best = eligible.max() if run.metrics[metric].higher_is_better else eligible.min()
+    return scores, float(best.mean()) if best.notna().all() else None
+
+
+def _over_cells(tables: Mapping[str, pd.DataFrame]) -> dict[str, BudgetScore]:
+    """Return the mean of each entry over the cells."""
+    mean, low, high = (tables[key] for key in ("mean", "low", "high"))
+    count = mean.shape[1]
     below, above = (((end - mean) ** 2).sum(axis=1, skipna=False) ** 0.5 / count for end in (low, high))
     center = mean.mean(axis=1)
     return {
@@ -132,7 +164,7 @@ def _over_cells(rows: pd.DataFrame) -> tuple[dict[str, BudgetScore], int]:
             float(center[name]), float(center[name] - below[name]), float(center[name] + above[name])
         )
         for name in center.index
-    }, count
+    }
 
 
 class _Ranker:
@@ -166,10 +198,9 @@ def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
         for label, line in scores.methods.items()
         for passes, score in line.items()
     ]
-    controls = [score.mean for score in scores.controls.values()]
     return plots.budget(
         pd.DataFrame(rows),
         fixed=[(passes, score.mean) for passes, score in scores.fixed.values()],
-        control=(max if metric.higher_is_better else min)(controls, default=None),
+        control=scores.best_control,
         label=metric.label,
     )
