@@ -69,5 +69,4 @@ def test_those_that_were_run_again_have_a_signed_verdict(results):
     verdicts = {name: one.verification.verdict for name, one in records.items() if one.verification}
     assert {name: found for name, found in verdicts.items() if found not in VERDICTS[:2]} == {}
     run_again = Counter(known[name].name.partition("@")[0] for name in verdicts)
-    assert run_again["certified"] > 40, HOW_VERIFIED
-    assert run_again["xai-tris-8x8"] > 40, HOW_VERIFIED
+    assert {suite for suite in SUITES if run_again[suite] < 25} == set(), HOW_VERIFIED
