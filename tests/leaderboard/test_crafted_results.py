@@ -113,8 +113,12 @@ def example(submitted):
 
 
 def craft(place, result, rng):
-    """Damage one result in one way, which depends on its place in [0, 1); its checksums fit in half of the cases."""
+    """Damage one result in one way, which depends on its place in [0, 1); the checksum of its code fits in half of the
+    cases."""
     (result / "method" / "mine.py").write_text(TRAP + (result / "method" / "mine.py").read_text())
+    fits = rng.random() < 0.5
+    if fits:
+        rewritten(result)
     if place < MANIFESTS:
         with_scores(result, notes={MANIFEST: json.dumps(mutate(json.loads(read_note(result, MANIFEST)), rng))})
         return
@@ -130,8 +134,8 @@ def craft(place, result, rng):
             with_scores(result, notes={PICTURE: spoiled})
         else:
             file.write_bytes(spoiled)
-    if rng.random() < 0.5:
-        rewritten(result)
+            if fits:
+                rewritten(result)
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
