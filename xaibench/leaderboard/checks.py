@@ -55,11 +55,12 @@ def check(folder: str | Path, *, in_repository: bool = True, earlier: bool = Fal
         One sentence per problem; empty if the result is accepted.
     """
     place = Path(folder)
+    if found := list(_check_files(place)):  # first, since it limits the size of what is read
+        return found
     try:
         manifest = read_manifest(place)
     except ResultError as error:
         return [str(error)]
-    found = list(_check_files(place))
     if in_repository and place.resolve().parts[-2:] != tuple(manifest.folder.split("/")):
         here = "/".join(place.resolve().parts[-2:])
         found.append(f"it is at {here}, but its manifest says {manifest.folder}; move it there.")

@@ -4,14 +4,14 @@ import dataclasses
 import json
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
+from leaderboard.forging import with_scores
 from report.conftest import FEW_CELLS, make_parts, make_scores
 from report.pictures import make_samples
 
 from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, RunInfo, SuiteVersion
 from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sample_sheet
-from xaibench.leaderboard.score_files import MANIFEST, PICTURE, read_note, write_scores
+from xaibench.leaderboard.score_files import MANIFEST, PICTURE, write_scores
 from xaibench.leaderboard.suite_facts import FACTS_FILE, facts_folder
 from xaibench.runfolder.tables import SCORES
 
@@ -90,5 +90,4 @@ def write_result(folder, manifest, scores, cells=()):
 
 def change_scores(place, change):
     """Write the scores of a result anew, with what ``change`` makes of them, and its picture."""
-    changed = change(pd.read_parquet(place / SCORES.name))
-    write_scores(pa.Table.from_pandas(changed), place, {name: read_note(place, name) for name in (MANIFEST, PICTURE)})
+    with_scores(place, lambda table: pa.Table.from_pandas(change(table.to_pandas())))

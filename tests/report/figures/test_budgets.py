@@ -82,8 +82,8 @@ def test_a_control_has_no_score_where_it_is_the_answer(found, monkeypatch):
     means = rows.groupby("explainer", observed=True)["mean"].agg(["mean", "size"])
     assert set(means["size"]) == {6, 8}
     for name, (mean, count) in means.iterrows():
-        label = run.explainers[name].label + (", 6 of 8 cells" if count == 6 else "")
-        assert scores.controls[label].mean == pytest.approx(mean)
+        score = scores.controls[run.explainers[name].label]
+        assert (score.mean, score.cells) == (pytest.approx(mean), count)
     assert len(scores.controls) == len(controls)
     assert scores.best_control == pytest.approx(rows.groupby(list(CELL), observed=True)["mean"].max().mean())
 
@@ -127,7 +127,7 @@ def test_a_score_without_an_interval_is_drawn(found):
     run, summary = found
     scores = budget_scores(run, summary)["emd_perf"]
     bare = {
-        label: {b: BudgetScore(s.mean, np.nan, np.nan) for b, s in line.items()}
+        label: {b: BudgetScore(s.mean, np.nan, np.nan, s.cells) for b, s in line.items()}
         for label, line in scores.methods.items()
     }
     assert budget_figure(run, dataclasses.replace(scores, methods=bare)).axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,11 +26,13 @@ class BudgetScore:
         high: Upper end of the interval.
         place: Place among all methods at that budget or of a fixed cost; 1 is the best mean. 0 for controls.
         of: Number of these methods.
+        cells: Number of cells that the mean is over.
     """
 
     mean: float
     low: float
     high: float
+    cells: int
     place: int = 0
     of: int = 0
 
@@ -44,8 +47,8 @@ class BudgetScores:
         methods: Scores by label of the method and budget.
         fixed: By label, methods of a fixed cost: number of passes (None if it depends on the network) and score. Their
             place is at the largest budget.
-        controls: Score of each control by label. A control has no score in a cell of which it is the answer by
-            construction of the data; its label says in how many cells it has one.
+        controls: Score of each control by label, over the cells of which it is not the answer by construction of the
+            data.
         best_control: Mean of each cell's best control; None if a cell has none.
         cells: Number of cells that the means are over.
     """
@@ -145,9 +148,7 @@ def _control_scores(
     for name in mean.index[kept.any(axis=1)]:
         columns = mean.columns[kept.loc[name].to_numpy()]
         own = {key: table.loc[[name], columns] for key, table in tables.items()}
-        label = run.explainers[name].label
-        label += f", {len(columns)} of {mean.shape[1]} cells" if len(columns) < mean.shape[1] else ""
-        scores[label] = _over_cells(own)[name]
+        scores[run.explainers[name].label] = _over_cells(own)[name]
     eligible = mean.where(kept)
     best = eligible.max() if run.metrics[metric].higher_is_better else eligible.min()
     return scores, float(best.mean()) if best.notna().all() else None
@@ -161,7 +162,7 @@ def _over_cells(tables: Mapping[str, pd.DataFrame]) -> dict[str, BudgetScore]:
     center = mean.mean(axis=1)
     return {
         str(name): BudgetScore(
-            float(center[name]), float(center[name] - below[name]), float(center[name] + above[name])
+            float(center[name]), float(center[name] - below[name]), float(center[name] + above[name]), count
         )
         for name in center.index
     }
@@ -187,7 +188,7 @@ class _Ranker:
         own = self._means[name]
         others = [self._means[other].mean for other in (*names, *self._alone)]
         better = sum(self._sign * mean > self._sign * own.mean for mean in others)
-        return BudgetScore(own.mean, own.low, own.high, better + 1, len(others))
+        return dataclasses.replace(own, place=better + 1, of=len(others))
 
 
 def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:

@@ -257,7 +257,9 @@ def _fixed_budget_table(scores: BudgetScores, label: str, index: int) -> Table:
         Row([method, "" if passes is None else passes, *_budget_cells(score)])
         for method, (passes, score) in scores.fixed.items()
     ]
-    rows += [Row([name, 0, *_budget_cells(one)], css="is-control") for name, one in scores.controls.items()]
+    for name, one in scores.controls.items():
+        where = f" ({one.cells} of {scores.cells} cells)" if one.cells < scores.cells else ""
+        rows.append(Row([name + where, 0, *_budget_cells(one)], css="is-control"))
     return Table(
         name=f"fixed-{index}",
         caption=f"{label} of the methods with a fixed number of passes, and of the controls",
