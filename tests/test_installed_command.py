@@ -1,9 +1,10 @@
-"""The installed command finds parts of one's own where they lie: in the folder it is run in, or beside the suite."""
+"""The installed command: it finds parts of one's own in the folder it is run in or beside the suite, and cleans up."""
 
 import os
 
 import numpy as np
 import pytest
+from fresh_process import run_fresh
 from installed import SCRIPT, installed
 
 MINE = """
@@ -64,3 +65,26 @@ def test_score_finds_a_network_in_the_folder_it_is_run_in(xaibench, folder):
     )
     assert ended.exit_code == 0, ended.stderr
     assert "average_drop" in ended.stdout
+
+
+#: ``xaibench`` at work on a temporary folder when it is told to end.
+STOPPED = """
+import os, signal, tempfile
+import xaibench.cli
+
+def at_work():
+    with tempfile.TemporaryDirectory() as folder:
+        print(folder, flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+
+xaibench.cli.app = at_work
+xaibench.cli.main()
+"""
+
+
+def test_a_command_that_is_told_to_end_deletes_its_temporary_folders():
+    ended = run_fresh(STOPPED, check=False)
+    assert ended.returncode == 128 + 15, ended.stderr
+    assert os.path.isabs(folder := ended.stdout.strip())
+    assert not os.path.exists(folder)

@@ -6,7 +6,9 @@ Exit codes: 0 for success, 1 if jobs failed, data are missing or the disk is ful
 import contextlib
 import gc
 import os
+import signal
 import sys
+from typing import NoReturn
 
 from xaibench.cli import audit_command as auditing
 from xaibench.cli import data_commands as annotated
@@ -36,8 +38,15 @@ __all__ = [
 ]
 
 
+def _exit_on_signal(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Run the ``xaibench`` command."""
+    # A time limit and a container that is stopped send this signal, which by default ends Python at once: the temporary
+    # folders of a verification, gigabytes, would stay.
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     # Unlike ``python -m``, a console script does not have the current folder on its path, which may contain the user's
     # parts (``mine:squared``). It is added last so that it hides no package; worker processes inherit the path.
     with contextlib.suppress(FileNotFoundError):  # the folder was deleted

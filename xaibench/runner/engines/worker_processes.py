@@ -13,6 +13,8 @@ from xaibench.compute.fork_server import worker_context
 from xaibench.compute.host_threads import available_cpus
 from xaibench.runner.engines.malloc import keep_freed_memory
 
+_SECONDS_TO_END = 5
+
 
 def become_worker() -> None:
     """Limit this process to one thread, and make it exit when its parent process ends, even if that is killed."""
@@ -42,6 +44,8 @@ def end_workers(executor: concurrent.futures.ProcessPoolExecutor, *, at_once: bo
     if at_once:
         for process in processes:
             process.terminate()
+        for process in processes:  # so that none still writes to folders that the caller deletes
+            process.join(_SECONDS_TO_END)
 
 
 @contextlib.contextmanager
