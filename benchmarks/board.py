@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
 import re
 import resource
 import subprocess
@@ -27,9 +26,10 @@ import pyarrow as pa
 from xaibench.leaderboard.manifest import Manifest, MethodInfo, RunInfo, SuiteVersion
 from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sample_sheet
 from xaibench.leaderboard.score_files import MANIFEST, PICTURE, write_scores
-from xaibench.leaderboard.suite_facts import FACTS_FILE, facts_folder
+from xaibench.leaderboard.suite_facts import FACTS_FILE, SuiteFacts, facts_folder
+from xaibench.runfolder.descriptions import parse_parts
 from xaibench.runfolder.sample_file import SampleCell
-from xaibench.runfolder.tables import SCORES
+from xaibench.runfolder.tables import ACCURACY, SAMPLES, SCORES, TRAININGS
 
 SCENARIOS, BACKGROUNDS, MODELS = ("lin", "mult", "rigid"), ("white", "corr", "imagenet"), ("llr", "mlp", "cnn")
 CELLS = list(itertools.product(SCENARIOS, BACKGROUNDS, MODELS))
@@ -81,9 +81,10 @@ def _write_facts(folder: Path, pictures: list[SampleCell]) -> None:
     metrics = {name: {"label": label, "range": [0, 1], "truth": truth} for name, (label, truth) in METRICS.items()}
     models = {name: {"label": name.upper()} for name in MODELS}
     words = {"suite": "simulated", "title": "Simulated suite", "explainers": {}, "models": models, "metrics": metrics}
-    (folder / "parts.json").write_text(json.dumps(words))
     layout = sheet_layout(pictures)
-    (folder / FACTS_FILE).write_text(json.dumps({"images": {}, "pictures": layout.to_dict()}))
+    tables = (table.empty() for table in (ACCURACY, TRAININGS, SAMPLES))
+    facts = SuiteFacts(folder, parse_parts(words, folder), {}, layout, *tables)
+    (folder / FACTS_FILE).write_bytes(facts.to_json())
     write_sample_sheet(folder, pictures, layout)
 
 

@@ -1,5 +1,6 @@
 """A run becomes a result for each method, with what its intervals need and without what is nobody's business."""
 
+import json
 import shutil
 
 import numpy as np
@@ -17,7 +18,7 @@ from xaibench.leaderboard.score_files import PICTURE, read_note
 from xaibench.leaderboard.suite_facts import image_checksums, read_facts, write_facts
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import read_samples
-from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, SAMPLES, SCORES, RunFolderError
+from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, SAMPLES, SCORES, TRAININGS, RunFolderError
 from xaibench.runner import run
 
 
@@ -46,8 +47,10 @@ def test_facts_are_written_once_for_all_results_of_a_suite(finished, tmp_path):
     found = read_facts(facts)
     assert (found.parts.title, set(found.parts.models), found.parts.explainers) == ("Tiny", {"llr", "mlp"}, {})
     of_methods = ["explained", "scored"]  # numbers of samples of the run, which are no facts of the suite
-    accuracies = [ACCURACY.read(folder).drop(columns=of_methods) for folder in (facts, finished)]
-    pd.testing.assert_frame_equal(*accuracies)
+    assert sorted(path.name for path in facts.iterdir()) == ["facts.json", "samples.png"]
+    for table, own in ((ACCURACY, found.accuracy), (TRAININGS, found.trainings)):
+        kept = [name for name in table.columns if name not in of_methods]
+        pd.testing.assert_frame_equal(own[kept], table.read(finished)[kept])
     before = {path.name: path.stat().st_mtime_ns for path in facts.iterdir()}
     split_run(finished, tmp_path / "results", methods=["saliency"])
     assert {path.name: path.stat().st_mtime_ns for path in facts.iterdir()} == before
@@ -55,10 +58,15 @@ def test_facts_are_written_once_for_all_results_of_a_suite(finished, tmp_path):
 
 def test_groups_are_facts_and_names_of_files_are_not(finished, tmp_path):
     known = {"dataset": "xai-tris/lin-white-8x8", "data_seed": 0, "id": "ann", "group": 7, "file": "/home/ann/scan.png"}
-    pd.DataFrame([known | {"sample": sample} for sample in range(6)]).to_csv(finished / SAMPLES.name, index=False)
+    rows = pd.DataFrame([known | {"sample": sample, "group": 7 + sample // 2} for sample in range(6)])
+    rows.loc[5, "group"] = None  # a sample on its own
+    rows.astype({"group": "Int64"}).to_csv(finished / SAMPLES.name, index=False)
     (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
     facts = tmp_path / "results" / "suites" / folder.name
-    assert SAMPLES.read(facts)["group"].tolist() == [7] * 6
+    found = read_facts(facts).samples
+    assert set(found["dataset"]) == {known["dataset"]}
+    assert set(found["data_seed"]) == {0}
+    assert found[["sample", "group"]].to_numpy().tolist() == [[0, 7], [1, 7], [2, 8], [3, 8], [4, 9]]
     assert [file for file in (tmp_path / "results").rglob("*") if file.is_file() and b"ann" in file.read_bytes()] == []
     assert check(folder) == []
 
@@ -76,16 +84,33 @@ def test_results_of_other_images_do_not_join_a_suite(finished, tmp_path):
     assert split_run(finished, tmp_path / "results", methods=["uniform"])
 
 
-@pytest.mark.parametrize("name", ["parts.json", "samples.csv", "accuracy.csv", "samples.png", "facts.json"])
-def test_a_verification_replaces_facts_that_a_submitter_wrote(name, finished, tmp_path):
+GROUP = {"dataset": "xai-tris/lin-white-8x8", "data_seed": 0, "sample": "0 1", "group": "7 7"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("parts", {}), ("groups", [GROUP]), ("accuracy", []), ("trainings", []), ("images", {}), ("pictures", None)],
+)
+def test_a_verification_replaces_facts_that_a_submitter_wrote(name, value, finished, tmp_path):
     """The first result of a suite brings its facts; nothing in them may outlive the keeper's own run."""
     (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
     facts = tmp_path / "results" / "suites" / folder.name
     before = {path.name: path.read_bytes() for path in facts.iterdir()}
-    content = before.get(name, b"dataset,data_seed,sample,id,group,file\n")
-    (facts / name).write_bytes(content.replace(b"Tiny", b"Mine") + b" ")
+    words = json.loads(before["facts.json"])
+    assert words[name] != value
+    (facts / "facts.json").write_text(json.dumps(words | {name: value}))
+    (facts / "samples.png").write_bytes(before["samples.png"] + b" ")
     write_facts(finished, facts, replace=True)
     assert {path.name: path.read_bytes() for path in facts.iterdir()} == before
+
+
+@pytest.mark.parametrize("group", [GROUP | {"group": "7"}, GROUP | {"sample": 3}, {"sample": "0"}, "text"])
+def test_malformed_groups_are_a_clear_error(group, finished, tmp_path):
+    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
+    file = tmp_path / "results" / "suites" / folder.name / "facts.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"groups": [group]}))
+    with pytest.raises(ResultError, match=r"facts\.json has malformed groups of samples .* writes it again"):
+        read_facts(file.parent)
 
 
 def test_pictures_of_more_cells_are_kept(tiny, ships, tmp_path):

@@ -62,6 +62,7 @@ def write_scores(scores: pa.Table, folder: Path, notes: Mapping[str, bytes]) -> 
         use_dictionary=[name for name in scores.column_names if name != "value"],
         column_encoding={"value": "BYTE_STREAM_SPLIT"},
         write_page_checksum=True,
+        store_schema=False,  # 1,400 bytes that say nothing more than the columns
     ) as file:
         file.write_table(scores)
         file.add_key_value_metadata(dict(notes))

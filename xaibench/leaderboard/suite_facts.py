@@ -1,53 +1,84 @@
 """Facts about a suite that all of its results share, in the folder ``suites`` of a results repository.
 
-They are written with the first result, and again when a keeper runs a method of the suite: accuracies and trainings of
-the networks, hashes of the images, groups of samples, descriptions of metrics and networks, and a picture of the
-samples that the site shows.
+They are written with the first result, and again when a keeper runs a method of the suite: ``facts.json`` has the
+accuracies and trainings of the networks, hashes of the images, groups of samples, and descriptions of metrics and
+networks; ``samples.png`` shows the samples.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from xaibench.leaderboard.manifest import Manifest, ResultError, read_json, write_json
 from xaibench.leaderboard.pictures import (
-    SAMPLE_SHEET,
     SheetLayout,
     parse_layout,
     sheet_layout,
     write_sample_sheet,
 )
-from xaibench.runfolder.descriptions import PARTS, RunParts, read_parts
+from xaibench.runfolder.descriptions import RunParts, parse_parts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
-from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, TRAININGS, RunFolderError
+from xaibench.runfolder.sanitize import sanitize_json
+from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, TRAININGS, RunFolderError, TableSchema
 
-#: Folder of the facts in a results repository, and file of the checksums of the images and the layout of pictures.
+#: Folder of the facts in a results repository, and their file.
 FACTS, FACTS_FILE = "suites", "facts.json"
 
+#: Columns of the groups, each stored as one line of numbers, because a suite may have thousands of samples.
+_GROUP_COLUMNS = ("sample", "group")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class SuiteFacts:
     """Facts about one version of a suite.
 
     Attributes:
-        folder: Folder of the facts. It can be read as a run folder without scores.
+        folder: Folder of the facts.
         parts: Title of the suite, and descriptions of its models and metrics.
         images: Data set and seed to a checksum of the images.
         layout: The cells and samples in pictures; None if there are no pictures.
+        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
+        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
+        samples: :data:`~xaibench.runfolder.tables.SAMPLES`. Names of samples are not stored; groups are for intervals.
     """
 
     folder: Path
     parts: RunParts
     images: Mapping[str, str]
     layout: SheetLayout | None
+    accuracy: pd.DataFrame
+    trainings: pd.DataFrame
+    samples: pd.DataFrame
+
+    def to_json(self) -> bytes:
+        """Return the content of ``facts.json``."""
+        known = self.samples.dropna(subset="group")
+        groups = [
+            {"dataset": str(rows["dataset"].iloc[0]), "data_seed": int(rows["data_seed"].iloc[0])}
+            | {column: " ".join(map(str, rows[column])) for column in _GROUP_COLUMNS}
+            for _, rows in known.groupby(["dataset", "data_seed"], sort=False)
+        ]
+        return write_json(
+            {
+                "images": dict(self.images),
+                "parts": self.parts.plain(),
+                "accuracy": self.accuracy.to_csv(index=False).splitlines(),
+                "trainings": self.trainings.to_csv(index=False).splitlines(),
+                "groups": groups,
+                "pictures": self.layout and self.layout.to_dict(),
+            }
+        )
 
 
 def facts_folder(repository: Path, manifest: Manifest) -> Path:
@@ -65,18 +96,24 @@ def read_facts(folder: Path) -> SuiteFacts:
         ResultError: If the folder does not exist.
         RunFolderError: If a file is damaged.
     """
-    if not all((folder / name).is_file() for name in (PARTS, FACTS_FILE)):
+    file = folder / FACTS_FILE
+    if not file.is_file():
         raise ResultError(
             f"{folder} is missing; it contains the facts that all results of the suite share. `xaibench results "
             "verify` and `xaibench results add` write it."
         )
-    words = read_json(folder / FACTS_FILE)
-    if not isinstance(words, dict) or not isinstance(words.get("images"), dict):
-        raise ResultError(
-            f"{folder / FACTS_FILE} has no checksums of images; `xaibench results verify` writes it again."
-        )
+    words = read_json(file)
+    for name, what in (("images", "checksums of images"), ("parts", "descriptions of metrics")):
+        if not isinstance(words, dict) or not isinstance(words.get(name), dict):
+            raise ResultError(f"{file} has no {what}; `xaibench results verify` writes it again.")
     return SuiteFacts(
-        folder, read_parts(folder), words["images"], parse_layout(words.get("pictures"), folder / FACTS_FILE)
+        folder,
+        parse_parts(sanitize_json(words["parts"]), file),
+        words["images"],
+        parse_layout(words.get("pictures"), file),
+        _parse_lines(ACCURACY, words.get("accuracy"), file),
+        _parse_lines(TRAININGS, words.get("trainings"), file),
+        _parse_groups(words.get("groups"), file),
     )
 
 
@@ -95,7 +132,7 @@ def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts
         ResultError: If there are facts about other images, and ``replace`` is False.
         RunFolderError: If a file is damaged.
     """
-    exists = (folder / PARTS).is_file()
+    exists = (folder / FACTS_FILE).is_file()
     if exists and not replace:
         known = read_facts(folder)
         if known.images != image_checksums(run):
@@ -118,21 +155,35 @@ def write_facts(run: Path, folder: Path, *, replace: bool = False) -> SuiteFacts
 
 
 def _write_files(run: Path, folder: Path) -> None:
-    # Which networks were explained depends on the methods of the run.
-    for table, dropped in ((ACCURACY, ["explained", "scored"]), (TRAININGS, ["explained"])):
-        if (run / table.name).exists():
-            kept = table.read(run).drop(columns=dropped)
-            (folder / table.name).write_text(kept.to_csv(index=False), encoding="utf-8")
-    if (run / SAMPLES.name).exists():  # groups for the intervals, without file names
-        groups = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
-        (folder / SAMPLES.name).write_text(groups.to_csv(index=False), encoding="utf-8")
-    (folder / PARTS).write_bytes(dataclasses.replace(read_parts(run), explainers={}).to_json())
     layout = None
     if cells := shown_samples(run):
         layout = sheet_layout(cells)
         write_sample_sheet(folder, cells, layout)
-    facts = {"images": image_checksums(run), "pictures": layout and layout.to_dict()}
-    (folder / FACTS_FILE).write_bytes(write_json(facts))
+    parts = dataclasses.replace(read_parts(run), explainers={})
+    # Which networks were explained depends on the methods of the run.
+    accuracy = ACCURACY.read(run).drop(columns=["explained", "scored"])
+    trainings = TRAININGS.read(run).drop(columns=["explained"])
+    facts = SuiteFacts(folder, parts, image_checksums(run), layout, accuracy, trainings, SAMPLES.read(run))
+    (folder / FACTS_FILE).write_bytes(facts.to_json())
+
+
+def _parse_lines(table: TableSchema, lines: Any, file: Path) -> pd.DataFrame:
+    """Parse a table that is stored as the lines of a CSV file; empty if there is none."""
+    return table.parse_csv(io.StringIO("\n".join(map(str, lines))), file) if lines else table.empty()
+
+
+def _parse_groups(groups: Any, file: Path) -> pd.DataFrame:
+    rows = []
+    try:
+        for group in groups or []:
+            numbers = [group[column].split() for column in _GROUP_COLUMNS]
+            rows += [(group["dataset"], group["data_seed"], *pair) for pair in zip(*numbers, strict=True)]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ResultError(
+            f"{file} has malformed groups of samples ({error}); `xaibench results verify` writes it again."
+        ) from error
+    table = pd.DataFrame(rows, columns=["dataset", "data_seed", *_GROUP_COLUMNS])
+    return _parse_lines(SAMPLES, table.to_csv(index=False).splitlines(), file)
 
 
 def _is_covered(fresh: Path, known: Path) -> bool:
@@ -145,10 +196,8 @@ def _is_covered(fresh: Path, known: Path) -> bool:
     except (ResultError, RunFolderError):
         return False
     more = old.layout is not None and (new.layout is None or set(new.layout.cells) < set(old.layout.cells))
-    pictures = (SAMPLE_SHEET, FACTS_FILE)
-    files = [{path.name for path in folder.iterdir() if path.name not in pictures} for folder in (fresh, known)]
-    same = files[0] == files[1] and all((fresh / name).read_bytes() == (known / name).read_bytes() for name in files[0])
-    return same and more and new.images == old.images
+    others = [read_json(place / FACTS_FILE) | {"pictures": None} for place in (fresh, known)]
+    return more and bool(others[0] == others[1])
 
 
 def shown_samples(run: Path) -> list[SampleCell]:

@@ -114,12 +114,16 @@ class RunParts:
     models: Mapping[str, PartDescription] = field(default_factory=dict)
     metrics: Mapping[str, PartDescription] = field(default_factory=dict)
 
-    def to_json(self) -> bytes:
-        """Return the content of the file."""
+    def plain(self) -> dict[str, Any]:
+        """Return the content of the file as JSON values."""
         content: dict[str, Any] = {"suite": self.suite, "title": self.title, "citation": self.citation}
         for kind in _KINDS:
             content[kind] = {name: part.plain() for name, part in getattr(self, kind).items()}
-        return json.dumps(content, indent=2, ensure_ascii=False).encode()
+        return content
+
+    def to_json(self) -> bytes:
+        """Return the content of the file."""
+        return json.dumps(self.plain(), indent=2, ensure_ascii=False).encode()
 
 
 _KINDS = ("explainers", "models", "metrics")
@@ -131,11 +135,23 @@ def read_parts(folder: Path) -> RunParts:
     Raises:
         RunFolderError: If the file is damaged.
     """
-    content = _read_object(folder / PARTS)
+    return parse_parts(_read_object(folder / PARTS), folder / PARTS)
+
+
+def parse_parts(content: Mapping[str, Any], file: Path) -> RunParts:
+    """Parse the parts of a run.
+
+    Args:
+        content: What :meth:`RunParts.plain` returns.
+        file: The file of the content, for error messages.
+
+    Raises:
+        RunFolderError: If the content is malformed.
+    """
     try:
         kinds = {kind: _read_descriptions(content.get(kind) or {}) for kind in _KINDS}
     except AttributeError as error:
-        raise damaged_file(folder / PARTS, error) from error
+        raise damaged_file(file, error) from error
     words = {name: str(content.get(name) or "") for name in ("suite", "title", "citation")}
     return RunParts(**words, **kinds)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 from xaibench.runfolder.sanitize import sanitize_text
 
@@ -98,27 +98,44 @@ class TableSchema:
         """
         file = folder / self.name
         if not file.exists():
-            return self._convert(file, self._empty(), columns)
-        return self._read_parquet(file, columns) if file.suffix == ".parquet" else self._read_csv(file, columns)
+            return self.empty(columns)
+        if file.suffix == ".parquet":
+            return self._read_parquet(file, columns)
+        with file.open("rb") as stream:
+            return self.parse_csv(stream, file, columns)
 
-    def _empty(self) -> pd.DataFrame:
+    def empty(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the table without rows.
+
+        Args:
+            columns: As in :meth:`read`.
+        """
+        return self._convert(Path(self.name), self._no_rows(), columns)
+
+    def _no_rows(self) -> pd.DataFrame:
         import pandas as pd
 
         return pd.DataFrame(columns=list(self.columns), dtype=str)
 
-    def _read_csv(self, file: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+    def parse_csv(self, stream: IO[bytes] | IO[str], file: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Parse the table from CSV, as :meth:`read` does.
+
+        Args:
+            stream: The table.
+            file: The file of the table, for error messages.
+            columns: As in :meth:`read`.
+        """
         import pandas as pd
         from pandas.errors import EmptyDataError
 
         lines: Literal["skip", "error"] = "skip" if self.cut_short else "error"
         try:
-            with file.open("rb") as stream:
-                table = pd.read_csv(stream, dtype=str, keep_default_na=False, on_bad_lines=lines)
+            table = pd.read_csv(stream, dtype=str, keep_default_na=False, on_bad_lines=lines)
         except EmptyDataError:
-            table = self._empty()
+            table = self._no_rows()
         except (ValueError, UnicodeError) as error:
             raise damaged_file(file, error) from error
-        return self._convert(file, table.fillna("") if len(table) else self._empty(), columns)
+        return self._convert(file, table.fillna("") if len(table) else self._no_rows(), columns)
 
     def _convert(self, file: Path, table: pd.DataFrame, columns: Sequence[str] | None) -> pd.DataFrame:
         """Convert the columns of a table of strings to their types."""

@@ -1,7 +1,6 @@
 """Results repositories of made-up scores, small enough to be written in a test."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +11,9 @@ from report.pictures import make_samples
 from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, RunInfo, SuiteVersion
 from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sample_sheet
 from xaibench.leaderboard.score_files import MANIFEST, PICTURE, write_scores
-from xaibench.leaderboard.suite_facts import FACTS_FILE, facts_folder
-from xaibench.runfolder.tables import SCORES
+from xaibench.leaderboard.suite_facts import FACTS_FILE, SuiteFacts, facts_folder
+from xaibench.runfolder.descriptions import parse_parts
+from xaibench.runfolder.tables import ACCURACY, SAMPLES, SCORES, TRAININGS
 
 #: Versions of a suite.
 VERSION, OTHER = "00c0ffee" * 4, "01d01d00" * 4
@@ -71,9 +71,10 @@ def write_facts(folder, manifest, scores, parts, cells=()):
     if place.exists():
         return
     place.mkdir(parents=True)
-    (place / "parts.json").write_text(json.dumps(parts | {"explainers": {}}))
     layout = sheet_layout(cells) if cells else None
-    (place / FACTS_FILE).write_text(json.dumps({"images": {}, "pictures": layout and layout.to_dict()}))
+    words = parse_parts(parts | {"explainers": {}}, place)
+    tables = (table.empty() for table in (ACCURACY, TRAININGS, SAMPLES))
+    (place / FACTS_FILE).write_bytes(SuiteFacts(place, words, {}, layout, *tables).to_json())
     if cells:
         write_sample_sheet(place, cells, layout)
 

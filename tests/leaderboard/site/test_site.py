@@ -1,5 +1,6 @@
 """The site of a results repository: what stands on its pages and in its files, and what it leaves out."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -20,6 +21,7 @@ from xaibench.leaderboard.score_files import MANIFEST, PICTURE
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.leaderboard.site.write import _suite_entries
+from xaibench.leaderboard.suite_facts import FACTS_FILE
 from xaibench.report.numbers.leaderboards import leaderboard, printable
 from xaibench.report.page.content import board_rows, board_values
 from xaibench.report.page.score_tables import leaderboard_table
@@ -399,8 +401,10 @@ def test_the_first_page_is_of_most_information_or_of_the_suite_that_is_named(tmp
         write_repository(tmp_path / "results", methods=methods, suite=suite, pictures=False)
     results, _ = read_results(tmp_path / "results")
     pages = [{one.key.name: one.page for one in _suite_entries(results, first)} for first in ("", "tiny")]
-    facts = next(one.facts.folder for one in results if one.key.name == "tiny")
-    (facts / "accuracy.csv").write_text("subset,variant,model,mean\n" + "".join(f"s{i},-,m,90\n" for i in range(3)))
+    facts = next(one.facts for one in results if one.key.name == "tiny")
+    cells = pd.DataFrame([{"subset": f"s{i}", "variant": "-", "model": "m", "mean": 90.0} for i in range(3)])
+    (facts.folder / FACTS_FILE).write_bytes(dataclasses.replace(facts, accuracy=cells).to_json())
+    results, _ = read_results(tmp_path / "results")
     assert next(one.page for one in _suite_entries(results) if one.key.name == "tiny") == "index.html"
     assert [page["many"] for page in pages] == ["index.html", f"suites/many.{VERSION}.html"]
     assert [page["tiny"] for page in pages] == [f"suites/tiny.{VERSION}.html", "index.html"]

@@ -19,7 +19,7 @@ from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.numbers.unscored_maps import UnscoredMaps, count_unscored
 from xaibench.report.read.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import Environment, PartDescription
-from xaibench.runfolder.tables import ACCURACY, FAILURES, SCORES, TRAININGS, RunFolderError
+from xaibench.runfolder.tables import FAILURES, SCORES, RunFolderError
 
 #: Columns of the scores that are merged (all except the reason, which is counted first), and smaller types for some.
 _COLUMNS = [name for name in SCORES.columns if name != "reason"]
@@ -116,9 +116,10 @@ def _merge_into_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResul
         facts.folder,
         parts,
         scores,
-        accuracy=ACCURACY.read(facts.folder),
-        trainings=TRAININGS.read(facts.folder),
-        failures=FAILURES.read(facts.folder),
+        accuracy=facts.accuracy,
+        trainings=facts.trainings,
+        samples=facts.samples,
+        failures=FAILURES.empty(),
         environment=Environment(),
         suite_toml=_suite_text(results[0].key.name),
     )

@@ -31,7 +31,6 @@ from xaibench.leaderboard.site.suite_page import (
 )
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.figure_files import file_names
-from xaibench.runfolder.tables import ACCURACY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _suite_entries(results: Sequence[Result], first: str = "") -> list[SuiteEntr
 
 def _count_cells(result: Result) -> int:
     """Return the number of cells of a suite; 1 if its results do not state it."""
-    return len(ACCURACY.read(result.facts.folder)) or 1
+    return len(result.facts.accuracy) or 1
 
 
 def _method_addresses(results: Sequence[Result]) -> dict[str, str]:

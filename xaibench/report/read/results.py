@@ -61,6 +61,7 @@ class RunResults:
             columns of ``KEYS`` are categories in the orders above.
         accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`, one row per cell.
         trainings: :data:`~xaibench.runfolder.tables.TRAININGS`, one row per training.
+        samples: :data:`~xaibench.runfolder.tables.SAMPLES` of data sets on disk and of data sets with groups.
         failures: :data:`~xaibench.runfolder.tables.FAILURES`, one row per failed job.
         environment: Versions, machine, times.
         suite_toml: The suite's configuration as it was run.
@@ -79,6 +80,7 @@ class RunResults:
     scores: pd.DataFrame
     accuracy: pd.DataFrame
     trainings: pd.DataFrame
+    samples: pd.DataFrame
     failures: pd.DataFrame
     environment: Environment
     suite_toml: str
@@ -203,11 +205,6 @@ class RunResults:
         return " · ".join(word for word in (place(cell[0]), place(cell[1]), label) if word)
 
     @cached_property
-    def samples(self) -> pd.DataFrame:
-        """:data:`~xaibench.runfolder.tables.SAMPLES` of data sets on disk and of data sets with groups."""
-        return tables.SAMPLES.read(self.path)
-
-    @cached_property
     def curves(self) -> pd.DataFrame:
         """:data:`~xaibench.runfolder.tables.CURVES`."""
         return tables.CURVES.read(self.path).astype(dict.fromkeys(tables.CURVES.text, object))
@@ -251,6 +248,7 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
         tables.SCORES.read(run_dir),
         accuracy=tables.ACCURACY.read(run_dir),
         trainings=tables.TRAININGS.read(run_dir),
+        samples=tables.SAMPLES.read(run_dir),
         failures=tables.FAILURES.read(run_dir),
         environment=read_environment(run_dir),
         suite_toml=read_suite(run_dir),
@@ -264,6 +262,7 @@ def assemble_results(
     *,
     accuracy: pd.DataFrame,
     trainings: pd.DataFrame,
+    samples: pd.DataFrame,
     failures: pd.DataFrame,
     environment: Environment,
     suite_toml: str,
@@ -276,6 +275,7 @@ def assemble_results(
         scores: :data:`~xaibench.runfolder.tables.SCORES`, with text columns as categories.
         accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
         trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
+        samples: :data:`~xaibench.runfolder.tables.SAMPLES`.
         failures: :data:`~xaibench.runfolder.tables.FAILURES`.
         environment: Versions, machine, times.
         suite_toml: The suite's configuration as it was run.
@@ -311,6 +311,7 @@ def assemble_results(
         scores=scores,
         accuracy=accuracy,
         trainings=trainings,
+        samples=samples,
         failures=failures,
         environment=environment,
         suite_toml=suite_toml,
