@@ -234,7 +234,7 @@ def test_workers_build_the_same(folder, tmp_path, monkeypatch):
         write_table(folder / f"{number}.csv", drawn(2, seed=number))
     told = []
     # Forked here: fresh processes would each load torch first, which takes seconds.
-    monkeypatch.setattr("xaibench.data.masks.human_masks.get_context", lambda _: multiprocessing.get_context("fork"))
+    monkeypatch.setattr("xaibench.data.masks.human_masks.worker_context", lambda _: multiprocessing.get_context("fork"))
     prepare_masks(folder, workers=2, progress=lambda done, total: told.append((done, total)))
     parallel = sorted((file.name, file.read_bytes()) for file in (tmp_path / "cache").rglob("*.bits"))
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]

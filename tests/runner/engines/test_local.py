@@ -2,12 +2,13 @@
 
 import os
 import signal
+import sys
 from multiprocessing import Pipe, forkserver
 
 import pytest
 from killed_runs import start_worker
 
-from xaibench.compute.fork_server import start_fork_server, worker_context
+from xaibench.compute.fork_server import _SpawnContext, start_fork_server, worker_context
 from xaibench.core.frozen import Frozen
 from xaibench.runner.engines import local as local_engines
 from xaibench.runner.engines.local import Processes
@@ -37,6 +38,20 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
             outcomes.append(_outcome(engine, _job(1)))
     assert not outcomes[-1].error
     assert store.has("data", _job(1).key)
+
+
+@pytest.mark.parametrize("context", [worker_context(), _SpawnContext()], ids=["worker", "spawned"])
+def test_a_worker_does_not_run_the_script_of_the_user_once_more(context, tmp_path, monkeypatch):
+    """Without ``if __name__ == "__main__":``, it would start itself."""
+    (tmp_path / "script.py").write_text("open(__file__ + '.ran', 'w')")
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__spec__", None)
+    monkeypatch.setattr(main, "__file__", str(tmp_path / "script.py"), raising=False)
+    process = context.Process(target=os.mkdir, args=(tmp_path / "worked",))
+    process.start()
+    process.join()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["script.py", "worked"]
+    assert sys.modules["__main__"] is main
 
 
 def test_a_worker_ends_with_the_process_that_started_it():

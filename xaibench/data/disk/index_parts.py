@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.compute.fork_server import worker_context
 from xaibench.core.files import atomic_file
 from xaibench.data.disk.array_cache import DAMAGED_FILE_ERRORS
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
@@ -47,8 +47,7 @@ def build_parts(
 ) -> list[Part]:
     """Build the parts whose cache file is missing. A part that cannot be built is left out with a warning.
 
-    Files are written atomically. Two processes that build at the same time do the same work twice, which is harmless. A
-    script with more than one worker needs the usual ``if __name__ == "__main__":``.
+    Files are written atomically. Two processes that build at the same time do the same work twice, which is harmless.
 
     Args:
         parts: All parts.
@@ -77,7 +76,7 @@ def build_parts(
                 failed[part.kept] = error
             report(done, len(parts))
     else:
-        with ProcessPoolExecutor(min(workers, len(missing)), mp_context=_process_context(build)) as pool:
+        with ProcessPoolExecutor(min(workers, len(missing)), mp_context=worker_context(build.__module__)) as pool:
             futures = {pool.submit(_build_part, part, build): part for part in missing}
             try:
                 for done, future in enumerate(as_completed(futures), n_cached + 1):
@@ -117,15 +116,6 @@ def load_arrays(kept: Path, *names: str) -> dict[str, NDArray[Any]]:
     except DAMAGED_FILE_ERRORS as error:
         kept.unlink(missing_ok=True)
         raise DataFileError(f"The cache file {kept} is damaged ({error}); it is built again.") from error
-
-
-def _process_context(build: Callable[..., Arrays]) -> multiprocessing.context.BaseContext:
-    """Return a start method other than fork: a fork of a process with threads (of torch) may hang."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([build.__module__])  # imported once instead of by every worker
-    return context
 
 
 def _build_part(part: Part, build: Callable[..., Arrays]) -> str | None:

@@ -13,12 +13,12 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.compute.fork_server import worker_context
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, to_nfc
 from xaibench.data.disk.image_lists import MaskRow, warn_about
 from xaibench.data.masks.mask_tables import is_kept, read_bits, read_table
@@ -103,8 +103,7 @@ def prepare_masks(folder: Path, *, workers: int = 1, progress: Callable[[int, in
             read_table(table)
             report(number, len(tables))
         return
-    # Spawn, because a fork of a process with threads (of torch) may hang.
-    with ProcessPoolExecutor(min(workers, len(missing)), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(workers, len(missing)), mp_context=worker_context(__name__)) as pool:
         futures = [pool.submit(read_table, table) for table in missing]
         try:
             for number, future in enumerate(as_completed(futures), done + 1):
