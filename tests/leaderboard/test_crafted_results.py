@@ -8,6 +8,7 @@ import random
 import shutil
 import zipfile
 
+import pandas as pd
 import pytest
 from leaderboard.forging import rewritten, with_scores
 from leaderboard.site.repositories import METHODS, change_scores, write_repository
@@ -18,6 +19,7 @@ from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import read_manifest
 from xaibench.leaderboard.score_files import MANIFEST, PICTURE, read_note
 from xaibench.leaderboard.site.read import read_results
+from xaibench.leaderboard.suite_facts import FACTS_FILE, read_facts
 
 #: Shares of the results of which the manifest, the scores and another file are changed.
 MANIFESTS, SCORES = 0.6, 0.25
@@ -47,6 +49,15 @@ ODD = [
     *("os:system", "subprocess:getoutput", "blind:torch:load", "__import__('os')", "file:///etc/passwd", "NaN", "\n\n"),
     *("2026-13-45", "xai-tris-8x8", "verdicts", "suites", "..", ".", "con", "http://[::1", "javascript:alert(1)"),
 ]
+
+#: Tables of a suite's facts.
+TABLES = {
+    "accuracy": pd.DataFrame([{"subset": "lin", "variant": "white", "model": "mlp", "trainings": 2, "mean": 90.0}]),
+    "trainings": pd.DataFrame(
+        [{"subset": "lin", "variant": "white", "model": "mlp", "data_seed": 0, "seed": 1, "test_accuracy": 90.0}]
+    ),
+    "samples": pd.DataFrame([{"dataset": "lin-white", "data_seed": 0, "sample": i, "group": i // 2} for i in range(4)]),
+}
 
 TRAP = "import pathlib\npathlib.Path(__file__).with_name('EXECUTED').touch()\n"
 
@@ -138,6 +149,13 @@ def craft(place, result, rng):
                 rewritten(result)
 
 
+def assert_pages_run_nothing(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "<script>ran()" not in text
+        assert 'href="javascript:' not in text
+
+
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_crafted_results_are_refused_or_harmless(example, tmp_path, count):
     base = tmp_path / "results"
@@ -162,10 +180,27 @@ def test_crafted_results_are_refused_or_harmless(example, tmp_path, count):
     assert (tmp_path / "site" / "index.html").is_file()
     assert {one.name.partition("/")[0] for one in built.left_out} >= {one.name.partition("/")[0] for one in left_out}
     assert list(tmp_path.rglob("EXECUTED")) == []
-    for page in (tmp_path / "site").rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        assert "<script>ran()" not in text
-        assert 'href="javascript:' not in text
+    assert_pages_run_nothing(tmp_path / "site")
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_crafted_facts_take_only_their_own_suite_from_the_site(tmp_path, count):
+    """The first result of a suite brings the facts about it, which are a stranger's until a keeper runs the method."""
+    base, rng = tmp_path / "results", random.Random(SEED)
+    write_repository(base, methods=METHODS[:3])
+    for number in range(count):
+        write_repository(base, methods=METHODS[:2], suite=f"crafted-{number}", samples=4)
+        (folder,) = (base / "suites").glob(f"crafted-{number}@*")
+        facts = dataclasses.replace(read_facts(folder), images={"a of seed 0": "00"}, **TABLES)
+        content = json.loads(facts.to_json())
+        text = json.dumps(mutate(content, rng)).encode() if number % 4 else spoil_bytes(facts.to_json(), rng)
+        (folder / FACTS_FILE).write_bytes(text)
+    built = xb.leaderboard.write_site(base, tmp_path / "site")
+    left_out = {one.name.split("/")[1].partition("@")[0] for one in built.left_out}
+    assert "tiny" not in left_out
+    assert 0.3 * count < len(left_out) < count
+    assert built.suites == 1 + count - len(left_out)
+    assert_pages_run_nothing(tmp_path / "site")
 
 
 def test_the_crafting_is_the_same_every_time(example):
