@@ -121,6 +121,12 @@ def test_the_skill_of_iou_is_of_the_suite_s_cut_at_the_area(protocol, metrics, b
     assert "at" not in metrics or described["at"].label == "IoU at the mask’s area"
 
 
+def test_a_metric_under_a_name_of_the_suite_is_shown_with_its_parameters():
+    metrics = {"iou": {}, "half": {"use": "iou", "threshold": 0.5}, "again": {"use": "hit"}}
+    described = _describe_parts(plan(metrics=metrics)).metrics
+    assert [described[name].label for name in metrics] == ["IoU", "IoU (threshold = 0.5)", "again"]
+
+
 def test_only_scores_of_binarized_maps_depend_on_the_protocol():
     metrics = {"iou": {}, "hit": {}, "emd_perf": {}, "iou_skill": {}, "at": {"use": "iou", "threshold": "area"}}
 

@@ -286,9 +286,13 @@ def _describe_metric(part: NamedPart, suite: Suite) -> PartDescription:
     """Describe a metric, with the suite's name of the metric that it relates to chance; empty if that is not shown."""
     behind = underlying_metric(suite, part)
     description = replace(_describe(part, "metric"), skill_of=behind.name if behind in suite.metrics else "")
+    info = find_part("metric", part.use).info
+    label = str(info.label) if info else part.use
     if part.parameters.get("threshold") == "area":  # next to another cut in the same table
-        info = find_part("metric", part.use).info
-        return replace(description, label=f"{info.label if info else part.use} at the mask’s area")
+        return replace(description, label=f"{label} at the mask’s area")
+    if info and description.label == part.name and part.parameters:  # the suite has the metric under a name of its own
+        values = ", ".join(f"{name} = {value}" for name, value in part.parameters.items())
+        return replace(description, label=f"{label} ({values})")
     return description
 
 
