@@ -15,6 +15,7 @@ import torch
 import xaibench as xb
 from xaibench.core.frozen import Frozen
 from xaibench.core.messages import ParameterWarning
+from xaibench.core.registry import part_being_imported
 from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples
@@ -402,3 +403,20 @@ def test_a_full_disk_is_said_with_the_file_that_could_not_be_written(tiny_suite,
     (tmp_path / "run" / name).symlink_to("/dev/full")
     with pytest.raises(StoreError, match=f"No space is left to write .*{name}; free some"):
         run(tiny_suite, tmp_path / "run", engine="serial")
+
+
+def test_a_script_with_a_part_that_runs_a_suite_when_it_is_imported_is_told_so(tmp_path, monkeypatch):
+    """Workers import the script to find the part; each would run the suite once more."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "from xaibench.runner import run\n\ndef squared(model, images, targets):\n    return images.square().sum(1)\n\n"
+    )
+    (tmp_path / "script_of_the_test.py").write_text(
+        text + "run('xai-tris-8x8', explainers=['script_of_the_test:squared'])"
+    )
+    with pytest.raises(
+        ArgumentError, match=r"'script_of_the_test:squared' runs a suite while it is imported.*__main__"
+    ):
+        run("xai-tris-8x8", explainers=["script_of_the_test:squared"], out=tmp_path / "run")
+    assert part_being_imported() == ""

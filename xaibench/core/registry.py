@@ -6,11 +6,33 @@ needs no entry: ``"mypackage.module:Thing"`` is accepted instead of a name.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from xaibench.core.messages import capitalize, did_you_mean, folded, unknown
+
+_IMPORTING: ContextVar[str] = ContextVar("importing", default="")
+
+
+def part_being_imported() -> str:
+    """Find out whether a part of the user is being imported.
+
+    Returns:
+        The target of the part whose module is being imported; empty if there is none.
+    """
+    return _IMPORTING.get()
+
+
+@contextlib.contextmanager
+def _importing(target: str) -> Iterator[None]:
+    token = _IMPORTING.set(target)
+    try:
+        yield
+    finally:
+        _IMPORTING.reset(token)
 
 
 class Registry:
@@ -202,7 +224,8 @@ def import_target(target: str, kind: str = "part") -> Any:
     if not all(step.isidentifier() for step in (*module_name.split("."), *attribute.split("."))):
         raise UnknownNameError(f"{capitalize(kind)} {target!r}: expected 'package.module:name'.")
     try:
-        part: Any = importlib.import_module(module_name)
+        with _importing(target):
+            part: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         # A missing dependency of an existing module is another error.
         if error.name is not None and not (module_name == error.name or module_name.startswith(error.name + ".")):

@@ -16,6 +16,7 @@ from xaibench.compute.device import devices_of, resolve_device
 from xaibench.compute.host_threads import available_cpus
 from xaibench.core.html_repr import html_table
 from xaibench.core.messages import unknown
+from xaibench.core.registry import part_being_imported
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
 from xaibench.runner.costs.calibration import known_costs, learn
 from xaibench.runner.costs.progress import StageProgress
@@ -124,11 +125,17 @@ def run(
     Raises:
         UnknownNameError: If the suite or a part is unknown; names the nearest.
         SuiteError: If the suite cannot be run as written.
-        ArgumentError: If the folder is not writable or is in use, or the engine or device is unknown.
+        ArgumentError: If the folder is not writable or is in use, the engine or device is unknown, or the module of a
+            part runs a suite while it is imported.
         UnknownParameterError: If an argument is unknown; names the nearest.
         StoreError: If the disk is full or is lost during the run; finished results are kept.
     """
     start = time.monotonic()
+    if part := part_being_imported():
+        raise ArgumentError(
+            f"The module of the part {part!r} runs a suite while it is imported; expected only definitions. Put its "
+            'call of run() below `if __name__ == "__main__":`.'
+        )
     asked = RunRequest.of(suite, out, **fields)
     if engine != "ray":  # the devices of the cluster are unknown here
         _check_device(asked.device)
