@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
+from PIL import Image
 
 from xaibench.core.registry import UnknownNameError
 from xaibench.runner import SuiteError, load_suite, run
@@ -170,3 +171,13 @@ def test_a_metric_of_what_is_used_is_refused_on_masks_of_something_else(tmp_path
         planned(tmp_path, text)
     certified = text.replace("xai-tris/lin-white-8x8", "certified:or").replace('"mlp"', '"certified:or-mlp"')
     assert planned(tmp_path, certified.replace("epochs = 1", 'method = "none"')).jobs
+
+
+def test_a_folder_of_one_class_for_a_classifier_is_an_error_with_the_class(tmp_path):
+    (tmp_path / "photos" / "cats").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "cats" / "a.png")
+    text = SUITE.replace("xai-tris/lin-white-8x8", f"photographs:{tmp_path / 'photos'}").replace('"mlp"', '"resnet18"')
+    with pytest.raises(
+        SuiteError, match=r"needs at least 2\. Classes of photographs:.*photos: cats\. Expected <class>/"
+    ):
+        planned(tmp_path, text.replace("parameters = { n_samples = 200 }", ""))

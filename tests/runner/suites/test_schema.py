@@ -81,6 +81,19 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch):
     check_variables(suite)
 
 
+def test_lines_are_those_of_the_form_that_is_read(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text(
+        'name = "own"\ntitle = "Own"\n[[cells]]\ndatasets = ["xai-tris/lin-white-8x8"]\nmodels = ["llr"]\n'
+        "[explainers]\nsaliency = {}\n[metrics]\niou = {}\n"
+        '[quick]\ncells = [{ datasets = ["xai-tris/lin-corr-8x8"], models = ["mlp"] }]\n'
+    )
+    paths = [("cells", 0), ("cells", 0, "models"), ("metrics", "iou")]
+    found = {quick: load_suite(file, quick=quick)[0].origin.lines for quick in (False, True)}
+    assert [found[False][path] for path in paths] == [3, 5, 9]
+    assert [found[True][path] for path in paths] == [11, 11, 9]
+
+
 def test_quick_changes_only_what_its_table_names():
     full, _ = load_suite("xai-tris-8x8")
     quick, _ = load_suite("xai-tris-8x8", quick=True)

@@ -152,7 +152,15 @@ def _check_model(name: str, dataset: DatasetPart, cell: Cell, suite: Suite) -> N
     def build(parameters: Frozen) -> None:
         part = find_part("model", name, parameters)
         _check_parameters(part)
-        part.trained_by(suite.training_of(cell).method).facts(dataset)
+        try:
+            part.trained_by(suite.training_of(cell).method).facts(dataset)
+        except ValueError as error:
+            if len(dataset.info.classes) > 1:
+                raise
+            only = ", ".join(dataset.info.classes) or "none"
+            raise ValueError(
+                f"{error} Classes of {dataset.name}: {only}. {dataset.info.how_to_get}".rstrip()
+            ) from error
 
     _build(suite.origin.place(words, "cells", cell.number, "build"), cell.build, build)
 

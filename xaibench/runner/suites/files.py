@@ -65,8 +65,9 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
         tables["name"] = f"{tables.get('name', '')}-quick"
         text = f"# The quick form of {origin}, as run.\n" + to_toml(tables)
     lines = entry_lines(source_text)
-    # An entry of [quick] replaces another one, and its line counts.
-    found = {path: lines.get(("quick", *path), lines.get(path)) for path in entry_paths(tables)}
+    if quick:  # an entry of [quick] replaces another one, and its line counts
+        lines |= {path[1:]: line for path, line in lines.items() if path[0] == "quick"}
+    found = {path: lines.get(path) for path in entry_paths(tables)}
     known = {path: line for path, line in found.items() if line is not None}
     return parse_suite(tables, Origin(origin, known)), text
 
