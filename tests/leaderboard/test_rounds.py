@@ -18,7 +18,7 @@ from xaibench.leaderboard.rounds import (
     suite_for_round,
     suite_with_public_seeds,
 )
-from xaibench.leaderboard.suite_text import differs_from_official, official_suite
+from xaibench.leaderboard.suite_text import differences_from_official, official_suite
 from xaibench.metrics import METRICS
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.files import SUITES, load_suite
@@ -119,8 +119,8 @@ def test_a_round_moves_the_patterns_and_the_public_suite_is_restored():
         fresh = suite_for_round(text, shown)
         for name, layout in layouts_of(fresh).items():
             assert layout == (shown.layout if name.startswith("xai-tris/") and suite != "certified" else None), name
-        assert differs_from_official(fresh, suite)
-        assert not differs_from_official(suite_with_public_seeds(fresh, suite, shown), suite)
+        assert differences_from_official(fresh, suite)
+        assert not differences_from_official(suite_with_public_seeds(fresh, suite, shown), suite)
 
 
 def test_blinded_networks_keep_the_layout_that_their_pixels_are_chosen_for():
@@ -153,7 +153,7 @@ def test_a_number_of_seeds_is_replaced_by_as_many_seeds():
     assert tomllib.loads(text)["data"]["seeds"] == 25
     fresh = suite_for_round(text, shown)
     assert tomllib.loads(fresh)["data"]["seeds"] == shown.seeds(25)
-    assert not differs_from_official(suite_with_public_seeds(fresh, shown.suite, shown), shown.suite)
+    assert not differences_from_official(suite_with_public_seeds(fresh, shown.suite, shown), shown.suite)
 
 
 def test_published_networks_are_not_used_for_another_layout(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from xaibench.leaderboard import run_splitting
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import ResultError, read_manifest
+from xaibench.leaderboard.manifest import ResultError, find_results, read_manifest
 from xaibench.leaderboard.pictures import decode_sheet
 from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.score_files import PICTURE, read_note
@@ -37,6 +37,11 @@ def test_each_method_has_its_scores_and_no_other(finished, tmp_path):
         name = read_manifest(folder).method.name
         assert own["value"].tolist() == scores[scores["explainer"] == name]["value"].tolist()
         assert read_manifest(folder).method.control == (name == "uniform")
+
+
+def test_a_run_folder_is_not_taken_for_a_result(finished):
+    with pytest.raises(ResultError, match=r"is a run folder, not a result; `xaibench results add .* turns"):
+        find_results(finished)
 
 
 def test_facts_are_written_once_for_all_results_of_a_suite(finished, tmp_path):
@@ -171,23 +176,24 @@ def test_sets_that_were_not_there_are_no_part_of_the_result(tiny, ships, tmp_pat
 @pytest.mark.parametrize(
     "change",
     [
-        ("samples = 6", "samples = 5"),
-        ("seeds = [0]", "seeds = [1]"),
-        ("n_samples = 200", "n_samples = 400"),
-        ("[explaining]", '[explaining]\nscored = "all"'),
-        ("samples = 6", "samples = 6\nseed = 7"),
-        ('models = ["llr", "mlp"]', 'models = ["llr", "mlp"]\nmetrics = ["topk_precision"]'),
-        ("topk_precision = {}", "topk_precision = {}\nemd_perf = {}"),
-        ("epochs = 20", "epochs = 21"),
+        ("samples = 6", "samples = 5", "explaining.samples is 5 instead of 6"),
+        ("seeds = [0]", "seeds = [1]", "data.seeds differ"),
+        ("n_samples = 200", "n_samples = 400", "data.parameters differ"),
+        ("[explaining]", '[explaining]\nscored = "all"', "explaining.scored is 'all' instead of 'correct'"),
+        ("samples = 6", "samples = 6\nseed = 7", "explaining.seed is 7 instead of 0"),
+        ('models = ["llr", "mlp"]', 'models = ["llr", "mlp"]\nmetrics = ["topk_precision"]', "cells differ"),
+        ("topk_precision = {}", "topk_precision = {}\nemd_perf = {}", "metrics differ"),
+        ("epochs = 20", "epochs = 21", "training.epochs is 21 instead of 20"),
     ],
     ids=lambda change: change[1].strip().replace("\n", " ")[-24:],
 )
 def test_a_suite_that_was_made_easier_is_another_suite(change, tiny, finished, tmp_path):
     """Only what the library has under a name is that suite; explainers are free."""
     text = (finished / "suite.toml").read_text()
-    assert change[0] in text
-    (finished / "suite.toml").write_text(text.replace(*change))
-    with pytest.raises(ResultError, match="is of another suite than tiny of the library"):
+    old, new, difference = change
+    assert old in text
+    (finished / "suite.toml").write_text(text.replace(old, new))
+    with pytest.raises(ResultError, match=f"is of another suite than tiny of the library: .*{difference}"):
         split_run(finished, tmp_path / "results")
 
 

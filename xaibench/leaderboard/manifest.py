@@ -28,6 +28,7 @@ from typing import Any
 
 from xaibench.core.messages import did_you_mean
 from xaibench.leaderboard.score_files import MANIFEST, read_note
+from xaibench.runfolder.descriptions import PARTS
 from xaibench.runfolder.tables import SCORES, RunFolderError
 
 #: Folder with the source of a method.
@@ -320,9 +321,14 @@ def find_results(folder: Path) -> list[Path]:
         The folders, sorted by name.
 
     Raises:
-        ResultError: If the folder does not exist or contains no result.
+        ResultError: If the folder does not exist, contains no result or is a run folder.
     """
     if (folder / SCORES.name).is_file():
+        if (folder / PARTS).is_file():
+            raise ResultError(
+                f"{folder} is a run folder, not a result; `xaibench results add {folder} --out REPOSITORY` turns its "
+                "scores into results."
+            )
         return [folder]
     found = sorted(file.parent for file in folder.glob(f"*/*/{SCORES.name}"))
     if not found:

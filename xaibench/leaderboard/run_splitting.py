@@ -34,7 +34,7 @@ from xaibench.leaderboard.pictures import SheetLayout, draw_map_sheet
 from xaibench.leaderboard.rounds import Round, suite_with_public_seeds
 from xaibench.leaderboard.score_files import MANIFEST, PICTURE, write_scores
 from xaibench.leaderboard.suite_facts import facts_folder, shown_samples, write_facts
-from xaibench.leaderboard.suite_text import differs_from_official, explainer_entry, suite_version, without_sets
+from xaibench.leaderboard.suite_text import differences_from_official, explainer_entry, suite_version, without_sets
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartDescription, read_environment, read_parts
 from xaibench.runfolder.sample_file import SampleCell
 from xaibench.runfolder.tables import FAILURES, JOBS, SCORES, RunFolderError
@@ -114,10 +114,10 @@ def _suite_version(folder: Path, text: str, drawn: Round | None) -> tuple[SuiteV
     uses = {part.name: part.use for part in suite.explainers}
     if drawn is not None:
         text = suite_with_public_seeds(text, suite.name, drawn)
-    if differs_from_official(text, suite.name):
+    if differences := differences_from_official(text, suite.name):
         raise ResultError(
-            f"The run in {folder} is of another suite than {suite.name} of the library: other samples, seeds, data, "
-            "networks or metrics. Run the suite as it is, without --images; --explainers is for methods of your own."
+            f"The run in {folder} is of another suite than {suite.name} of the library: {listed(differences, 3)}. Run "
+            "the suite as it is; only --explainers may be chosen."
         )
     return SuiteVersion(suite.name, suite_version(suite.name)), uses
 

@@ -21,7 +21,12 @@ from xaibench.leaderboard.method_source import MethodSource, is_library_control,
 from xaibench.leaderboard.run_splitting import slugify, split_run
 from xaibench.leaderboard.sandbox.packages import imported_packages
 from xaibench.leaderboard.sandbox.worker import ForbiddenActionError, HiddenMasks
-from xaibench.leaderboard.suite_text import differs_from_official, official_suite, with_explainers, without_photographs
+from xaibench.leaderboard.suite_text import (
+    differences_from_official,
+    official_suite,
+    with_explainers,
+    without_photographs,
+)
 from xaibench.runner.run import RunProgress, run
 from xaibench.runner.suites.files import load_suite
 
@@ -203,8 +208,11 @@ def submit(
     info = info or SubmissionInfo()
     loaded, text = load_suite(suite, quick=quick)
     official = official_suite(loaded.name)
-    if differs_from_official(without_photographs(text), loaded.name):  # before it is run
-        raise ResultError(f"{suite} is not {loaded.name} of the library; results are of the library's suites.")
+    if differences := differences_from_official(without_photographs(text), loaded.name):  # before it is run
+        raise ResultError(
+            f"{suite} is not {loaded.name} of the library: {listed(differences, 3)}. Results are of the library's "
+            "suites."
+        )
     place = Path(work) if work else Path("runs") / f"submit-{slugify(info.name or Path(method).name)}"
     place.mkdir(parents=True, exist_ok=True)
     source = stage_method(method, place / "code")

@@ -7,7 +7,7 @@ import hashlib
 import json
 import tempfile
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -237,18 +237,37 @@ def _shipped_text(name: str) -> str:
     return load_suite(base, quick=base != name)[1]
 
 
-def differs_from_official(text: str, name: str) -> bool:
-    """Return whether a suite differs from the one of the library in anything but its explainers.
+def differences_from_official(text: str, name: str) -> list[str]:
+    """Return where a suite differs from the one of the library, except in its explainers.
 
     Args:
         text: The suite of a run of one's own, as TOML. Suites of others are not read at all.
         name: Name of the suite.
 
+    Returns:
+        One phrase per entry, such as ``"explaining.samples is 5 instead of 100"``; empty if nothing differs.
+
     Raises:
         ResultError: If the library has no such suite.
         SuiteError: If the text is not a suite.
     """
-    return _without_explainers(text) != _without_explainers(official_suite(name))
+    return list(_compare_entries(_without_explainers(text), _without_explainers(official_suite(name))))
+
+
+def _compare_entries(own: Any, official: Any, place: str = "") -> Iterator[str]:
+    for each in dataclasses.fields(own):
+        if not each.compare:
+            continue
+        pair = getattr(own, each.name), getattr(official, each.name)
+        where = f"{place}{each.name}"
+        if pair[0] == pair[1]:
+            continue
+        if all(map(dataclasses.is_dataclass, pair)):
+            yield from _compare_entries(*pair, f"{where}.")
+        elif all(isinstance(one, str | int | float | None) for one in pair):
+            yield f"{where} is {pair[0]!r} instead of {pair[1]!r}"
+        else:
+            yield f"{where} differ" if where.endswith("s") else f"{where} differs"
 
 
 def _without_explainers(text: str) -> Suite:
