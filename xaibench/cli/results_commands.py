@@ -145,11 +145,10 @@ def verify_results(
             bad += found.verdict == "differs"
             said = alarm(found.verdict) if found.verdict == "differs" else found.verdict
             typer.echo(f"{said}  {one.folder}")
+            equal = f"{found.equal_rows:,} of {found.rows:,} scores bit-identical"
             most = "undefined" if found.largest_difference is None else f"{found.largest_difference:.2g}"
-            typer.echo(
-                f"         {found.equal_rows:,} of {found.rows:,} scores bit-identical; largest difference of a score "
-                f"{most} ({found.where})"
-            )
+            more = "" if found.largest_difference == 0 else f"; largest difference of a score {most} ({found.where})"
+            typer.echo(f"         {equal}{more}")
             typer.echo(f"         {_dependence(found)}")
         if bad:
             raise typer.Exit(1)

@@ -165,7 +165,7 @@ class _SiteBuilder:
         """Add a version of a suite with its rounds."""
         fresh: Mapping[str, Boards] = {}
         for key, results in group:
-            progress(f"{key.words}: {len(results)} results")
+            progress(f"{key.words}: {len(results)} result{'s' * (len(results) != 1)}")
             if self.pages:
                 gc.collect()  # free the scores of the suite before
             leaderboards, left_out = build_leaderboards(key, results)
