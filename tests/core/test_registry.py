@@ -181,6 +181,16 @@ def test_a_name_is_a_text():
         Registry("function", {"floor": "math:floor"}).resolve(3)
 
 
+def test_a_function_is_to_be_given_by_its_name_in_a_file():
+    def squared():
+        pass
+
+    with pytest.raises(TypeError, match=r"got function, .*Put squared into a file .*give 'mine:squared'\."):
+        EXPLAINERS.resolve(squared)
+    with pytest.raises(TypeError, match=r"expected a name or 'package\.module:name'\.$"):
+        EXPLAINERS.resolve(lambda: None)
+
+
 def test_a_scheme_makes_the_part_from_what_follows_the_colon():
     registry = Registry("folder", {"here": "math:pi"}, schemes={"path": "pathlib:PurePosixPath"})
     assert registry.resolve("path:/a/b:c").parts == ("/", "a", "b:c")

@@ -143,7 +143,9 @@ your own is given as 'package.module:name'.
     def _registered_name(self, name: str) -> str:
         """Return the registered name without importing anything (see :meth:`canonical`)."""
         if not isinstance(name, str):
-            raise TypeError(f"{self.kind}: got {type(name).__name__}, expected a name or 'package.module:name'.")
+            raise TypeError(
+                f"{self.kind}: got {type(name).__name__}, expected a name or 'package.module:name'.{_file_hint(name)}"
+            )
         if name in self._targets:
             return name
         if ":" in name:
@@ -198,6 +200,14 @@ your own is given as 'package.module:name'.
         if hint := self._hints.get(folded(name)):
             return f"Unknown {self.kind} {name!r}; did you mean {hint}?"
         return f"{unknown(f'Unknown {self.kind}', name, sorted(self._targets), self._aliases)} {self._own}"
+
+
+def _file_hint(part: object) -> str:
+    """Return how to give a function or class by name, which other processes can import; empty for other objects."""
+    name = getattr(part, "__name__", "")
+    if not callable(part) or not name.isidentifier():
+        return ""
+    return f" Put {name} into a file that can be imported, such as mine.py in this folder, and give 'mine:{name}'."
 
 
 class UnknownNameError(KeyError, ValueError):
