@@ -1,5 +1,6 @@
 """A run becomes a result for each method, with what its intervals need and without what is nobody's business."""
 
+import dataclasses
 import json
 import shutil
 
@@ -74,6 +75,14 @@ def test_groups_are_facts_and_names_of_files_are_not(finished, tmp_path):
     assert found[["sample", "group"]].to_numpy().tolist() == [[0, 7], [1, 7], [2, 8], [3, 8], [4, 9]]
     assert [file for file in (tmp_path / "results").rglob("*") if file.is_file() and b"ann" in file.read_bytes()] == []
     assert check(folder) == []
+
+
+def test_groups_of_a_large_suite_can_be_read_again(finished, tmp_path):
+    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
+    facts = read_facts(tmp_path / "results" / "suites" / folder.name)
+    samples = pd.DataFrame({"dataset": "pascal", "data_seed": 0, "sample": range(100_000), "group": range(100_000)})
+    (facts.folder / "facts.json").write_bytes(dataclasses.replace(facts, samples=samples).to_json())
+    assert read_facts(facts.folder).samples["group"].tolist() == list(range(100_000))
 
 
 def test_results_of_other_images_do_not_join_a_suite(finished, tmp_path):

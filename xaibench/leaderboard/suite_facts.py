@@ -35,6 +35,8 @@ from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, TRAININGS, RunF
 #: Folder of the facts in a results repository, and their file.
 FACTS, FACTS_FILE = "suites", "facts.json"
 
+#: Largest size of the file. A million samples with groups take 14 MB.
+_MAX_BYTES = 16 << 20
 #: Columns of the groups, each stored as one line of numbers, because a suite may have thousands of samples.
 _GROUP_COLUMNS = ("sample", "group")
 
@@ -102,7 +104,7 @@ def read_facts(folder: Path) -> SuiteFacts:
             f"{folder} is missing; it contains the facts that all results of the suite share. `xaibench results "
             "verify` and `xaibench results add` write it."
         )
-    words = read_json(file)
+    words = read_json(file, _MAX_BYTES)
     for name, what in (("images", "checksums of images"), ("parts", "descriptions of metrics")):
         if not isinstance(words, dict) or not isinstance(words.get(name), dict):
             raise ResultError(f"{file} has no {what}; `xaibench results verify` writes it again.")
@@ -196,7 +198,7 @@ def _is_covered(fresh: Path, known: Path) -> bool:
     except (ResultError, RunFolderError):
         return False
     more = old.layout is not None and (new.layout is None or set(new.layout.cells) < set(old.layout.cells))
-    others = [read_json(place / FACTS_FILE) | {"pictures": None} for place in (fresh, known)]
+    others = [read_json(place / FACTS_FILE, _MAX_BYTES) | {"pictures": None} for place in (fresh, known)]
     return more and bool(others[0] == others[1])
 
 
