@@ -34,7 +34,7 @@ def write(folder, *files):
 def repository(tmp_path):
     git(tmp_path, "init", "--quiet")
     write(tmp_path, "README.md", "results/rounds.json", "results/lime/tiny@1/scores.parquet")
-    write(tmp_path, "results/suites/tiny@1/accuracy.csv")
+    write(tmp_path, "results/suites/tiny@1/facts.json")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "-m", "base")
     return tmp_path
@@ -92,8 +92,8 @@ def test_a_result_that_is_refused_stops_it(repository, xaibench):
         ([".github/workflows/check.yml"], "only change files below results/METHOD/SUITE@VERSION"),
         (["results/verdicts.json"], "only change files below results/METHOD/SUITE@VERSION"),
         (["results/verdicts.json.sig"], "only change files below results/METHOD/SUITE@VERSION"),
-        (["results/suites/tiny@1/accuracy.csv"], "The facts about a suite are the keeper's"),
-        (["results/suites/tiny@1/samples.csv"], "The facts about a suite are the keeper's"),
+        (["results/suites/tiny@1/facts.json"], "The facts about a suite are the keeper's"),
+        (["results/suites/tiny@1/samples.png"], "The facts about a suite are the keeper's"),
         (["results/rise/tiny@1/scores.parquet", "results/suites/tiny@1/a"], "The facts about a suite are the keeper's"),
         (["results/rise/tiny@1/scores.parquet", "results/rise2/tiny@1/scores.parquet"], "one method only"),
         (
@@ -114,13 +114,22 @@ def test_a_pull_request_with_more_is_refused(repository, files, reason):
 
 
 def test_the_first_result_of_a_suite_brings_its_facts(repository):
-    write(repository, "results/rise/big@2/scores.parquet", "results/suites/big@2/accuracy.csv")
+    write(repository, "results/rise/big@2/scores.parquet", "results/suites/big@2/facts.json")
+    write(repository, "results/suites/big@2/samples.png")
     assert pull_request(repository, NEW)[0]
     assert (repository / "folders.txt").read_text() == "results/rise/big@2\n"
 
 
+@pytest.mark.parametrize("name", ["site.py", "facts.json/x", "x/facts.json", "facts-json", "facts.json\n"])
+def test_facts_are_two_files(repository, name):
+    write(repository, "results/rise/big@2/scores.parquet", f"results/suites/big@2/{name}")
+    passed, said = pull_request(repository, NEW)
+    assert not passed
+    assert "Facts about a suite are facts.json and samples.png, and the pull request adds" in said
+
+
 def test_facts_do_not_come_alone(repository):
-    write(repository, "results/rise/tiny@1/scores.parquet", "results/suites/big@2/accuracy.csv")
+    write(repository, "results/rise/tiny@1/scores.parquet", "results/suites/big@2/facts.json")
     passed, said = pull_request(repository, NEW)
     assert not passed
     assert "Facts about 'big@2' come with a result of that suite only." in said
@@ -160,13 +169,13 @@ def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
     subprocess.run(script(steps, "Verify new results"), cwd=repository, check=True)
     # The command that stands in for ours writes no verdicts; these are those that it would have written.
     (repository / "results/verdicts.json").write_text("with another record")
-    write(repository, "results/suites/big@2/accuracy.csv")
+    write(repository, "results/suites/big@2/facts.json")
     subprocess.run(script(steps, "Collect the verdicts"), cwd=repository, check=True)
     assert xaibench() == ["results verify results --new --install --work /temporary/again"]
     kept = [
         path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.*") if path.is_file()
     ]
-    assert sorted(map(str, kept)) == ["results/suites/big@2/accuracy.csv", "results/verdicts.json"]
+    assert sorted(map(str, kept)) == ["results/suites/big@2/facts.json", "results/verdicts.json"]
 
 
 def test_the_key_of_the_keeper_is_where_no_code_of_others_runs():
