@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from multiprocessing import context as contexts
@@ -18,6 +19,10 @@ from typing import Any
 _PRELOADED = "xaibench.runner.engines.warm_imports"
 
 
+#: Two threads that start processes at once must not take each other's substitute for the module.
+_HIDING = threading.RLock()
+
+
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
     """Hide the module ``__main__`` while a process is started.
@@ -25,12 +30,13 @@ def _hidden_main() -> Iterator[None]:
     A new process would import it once more: without ``if __name__ == "__main__":`` a user's script would start itself
     in each worker, and a script from standard input cannot be read again. No work is defined in ``__main__``.
     """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _HIDING:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 class _SpawnedProcess(contexts.SpawnProcess):

@@ -1,9 +1,10 @@
 """Worker processes: they are restarted after a crash, and share the devices and the store."""
 
+import multiprocessing.context
 import os
 import signal
 import sys
-from multiprocessing import Pipe, forkserver
+from multiprocessing import Pipe, forkserver, spawn
 
 import pytest
 from killed_runs import start_worker
@@ -40,18 +41,33 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
     assert store.has("data", _job(1).key)
 
 
-@pytest.mark.parametrize("context", [worker_context(), _SpawnContext()], ids=["worker", "spawned"])
-def test_a_worker_does_not_run_the_script_of_the_user_once_more(context, tmp_path, monkeypatch):
-    """Without ``if __name__ == "__main__":``, it would start itself."""
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """The script of a user, without ``if __name__ == "__main__":``, that is running."""
     (tmp_path / "script.py").write_text("open(__file__ + '.ran', 'w')")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "script.py"), raising=False)
+    return tmp_path / "script.py"
+
+
+def test_a_process_does_not_run_the_script_of_the_user_once_more(script):
     main = sys.modules["__main__"]
-    monkeypatch.setattr(main, "__spec__", None)
-    monkeypatch.setattr(main, "__file__", str(tmp_path / "script.py"), raising=False)
-    process = context.Process(target=os.mkdir, args=(tmp_path / "worked",))
+    process = _SpawnContext().Process(target=os.mkdir, args=(script.parent / "worked",))
     process.start()
     process.join()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["script.py", "worked"]
+    assert sorted(path.name for path in script.parent.iterdir()) == ["script.py", "worked"]
     assert sys.modules["__main__"] is main
+
+
+def test_a_worker_is_not_told_which_script_to_import(script, monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        multiprocessing.context.ForkServerProcess, "_Popen", lambda _: told.append(spawn.get_preparation_data("worker"))
+    )
+    assert "init_main_from_path" in spawn.get_preparation_data("worker"), "that is how a process learns it"
+    worker_context().Process._Popen(None)  # what starting it calls
+    (data,) = told
+    assert [name for name in data if "main" in name] == []
 
 
 def test_a_worker_ends_with_the_process_that_started_it():
