@@ -118,6 +118,20 @@ def test_a_verification_replaces_facts_that_a_submitter_wrote(name, value, finis
     assert {path.name: path.read_bytes() for path in facts.iterdir()} == before
 
 
+@pytest.mark.parametrize("changed", [{}, {"accuracy": []}, {"images": {}}, {"groups": [GROUP]}])
+def test_pictures_of_more_cells_protect_no_other_fact(changed, finished, tmp_path):
+    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
+    facts = tmp_path / "results" / "suites" / folder.name
+    before = json.loads((facts / "facts.json").read_text())
+    layout = before["pictures"]
+    more = layout | {"cells": [*layout["cells"], ["xor", "white", "mlp"]], "samples": layout["samples"] * 2}
+    more["samples"] = more["samples"][: len(more["cells"])]
+    (facts / "facts.json").write_text(json.dumps(before | {"pictures": more} | changed))
+    write_facts(finished, facts, replace=True)
+    after = json.loads((facts / "facts.json").read_text())
+    assert after == (before if changed else before | {"pictures": more})
+
+
 @pytest.mark.parametrize("group", [GROUP | {"group": "7"}, GROUP | {"sample": 3}, {"sample": "0"}, "text"])
 def test_malformed_groups_are_a_clear_error(group, finished, tmp_path):
     (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
