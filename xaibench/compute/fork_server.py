@@ -18,7 +18,6 @@ from typing import Any
 #: Module whose imports the server does once for all workers.
 _PRELOADED = "xaibench.runner.engines.warm_imports"
 
-
 #: Two threads that start processes at once must not take each other's substitute for the module.
 _HIDING = threading.RLock()
 
