@@ -39,7 +39,7 @@ from torch import Tensor, nn
 import xaibench as xb
 from xaibench.compute.device import resolve_device
 from xaibench.compute.precision import precision_context
-from xaibench.core.vocabulary import Precision
+from xaibench.core.types import Precision
 from xaibench.explainers.base import UnsupportedModelError, target_gradient
 from xaibench.models import build
 from xaibench.models.networks.stackable import Network

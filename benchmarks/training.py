@@ -28,7 +28,7 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.benchmarks import paper_accuracy
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
 from xaibench.models import accuracy, build, fit_many
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.train import network_seed

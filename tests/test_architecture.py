@@ -13,6 +13,7 @@ ROOT = Path(xaibench.__file__).parent
 LAYERS = (
     {"_version"},
     {"core"},
+    {"component"},
     {"compute", "types"},
     {"kernels"},
     {"data", "models", "explainers", "metrics", "statistics", "runfolder", "plots"},
@@ -28,9 +29,9 @@ LAYERS = (
 #: Packages that need less than all lower layers.
 ONLY = {
     "statistics": {"core"},
-    "runfolder": {"core"},
+    "runfolder": {"core", "component"},
     "plots": {"core"},
-    "report": {"_version", "core", "statistics", "runfolder", "plots", "benchmarks"},
+    "report": {"_version", "core", "component", "statistics", "runfolder", "plots", "benchmarks"},
 }
 ALL = set().union(*LAYERS)
 MAY_IMPORT = {
@@ -40,7 +41,7 @@ MAY_IMPORT = {
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
 ONLY_IN = {
     "captum": ["explainers/captum_adapter.py", "explainers/propagation/captum_lrp.py"],
-    "matplotlib": ["plots/*.py", "report/figures/*.py", "core/figure_style.py", "evaluation/table.py"],
+    "matplotlib": ["plots/*.py", "report/figures/*.py", "evaluation/table.py"],
     "ray": ["runner/engines/ray_cluster.py"],
     "ot": ["metrics/localization/*.py"],
     "pydicom": ["data/scans/*.py"],
@@ -138,7 +139,7 @@ def test_a_violation_is_seen(tmp_path, place, code, found):
     [
         (
             "data/one.py",
-            "from xaibench.core.part_info import DatasetInfo\nfrom xaibench.data import stratified_splits",
+            "from xaibench.component.info import DatasetInfo\nfrom xaibench.data import stratified_splits",
         ),
         ("data/one.py", "from . import splits\nfrom .splits import stratified_split\nimport torch"),
         ("runner/one.py", "import xaibench\nfrom xaibench import data, metrics"),

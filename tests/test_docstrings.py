@@ -28,7 +28,7 @@ PACKAGES = [
     "xaibench.hub",
     "xaibench.auditing",
     "xaibench.leaderboard",
-    "xaibench.core.registry",
+    "xaibench.component.registry",
     "xaibench.statistics",
     "xaibench.types",
 ]

@@ -49,7 +49,7 @@ def test_import_is_light():
 
 
 def test_registry_and_types_are_as_light():
-    assert loaded_by("import xaibench.core.registry, xaibench.core.vocabulary")[1].isdisjoint(HEAVY)
+    assert loaded_by("import xaibench.component.registry, xaibench.core.types")[1].isdisjoint(HEAVY)
 
 
 def test_metrics_do_not_load_torch_for_numpy_users():

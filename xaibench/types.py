@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from xaibench.core.part_info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
-from xaibench.core.registry import Registry, UnknownNameError
+from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
+from xaibench.component.registry import Registry, UnknownNameError
 from xaibench.core.truth_kinds import Truth
-from xaibench.core.vocabulary import Output, Reduction
+from xaibench.core.types import Output, Reduction
 
 if TYPE_CHECKING:  # the alias refers to torch, which this module does not import
-    from xaibench.core.vocabulary import Array as Array
+    from xaibench.core.types import Array as Array
 
 __all__ = [
     "DatasetInfo",

@@ -94,10 +94,10 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "types": (
             "Types and registry",
             (
-                Section("xaibench.core.vocabulary", ("Reduction", "Output")),
+                Section("xaibench.core.types", ("Reduction", "Output")),
                 Section("xaibench.core.truth_kinds", ("Truth",)),
-                Section("xaibench.core.part_info"),
-                Section("xaibench.core.registry"),
+                Section("xaibench.component.info"),
+                Section("xaibench.component.registry"),
             ),
         ),
     }

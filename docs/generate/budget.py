@@ -24,7 +24,7 @@ from papers import table
 from scipy.stats import kendalltau
 from scipy.stats import t as student
 
-from xaibench.core.figure_style import THEME
+from xaibench.plots.figure_style import THEME
 from xaibench.plots.files import encode
 from xaibench.report.figures.budgets import BudgetScore, BudgetScores, budget_figure, budget_lines, budget_scores
 from xaibench.report.figures.style import inline_svg

@@ -19,7 +19,7 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.distance import pdist, squareform
 from torch import Tensor, nn
 
-from xaibench.core.part_info import MetricInfo, described
+from xaibench.component.info import MetricInfo, described
 from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation_model_scores
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller
 from xaibench.metrics.shared.model_inputs import as_samples, random_generator

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from benchmark_scripts import load_benchmark
 
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.runfolder.robust_rankings import read_robust
 from xaibench.runfolder.tables import SCORES, RunFolderError
 from xaibench.runner import run

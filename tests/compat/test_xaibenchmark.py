@@ -7,7 +7,7 @@ import pytest
 
 import xaibench as xb
 import xaibench.compat.xaibenchmark as xaibenchmark
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.data import DATASETS
 from xaibench.models import build
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
 

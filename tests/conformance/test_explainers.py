@@ -11,7 +11,7 @@ import torch
 from explainer_trials import CASE, NAMES, maps_of, network, network_of, shared_network
 from torch import nn
 
-from xaibench.core.part_info import ExplainerInfo
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build
 
 INFOS = {name: EXPLAINERS.resolve(name).info for name in NAMES}

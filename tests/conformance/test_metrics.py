@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.core.part_info import MetricInfo
+from xaibench.component.info import MetricInfo
 from xaibench.metrics import METRICS
 
 every_metric = pytest.mark.parametrize("name", METRICS)

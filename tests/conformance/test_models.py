@@ -10,7 +10,7 @@ import torch
 from part_cases import ModelCase, case
 
 from xaibench import models
-from xaibench.core.part_info import ModelInfo
+from xaibench.component.info import ModelInfo
 from xaibench.models import MODELS
 
 CASE = {name: case(MODELS, name, ModelCase()) for name in MODELS}

@@ -14,7 +14,7 @@ from part_cases import ExplainerCase, case
 from typer.testing import CliRunner
 
 import xaibench as xb
-from xaibench.core.part_info import described
+from xaibench.component.info import described
 from xaibench.data import load
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.metrics import METRICS

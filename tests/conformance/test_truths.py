@@ -4,7 +4,7 @@ import typing
 
 import pytest
 
-from xaibench.core.part_info import DatasetInfo, MetricInfo, truth_of
+from xaibench.component.info import DatasetInfo, MetricInfo, truth_of
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet

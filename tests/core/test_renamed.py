@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import xaibench as xb
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.core.renamed import MOVED, RENAMED
 from xaibench.explainers import EXPLAINERS
 from xaibench.metrics import METRICS

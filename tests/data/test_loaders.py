@@ -7,7 +7,7 @@ import torch
 from fresh_process import run_fresh
 from torch.utils.data import BatchSampler, DataLoader
 
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.data import DATASETS, Split, load, loading
 from xaibench.data.threaded_loader import ThreadedLoader
 

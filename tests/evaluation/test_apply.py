@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
+from xaibench.component.info import ExplainerInfo, MetricInfo, described
 from xaibench.data import Split
 from xaibench.evaluation import PROTOCOLS, apply
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric

@@ -5,8 +5,8 @@ from generators.painted import Painted
 from torch import nn
 
 import xaibench as xb
+from xaibench.component.registry import UnknownNameError
 from xaibench.core.progress import ProgressBar
-from xaibench.core.registry import UnknownNameError
 from xaibench.data import Split
 from xaibench.data.annotated import DiskSplit
 from xaibench.evaluation.protocol import scaled

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 
 
 def latex_rows(text):

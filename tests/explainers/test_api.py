@@ -14,9 +14,9 @@ from part_cases import ExplainerCase, case
 from torch import nn
 
 import xaibench
+from xaibench.component.info import ExplainerInfo
+from xaibench.component.registry import UnknownNameError
 from xaibench.compute.precision import precision_context
-from xaibench.core.part_info import ExplainerInfo
-from xaibench.core.registry import UnknownNameError
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
 from xaibench.explainers.controls import Uniform
 from xaibench.explainers.perturbation.lime import LIME

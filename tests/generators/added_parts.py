@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 def expected_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -95,7 +95,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, target_gradient
 
 
@@ -136,7 +136,7 @@ import math
 
 from torch import nn
 
-from xaibench.core.part_info import ModelInfo, described
+from xaibench.component.info import ModelInfo, described
 
 
 @described(ModelInfo("Added network", citation="Nobody: Added by a test, 2024"))
@@ -177,7 +177,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.source import Source

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data.annotated import AnnotatedSet, Source
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data import Dataset, Split
 
 SIDES = (6, 8, 10)

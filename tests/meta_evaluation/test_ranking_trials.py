@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from xaibench import meta_evaluate
-from xaibench.core.part_info import MetricInfo, described
+from xaibench.component.info import MetricInfo, described
 from xaibench.meta_evaluation import MetaEvaluation
 from xaibench.metrics import METRICS, mass_accuracy, roc_auc
 

@@ -1,6 +1,6 @@
 import pytest
 
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
 from xaibench.runner.parts import find_part
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.cli import app
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.report import write_report
 from xaibench.report.numbers.retraining import compare_trainings
 from xaibench.report.read.results import read_run

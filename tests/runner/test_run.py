@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import xaibench as xb
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
+from xaibench.component.registry import part_being_imported
 from xaibench.core.messages import ParameterWarning
-from xaibench.core.registry import part_being_imported
 from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples

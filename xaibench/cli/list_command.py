@@ -17,7 +17,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root
-from xaibench.core.part_info import DatasetInfo, MetricInfo
+from xaibench.component.info import DatasetInfo, MetricInfo
 
 
 class PartKind(enum.StrEnum):

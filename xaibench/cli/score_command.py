@@ -121,7 +121,7 @@ def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> st
     """Render a self-contained page with the table and the maps of the first scored samples."""
     import torch
 
-    from xaibench.core.html_repr import html_page
+    from xaibench.core.markup import html_page
     from xaibench.plots import show
     from xaibench.plots.files import encode
     from xaibench.plots.maps import VolumeFigure
@@ -185,7 +185,7 @@ def _load_model(target: str | None, dataset: str, samples: Split) -> nn.Module |
 def _import_model(target: str) -> nn.Module:
     from torch import nn
 
-    from xaibench.core.registry import import_target
+    from xaibench.component.registry import import_target
 
     found = import_target(target, "model")
     if not isinstance(found, nn.Module) and callable(found):

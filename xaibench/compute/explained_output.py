@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from xaibench.compute.network_outputs import check_logits, check_scalars
 from xaibench.core.checks import check_choice
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 
 #: An output by name, or a function that computes one number per image ``[N]`` from whatever the network returns.
 OutputOrFunction: TypeAlias = Output | Callable[[Any], Tensor]

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from xaibench.core.vocabulary import Precision
+from xaibench.core.types import Precision
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +84,7 @@ def stored_dtype(precision: Precision) -> torch.dtype:
 
 
 def check_precision(precision: object) -> None:
-    """Check that ``precision`` is a :data:`~xaibench.core.vocabulary.Precision`."""
+    """Check that ``precision`` is a :data:`~xaibench.core.types.Precision`."""
     check_choice("precision", precision, get_args(Precision))
 
 

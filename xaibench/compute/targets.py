@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.core.arrays import plain_array
+from xaibench.core.checks import plain_array
 from xaibench.core.messages import kind_of, listed
 
 

@@ -1,1 +1,1 @@
-"""Foundations shared by all parts: vocabulary, registry, messages, checks, files and the computing environment."""
+"""Foundations shared by all packages: types, messages, checks, files and progress."""

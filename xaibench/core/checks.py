@@ -1,4 +1,4 @@
-"""Checks of parameter values that all parts share: counts, amounts and choices, each with one form of message.
+"""Checks of values that users give, each with one form of message, and the errors about parameters.
 
 This module imports neither torch nor anything else that is slow to load.
 """
@@ -9,8 +9,63 @@ import math
 import numbers
 import operator
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from xaibench.core.parameters import ParameterError
+from xaibench.core.messages import unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that cannot be used.
+
+    Args:
+        message: The value received, the values expected, and what to do.
+        parameter: Name of the parameter.
+
+    Attributes:
+        parameter: Name of the parameter; errors of suites name it after its table.
+    """
+
+    def __init__(self, message: str, *, parameter: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_error, (type(self), self.args[0], self.parameter)
+
+
+class UnknownParameterError(ParameterError, TypeError):
+    """A part does not have a parameter of this name."""
+
+
+def _restore_error(kind: type[ParameterError], message: str, parameter: str) -> ParameterError:
+    return kind(message, parameter=parameter)
+
+
+def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an error if a name is not among the known ones.
+
+    Args:
+        owner: The part, as the error names it: ``"LIME"``, ``"Metric 'iou'"``.
+        given: Names of parameters.
+        known: The parameters of the part, in the order in which the error lists them.
+
+    Raises:
+        UnknownParameterError: Names the nearest parameter, and lists all.
+
+    Example:
+        >>> check_names("LIME", ["n_sample"], ["n_samples", "seed"])
+        Traceback (most recent call last):
+            ...
+        xaibench.core.checks.UnknownParameterError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? \
+Known: n_samples, seed.
+    """
+    known = list(known)
+    for name in given:
+        if name not in known:
+            raise UnknownParameterError(unknown(f"{owner} has no parameter", name, known), parameter=name)
 
 
 def check_count(name: str, value: object, least: int = 1, *, owner: str = "", none: str = "") -> None:
@@ -30,7 +85,7 @@ def check_count(name: str, value: object, least: int = 1, *, owner: str = "", no
         >>> check_count("n_samples", 0, owner="LIME")
         Traceback (most recent call last):
             ...
-        xaibench.core.parameters.ParameterError: LIME(n_samples=0): expected an integer of at least 1.
+        xaibench.core.checks.ParameterError: LIME(n_samples=0): expected an integer of at least 1.
         >>> check_count("samples", None, none="for all")
     """
     if value is None and none:
@@ -58,7 +113,7 @@ def check_amount(name: str, value: object, *, above: bool = True, owner: str = "
         >>> check_amount("lr", -0.1)
         Traceback (most recent call last):
             ...
-        xaibench.core.parameters.ParameterError: lr=-0.1: expected a number above 0.
+        xaibench.core.checks.ParameterError: lr=-0.1: expected a number above 0.
     """
     number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
     if not (math.isfinite(number) and (number > 0 or (number == 0 and not above))):
@@ -82,7 +137,7 @@ def check_choice(name: str, value: object, choices: Iterable[str], *, owner: str
         >>> check_choice("finetune", "tail", ("head", "all"))
         Traceback (most recent call last):
             ...
-        xaibench.core.parameters.ParameterError: finetune='tail': expected one of 'head', 'all'.
+        xaibench.core.checks.ParameterError: finetune='tail': expected one of 'head', 'all'.
     """
     choices = list(choices)
     if not (isinstance(value, str) and value in choices):
@@ -100,3 +155,39 @@ def _is_integer(value: object) -> bool:
 
 def _describe(owner: str, name: str, value: object) -> str:
     return f"{owner}({name}={value!r})" if owner else f"{name}={value!r}"
+
+
+def plain_array(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """Check that an array can be converted to torch without loss.
+
+    Args:
+        values: Any array.
+        name: Name of the array in errors.
+
+    Returns:
+        The array itself; numbers wider than float64 are converted to float64.
+
+    Raises:
+        TypeError: For a masked array, whose hidden values would be used like any others.
+        ValueError: For numbers beyond the range of float64.
+
+    Example:
+        >>> import numpy as np
+        >>> plain_array(np.ma.masked_equal([1.0, 0.0], 0.0), "maps")
+        Traceback (most recent call last):
+            ...
+        TypeError: maps: got a masked array, expected plain numbers; fill its holes first, such as maps.filled(0).
+    """
+    import numpy as np
+
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: got a masked array, expected plain numbers; fill its holes first, such as {name}.filled(0)."
+        )
+    if values.dtype.kind != "f" or values.dtype.itemsize <= 8:
+        return values
+    with np.errstate(over="ignore"):
+        converted = values.astype(np.float64)
+    if (np.isfinite(values) & ~np.isfinite(converted)).any():
+        raise ValueError(f"{name}: got {values.dtype} numbers beyond the range of float64; scale them down.")
+    return converted

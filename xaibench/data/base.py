@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils import data as torch_data
 
-from xaibench.core.html_repr import html_table
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
+from xaibench.core.markup import html_table
 
 _T = TypeVar("_T")
 #: With more classes, the notebook table has their number instead of one column per class.

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
-from xaibench.core.checks import check_count
-from xaibench.core.parameters import UnknownParameterError, check_names
+from xaibench.core.checks import UnknownParameterError, check_count, check_names
 from xaibench.data.base import Dataset, Sample, Split
 from xaibench.data.table import DATASETS
 from xaibench.data.threaded_loader import ThreadedLoader

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from xaibench.core.part_info import describe_own_data
+from xaibench.component.info import describe_own_data
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.class_choice import choose_classes

@@ -11,7 +11,7 @@ from torch import Tensor
 from xaibench.data.base import Split
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 class PartSplit(Split):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from xaibench.core.parameters import named_parameters
-from xaibench.core.part_info import MetricInfo
-from xaibench.core.vocabulary import SCORED_AS_CHANCE
+from xaibench.component.info import MetricInfo
+from xaibench.component.parameters import named_parameters
+from xaibench.core.types import SCORED_AS_CHANCE
 from xaibench.evaluation.checks import as_float64, check_parameters, check_scores, name_of
 from xaibench.evaluation.map_encoding import round_maps
 from xaibench.evaluation.model_placement import copy_weights, has_weights, to_device

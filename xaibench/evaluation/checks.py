@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.checks import check_count
-from xaibench.core.parameters import check_names, has_any_parameter, named_parameters
+from xaibench.component.parameters import has_any_parameter, named_parameters
+from xaibench.core.checks import check_count, check_names
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xaibench.core.part_info import MetricInfo
+    from xaibench.component.info import MetricInfo
 
 #: Number of arguments of a metric before its parameters, by kind of metric.
 _INPUT_COUNTS = {"ground-truth": 2, "map": 1, "model": 4, "explainer": 4}

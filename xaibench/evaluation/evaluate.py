@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from xaibench.compute.explained_output import OutputOrFunction
-    from xaibench.core.vocabulary import Precision
+    from xaibench.core.types import Precision
     from xaibench.data import Dataset, Split
     from xaibench.evaluation.apply import Batch
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from xaibench.core.html_repr import html_table
+from xaibench.component.registry import UnknownNameError
+from xaibench.core.markup import html_table
 from xaibench.core.messages import count_samples
-from xaibench.core.registry import UnknownNameError
-from xaibench.core.vocabulary import SCORED_AS_CHANCE
+from xaibench.core.types import SCORED_AS_CHANCE
 from xaibench.evaluation.table_formats import MARK, metric_heading, to_latex, to_markdown
 from xaibench.statistics import (
     SamplingDesign,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from xaibench.core.part_info import MetricInfo
+    from xaibench.component.info import MetricInfo
 
 #: Level of significance.
 _LEVEL = 0.05
@@ -333,7 +333,7 @@ class Evaluation:
             UnknownNameError: If a metric was not evaluated.
             ModuleNotFoundError: If matplotlib is not installed.
         """
-        from xaibench.core.figure_style import house_style
+        from xaibench.plots.figure_style import house_style
 
         chosen = self._choose_metrics(metrics)
         with house_style():  # without matplotlib, its error names the command that installs it

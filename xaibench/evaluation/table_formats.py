@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xaibench.core.latex import escape_latex
+from xaibench.core.markup import escape_latex
 
 if TYPE_CHECKING:
     from xaibench.evaluation.table import Evaluation

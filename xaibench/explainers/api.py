@@ -23,7 +23,7 @@ from xaibench.compute.sample_random import seeded_by
 from xaibench.compute.targets import Targets, as_targets
 from xaibench.core.checks import check_count
 from xaibench.core.progress import ProgressBar
-from xaibench.core.vocabulary import Output, Precision
+from xaibench.core.types import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.budgets import assign_budget, explain_within_budget
 from xaibench.explainers.building import build, configured, explainer_name, part_output

@@ -7,8 +7,9 @@ import functools
 import inspect
 from typing import Any, cast
 
+from xaibench.component.parameters import has_any_parameter, named_parameters
 from xaibench.compute.explained_output import OutputOrFunction
-from xaibench.core.parameters import check_names, has_any_parameter, named_parameters
+from xaibench.core.checks import check_names
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.shared.exact_template import ExactMethod, is_exact
 from xaibench.explainers.table import EXPLAINERS
@@ -36,7 +37,7 @@ def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
         >>> build("lime", n_sample=20)
         Traceback (most recent call last):
             ...
-        xaibench.core.parameters.UnknownParameterError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? \
+        xaibench.core.checks.UnknownParameterError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? \
 Known: alpha, baseline, batch_size, cell_size, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
     """
     part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer

@@ -14,10 +14,10 @@ from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
+from xaibench.component.parameters import named_parameters
 from xaibench.compute.model_state import restore_model_state
 from xaibench.compute.random_state import seeded_globals
-from xaibench.core.checks import check_choice
-from xaibench.core.parameters import check_names, named_parameters
+from xaibench.core.checks import check_choice, check_names
 from xaibench.explainers.base import Channels, reduce_channels
 
 # Parameters of the adapter itself.

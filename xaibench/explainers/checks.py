@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.core.arrays import plain_array
+from xaibench.core.checks import plain_array
 from xaibench.core.messages import listed
 from xaibench.explainers.base import Channels, reduce_channels
 

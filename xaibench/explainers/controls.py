@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
 from xaibench.explainers.shared.fitted_data import NotFittedError, mean_mask
 

@@ -9,10 +9,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_count
-from xaibench.core.frozen import Frozen
-from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.building import build
 from xaibench.explainers.shared.fitted_data import NotFittedError, iterate_images
 

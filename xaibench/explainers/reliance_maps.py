@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.api import explain
 from xaibench.explainers.perturbation.reliance import Redraw, Reliance
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xaibench.core.registry import Registry
+from xaibench.component.registry import Registry
 
 #: Name -> explainer: a class of parameters, called as ``(model, images, targets) -> maps [N, H, W]``.
 EXPLAINERS = Registry(

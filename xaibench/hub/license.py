@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data import DATASETS
 
 #: License of data generated from numbers alone.

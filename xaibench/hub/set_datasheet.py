@@ -16,7 +16,7 @@ import torch
 from xaibench._version import __version__
 from xaibench.benchmarks.parts import datasheet as parts
 from xaibench.benchmarks.xai_tris import datasheet as xai_tris
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data import Dataset, Split
 from xaibench.data.exchange.parquet_format import HUB_SPLITS
 from xaibench.hub.card_text import code_block, escape_markdown, markdown_table

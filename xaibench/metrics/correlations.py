@@ -124,7 +124,7 @@ def _as_floats(values: Any, name: str) -> _Floats:
 def _sign(name: str, given: Mapping[str, bool]) -> float:
     if name in given:
         return 1.0 if given[name] else -1.0
-    from xaibench.core.registry import UnknownNameError
+    from xaibench.component.registry import UnknownNameError
     from xaibench.metrics.table import METRICS
 
     if name not in METRICS and METRICS.canonical(name) == name and ":" not in name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xaibench.core.registry import Registry
+from xaibench.component.registry import Registry
 
 #: Name -> function of maps and masks, of maps, of a model, images, maps and targets, or of an explainer
 #: (``info.kind``).

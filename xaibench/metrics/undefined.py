@@ -18,7 +18,7 @@ from xaibench.metrics.shared.undefined_scores import (
 )
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Default causes for each kind of metric, in the order in which they are reported; ``info.undefined`` overrides them.
 _CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,), "model": (CONSTANT_MAP,)}

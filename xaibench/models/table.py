@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xaibench.core.registry import Registry
+from xaibench.component.registry import Registry
 
 _IMAGENET = (
     "resnet18",

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from xaibench.core.figure_style import THEME, house_style
+from xaibench.plots.figure_style import THEME, house_style
 
 #: Inches: cell, character of a label, outer margin, height of the note below.
 _CELL, _CHARACTER, _MARGIN, _FOOT = 0.62, 0.075, 0.15, 0.42

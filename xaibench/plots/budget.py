@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.core.figure_style import THEME, house_style
+from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from xaibench.core.figure_style import house_style
 from xaibench.core.files import atomic_file
+from xaibench.plots.figure_style import house_style
 
 #: The longest label of a figure in characters.
 _LONGEST = 26

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xaibench.core.latex import escape_latex
+from xaibench.core.markup import escape_latex
 
 #: Shown in place of a missing value.
 MISSING = ("–", "·")

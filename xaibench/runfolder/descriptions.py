@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
 from xaibench.runfolder.sanitize import sanitize_json, sanitize_text
 from xaibench.runfolder.tables import damaged_file
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.core.files import atomic_file
-from xaibench.core.html_repr import html_table
+from xaibench.core.markup import html_table
 from xaibench.runfolder.tables import damaged_file
 
 ROBUSTNESS = "robust_rankings.json"

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
-from xaibench.core.frozen import Frozen
-from xaibench.core.parameters import named_parameters
-from xaibench.core.registry import Registry, import_target
+from xaibench.component.parameters import Frozen, named_parameters
+from xaibench.component.registry import Registry, import_target
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,7 +71,7 @@ class Part:
 
     @property
     def info(self) -> Any:
-        """The record of the part (:mod:`xaibench.core.part_info`); None if a user's own part has none."""
+        """The record of the part (:mod:`xaibench.component.info`); None if a user's own part has none."""
         return getattr(self.target, "info", None)
 
     @functools.cached_property

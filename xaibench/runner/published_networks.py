@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.benchmarks.folders import benchmark_files
+from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import did_you_mean
-from xaibench.core.registry import UnknownNameError
 from xaibench.runner.weight_coding import decode
 
 if TYPE_CHECKING:

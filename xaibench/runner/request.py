@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
-from xaibench.core.parameters import check_names
+from xaibench.core.checks import check_names
 from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store.result_store import Store

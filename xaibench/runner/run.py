@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
 
+from xaibench.component.registry import part_being_imported
 from xaibench.compute.device import devices_of, resolve_device
 from xaibench.compute.host_threads import available_cpus
-from xaibench.core.html_repr import html_table
+from xaibench.core.markup import html_table
 from xaibench.core.messages import unknown
-from xaibench.core.registry import part_being_imported
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
 from xaibench.runner.costs.calibration import known_costs, learn
 from xaibench.runner.costs.progress import StageProgress

@@ -9,7 +9,7 @@ from torch import nn
 
 from xaibench.benchmarks.certified.functions import evidence
 from xaibench.benchmarks.certified.hand_set_networks import HAND_SET
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.data import load
 from xaibench.models import MODELS, build
 

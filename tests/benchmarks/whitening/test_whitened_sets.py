@@ -3,7 +3,7 @@ import torch
 
 import xaibench as xb
 from xaibench.benchmarks.facets import facet_label
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.data import whiten
 from xaibench.leaderboard.suite_text import is_generated, local_datasets
 

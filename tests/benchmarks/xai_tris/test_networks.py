@@ -10,7 +10,7 @@ from part_cases import ModelCase
 from torch import nn
 
 from xaibench.benchmarks import CNN, LLR, MLP
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.models import MODELS, build
 
 NAMES = ["llr", "mlp", "cnn"]

@@ -13,7 +13,7 @@ from generators import folder as own_folder
 from PIL import Image
 
 import xaibench as xb
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data import Dataset, Split, read_parquet, write_parquet
 from xaibench.data.annotated import DataFileError, MissingDataError
 

@@ -16,7 +16,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import cdist, squareform
 
 import xaibench as xb
-from xaibench.core.parameters import annotations_of, check_types
+from xaibench.component.parameters import annotations_of, check_types
 from xaibench.data.scans import lidc_volumes
 from xaibench.data.scans.lidc_nodules import lidc
 from xaibench.types import MetricInfo, described

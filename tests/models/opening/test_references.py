@@ -10,7 +10,7 @@ from fresh_process import run_fresh
 from torch import nn
 
 import xaibench as xb
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.models import Preprocessing, WeightsNotFoundError, open_network
 from xaibench.models.weights_checksum import weights_checksum
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
 from xaibench.report.figures.budgets import BudgetScore, budget_figure, budget_lines, budget_scores
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL

@@ -3,7 +3,7 @@ import re
 import pytest
 from matplotlib.figure import Figure
 
-from xaibench.core.figure_style import THEME
+from xaibench.plots.figure_style import THEME
 from xaibench.plots.files import encode
 from xaibench.report.figures.scores import score_figure
 from xaibench.report.figures.style import inline_svg

@@ -9,8 +9,8 @@ from multiprocessing import Pipe, forkserver, spawn
 import pytest
 from killed_runs import start_worker
 
+from xaibench.component.parameters import Frozen
 from xaibench.compute.fork_server import _SpawnContext, start_fork_server, worker_context
-from xaibench.core.frozen import Frozen
 from xaibench.runner.engines import local as local_engines
 from xaibench.runner.engines.local import Processes
 from xaibench.runner.engines.scheduling import MAX_TRIES

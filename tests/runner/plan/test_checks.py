@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from PIL import Image
 
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.runner import SuiteError, load_suite, run
 from xaibench.runner.plan.plan import make_plan
 

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from xaibench.core.frozen import Frozen
-from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.parameters import Frozen
+from xaibench.component.registry import UnknownNameError
 from xaibench.runner.plan import plan as plan_module
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.plan import make_plan

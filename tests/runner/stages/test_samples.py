@@ -3,8 +3,8 @@
 import pandas as pd
 import torch
 
-from xaibench.core.frozen import Frozen
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
+from xaibench.component.parameters import Frozen
 from xaibench.data import Dataset, Split
 from xaibench.report import write_report
 from xaibench.runner import run

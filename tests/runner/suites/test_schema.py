@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.registry import UnknownNameError
 from xaibench.runner.suites.files import SUITES, load_suite
 from xaibench.runner.suites.parsing import parse_suite
 from xaibench.runner.suites.schema import SuiteError, check_variables

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
+from xaibench.component.info import ModelInfo
 from xaibench.compute.model_probe import check_module
-from xaibench.core.part_info import ModelInfo
 from xaibench.models.building import build, drawn_seed
 from xaibench.models.table import MODELS
 

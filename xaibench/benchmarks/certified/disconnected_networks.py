@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ModelInfo
 from xaibench.compute.model_probe import check_module, check_plane
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import ModelInfo
 from xaibench.models.building import as_it_comes, build, drawn_seed
 from xaibench.models.table import MODELS
 

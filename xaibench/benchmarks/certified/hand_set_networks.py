@@ -26,9 +26,9 @@ from xaibench.benchmarks.certified.functions import (
     shapley_values,
     used_pixels,
 )
+from xaibench.component.info import ModelInfo
+from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import unknown
-from xaibench.core.part_info import ModelInfo
-from xaibench.core.registry import UnknownNameError
 from xaibench.models.networks.stackable import Network
 
 FORMS = ("linear", "mlp", "cnn")

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.benchmarks.certified.functions import FUNCTIONS, evidence, shapley_values, used_pixels
+from xaibench.component.info import DatasetInfo
+from xaibench.component.registry import UnknownNameError
 from xaibench.core.checks import check_count
 from xaibench.core.messages import unknown
-from xaibench.core.part_info import DatasetInfo
-from xaibench.core.registry import UnknownNameError
 from xaibench.data.base import Dataset, Split
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 

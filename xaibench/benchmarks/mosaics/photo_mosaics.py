@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from xaibench.benchmarks.mosaics.image_grids import make_mosaics, select_confident
+from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 from xaibench.data.photographs.labeled_photographs import Photographs
 

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from xaibench.benchmarks.parts.creatures import CLASSES, DECIDING, PARTS
 from xaibench.benchmarks.parts.scenes import Scene, draw_scene, render
+from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 from xaibench.data.part_split import PartSplit
 from xaibench.data.stratified_splits import check_fractions, stratified_split

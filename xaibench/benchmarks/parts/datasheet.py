@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xaibench.benchmarks.parts.creatures import DECIDING, PART_NAMES
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 
 _DECIDING = ", ".join(PART_NAMES[number - 1] for number in DECIDING)
 _OTHERS = ", ".join(name for number, name in enumerate(PART_NAMES, start=1) if number not in DECIDING)

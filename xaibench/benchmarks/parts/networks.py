@@ -22,8 +22,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ModelInfo, described
 from xaibench.compute.model_probe import ImageShapeError, check_plane
-from xaibench.core.part_info import ModelInfo, described
 from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.networks.tiny_vit import TransformerBlock
 

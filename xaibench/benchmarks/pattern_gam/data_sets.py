@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from xaibench.benchmarks.xai_tris.noise import distractor_rng, fill_noise, layout_rng
 from xaibench.benchmarks.xai_tris.patterns import Patterns
 from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino, sum_squares
+from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 

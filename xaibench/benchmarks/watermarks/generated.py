@@ -16,8 +16,8 @@ from xaibench.benchmarks.watermarks.regimes import (
 )
 from xaibench.benchmarks.watermarks.textures import CLASSES, SIDE, striped_images
 from xaibench.benchmarks.watermarks.watermarked_splits import paired_split, training_split
+from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from torch import nn
 
 from xaibench.benchmarks.watermarks.regimes import CITATION
+from xaibench.component.info import ModelInfo, described
 from xaibench.compute.model_probe import check_plane
-from xaibench.core.part_info import ModelInfo, described
 from xaibench.models.networks.stackable import Network, he_normal_
 
 

@@ -16,8 +16,8 @@ from xaibench.benchmarks.watermarks.regimes import (
     Regime,
 )
 from xaibench.benchmarks.watermarks.watermarked_splits import paired_split, training_split
+from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset
 from xaibench.data.photographs.labeled_photographs import Photographs
 from xaibench.data.stratified_splits import check_fractions

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast, get_args
 
+from xaibench.component.info import DatasetInfo
+from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import unknown
-from xaibench.core.part_info import DatasetInfo
-from xaibench.core.registry import UnknownNameError
 from xaibench.data.base import Dataset, Split
 from xaibench.data.table import DATASETS
 from xaibench.data.whitening import Whitening, whiten

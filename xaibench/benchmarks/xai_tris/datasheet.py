@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xaibench.benchmarks.xai_tris.shapes import SHAPE_NAMES
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 
 _SCENARIOS = {
     "lin": "Each image shows one {shape}, {first} or {second}, added to the background, each at a fixed position. The "

@@ -26,8 +26,8 @@ from xaibench.benchmarks.xai_tris.patterns import XOR_CLASSES, support
 from xaibench.benchmarks.xai_tris.published_accuracy import CITATION
 from xaibench.benchmarks.xai_tris.safe_unpickling import PlainArray, UnsafePickleError, load_plain
 from xaibench.benchmarks.xai_tris.shapes import SHAPE_NAMES
+from xaibench.component.info import DatasetInfo
 from xaibench.core.files import atomic_file
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 
 _SCENARIOS = {"lin": "linear", "mult": "multiplicative", "rigid": "translations_rotations", "xor": "xor"}

@@ -45,8 +45,8 @@ from xaibench.benchmarks.xai_tris.patterns import (
 )
 from xaibench.benchmarks.xai_tris.photo_backgrounds import assign_backgrounds, describe_repetition, image_backgrounds
 from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_accuracy, paper_alpha
+from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 

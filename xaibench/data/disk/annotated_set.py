@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.parameters import check_names
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
+from xaibench.core.checks import check_names
 from xaibench.data.base import Dataset
 from xaibench.data.disk.class_choice import choose_classes
 from xaibench.data.disk.disk_split import DiskSplit

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xaibench._version import __version__
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data.base import Dataset
 from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.exchange.parquet_columns import PICTURE, array_type

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from xaibench.core.parameters import check_names
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
+from xaibench.core.checks import check_names
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.exchange.hub_parquet import list_parquet, open_files

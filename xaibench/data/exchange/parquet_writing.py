@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from xaibench.component.info import DatasetInfo
 from xaibench.core.files import atomic_file
-from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 from xaibench.data.exchange.parquet_columns import (
     below_one_another,

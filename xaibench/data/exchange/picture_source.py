@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from xaibench.component.info import describe_own_data
 from xaibench.core.messages import listed
-from xaibench.core.part_info import describe_own_data
 from xaibench.data.base import Dataset
 from xaibench.data.disk.disk_split import DiskSplit
 from xaibench.data.disk.file_readers import DataFileError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import ProgressCallback
 from xaibench.data.disk.image_lists import ImageEntry
 from xaibench.data.photographs.coco_captions import caption_files, list_people

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xaibench.core.part_info import describe_own_data
+from xaibench.component.info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.groups import assign_groups

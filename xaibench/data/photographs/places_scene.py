@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.file_readers import DataFileError, read_lines
 from xaibench.data.disk.image_lists import ImageEntry, list_images
 from xaibench.data.photographs.masked_photographs import MarkedPhotographs

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.core.part_info import DatasetInfo
+from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import ProgressCallback
 from xaibench.data.disk.cache_folders import cache_folder, digest_files, digest_folder
 from xaibench.data.disk.file_readers import MissingDataError

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.parameters import ParameterError
+from xaibench.core.checks import ParameterError
 from xaibench.data.scans.ct_reading import is_transposed, window_values
 
 #: Numbers along the axes D, H and W.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xaibench.core.parameters import ParameterError, check_names
+from xaibench.core.checks import ParameterError, check_names
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import AnnotatedSet, own_defaults
 from xaibench.data.disk.class_choice import choose_classes

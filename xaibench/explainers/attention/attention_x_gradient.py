@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.attention.attention_maps import AttentionGradients
 from xaibench.explainers.shared.attention_calls import attention_gradients
 from xaibench.explainers.shared.token_places import TokenLayout

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.attention.transformer_rules import (
     CONSTANT_ATTENTION,
     CONSTANT_DENOMINATORS,

@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.explained_output import network_of
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
 from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.shared.attention_calls import record_attention

@@ -8,8 +8,8 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import UnsupportedModelError, chunks
 from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resize_maps

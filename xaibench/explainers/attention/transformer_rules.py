@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.explained_output import network_of
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import out_of_place

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.base import blocks, target_output
 from xaibench.explainers.cam.single_layer import PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, captured, zero_feature_map

@@ -15,9 +15,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.explained_output import explains_function, network_of, target_logits
 from xaibench.compute.network_outputs import find_logits
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import UnsupportedModelError, blocks, spatial_axes, target_output
 from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients

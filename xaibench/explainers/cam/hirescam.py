@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.cam.single_layer import FeatureMaps
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import chunks
 from xaibench.explainers.cam.gradcam import GradCAM, GradCAMPlusPlus, LayerCAM
 from xaibench.explainers.cam.hirescam import HiResCAM

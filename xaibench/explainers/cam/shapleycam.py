@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_curvature

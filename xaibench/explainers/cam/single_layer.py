@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.base import chunks
 from xaibench.explainers.shared.captured_maps import Layer, activations
 from xaibench.explainers.shared.layer_activations import Resize, find_layer, forward_rows, resize_maps

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.model_state import remove_compilation
 from xaibench.compute.network_outputs import check_logits
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, UnsupportedModelError, reduce_channels, target_gradient
 from xaibench.explainers.shared.final_activation import skip_last_layer
 from xaibench.explainers.shared.fitted_data import NotFittedError, iterate_parts, network_for_fitting

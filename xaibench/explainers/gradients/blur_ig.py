@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, blocks, reduce_channels, target_gradient
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.gradients.gradient_shap import GradientSHAP
 from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images

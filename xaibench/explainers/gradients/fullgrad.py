@@ -10,11 +10,11 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.batching import default_batch_size
 from xaibench.compute.explained_output import network_of
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.base import UnsupportedModelError, chunks, spatial_axes
 from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.layer_activations import interpolate_linearly

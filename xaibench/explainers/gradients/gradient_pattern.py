@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.base import chunks, target_output
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
 from xaibench.explainers.shared.local_patterns import LocalPattern

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.sample_random import normal_numbers, sample_generators
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import (
     Attribution,
     append_axes,

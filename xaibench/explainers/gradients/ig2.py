@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.explained_output import ExplainedOutput, assigned_classes
 from xaibench.compute.sample_random import sample_generators
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
 from xaibench.explainers.shared.fitted_data import KeepsTrainingImages, NotFittedError
 from xaibench.explainers.shared.passes import Repeating

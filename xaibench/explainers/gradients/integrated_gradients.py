@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.base import (
     Attribution,
     append_axes,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.base import (
     Attribution,
     Channels,

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.sample_random import normal_numbers, sample_generators
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import (
     Attribution,
     Channels,

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.segments import superpixels
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating

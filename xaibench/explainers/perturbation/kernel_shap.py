@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.perturbation.surrogate import LinearSurrogate
 
 

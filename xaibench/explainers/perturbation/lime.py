@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.explainers.perturbation.surrogate import LinearSurrogate
 
 

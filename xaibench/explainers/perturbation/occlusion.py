@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import blocks, chunks, target_output
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import budget_error

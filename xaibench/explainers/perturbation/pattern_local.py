@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.sample_random import normal_numbers, sample_generators
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import blocks, chunks
 from xaibench.explainers.perturbation.feature_attribution import row_outputs
 from xaibench.explainers.perturbation.kernel_shap import KernelSHAP, draw_coalitions

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.base import blocks, chunks, target_output
 from xaibench.explainers.shared.layer_activations import forward_rows
 from xaibench.explainers.shared.passes import Repeating

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import chunks
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import Repeating

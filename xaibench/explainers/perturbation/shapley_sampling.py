@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.batching import BatchSize
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import (
     blocks,
     reduce_channels,

@@ -8,8 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance, operation_layer

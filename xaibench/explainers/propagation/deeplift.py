@@ -23,8 +23,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.deeplift_attention import normalization_rule, softmax_rule
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Self, get_args
 
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo, described
 from xaibench.compute.model_state import remove_compilation
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.layer_walk import propagate, with_backward

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.score_files import read_scores
 from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey

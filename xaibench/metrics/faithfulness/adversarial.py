@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -26,7 +26,7 @@ from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer, check
 from xaibench.metrics.shared.perturbed_images import constant, ranks
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Pixels that the attack may change: the most important ones, or as many random ones.
 Pixels: TypeAlias = Literal["top", "random"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -27,7 +27,7 @@ from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_sc
 from xaibench.metrics.shared.perturbed_images import Baseline, constant, ranks, resolve_baseline
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Pixels from which some are removed: the marked ones, the others, or both in turn.
 Side: TypeAlias = Literal["both", "plus", "minus"]

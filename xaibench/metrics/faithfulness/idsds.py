@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo, SharedModelScores, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import MetricInfo, SharedModelScores, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.image_patches import patch_numbers, patch_sums
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
@@ -32,7 +32,7 @@ from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 def idsds_model_scores(

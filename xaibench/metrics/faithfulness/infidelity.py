@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo, SharedModelScores, described
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.part_info import MetricInfo, SharedModelScores, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -32,7 +32,7 @@ from xaibench.metrics.shared.spatial_axes import without_unit_axes
 from xaibench.metrics.shared.undefined_scores import ZERO_MAP
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Kinds of perturbation: a square is set to zero, or Gaussian noise is subtracted.
 Perturbation: TypeAlias = Literal["square", "gaussian"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo, SharedModelScores, described
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import MetricInfo, SharedModelScores, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.faithfulness.idsds import deletion_scores
 from xaibench.metrics.shared.image_patches import patch_numbers
 from xaibench.metrics.shared.map_inputs import Scores
@@ -29,7 +29,7 @@ from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Importance of a part: the sum of the map over its pixels, or their mean, which does not depend on its area.
 PartImportance: TypeAlias = Literal["sum", "mean"]

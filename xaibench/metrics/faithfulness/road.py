@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.compute.host_threads import background_threads
 from xaibench.core.checks import check_amount, check_choice
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
@@ -33,7 +33,7 @@ from xaibench.metrics.shared.perturbed_images import Curves, constant, ranks
 from xaibench.metrics.shared.spatial_axes import without_unit_axes
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.
 Order: TypeAlias = Literal["both", "morf", "lerf"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
@@ -24,7 +24,7 @@ from xaibench.metrics.shared.perturbed_images import (
 )
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 @described(

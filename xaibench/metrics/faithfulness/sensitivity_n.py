@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo, SharedModelScores, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import MetricInfo, SharedModelScores, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -29,7 +29,7 @@ from xaibench.metrics.shared.perturbed_images import Baseline, constant, score_d
 from xaibench.metrics.shared.ties import TOLERANCE
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Default subset sizes as shares of the pixels. The paper's range ends at 80 %.
 FRACTIONS = (0.05, 0.2, 0.5, 0.8)

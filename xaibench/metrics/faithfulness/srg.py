@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -22,7 +22,7 @@ from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturbed_images import Baseline, Curves, Segmentation, perturbed_scores
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 @described(

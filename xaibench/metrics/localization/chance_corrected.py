@@ -14,7 +14,7 @@ from xaibench.metrics.shared.map_inputs import Scores, check_pair, mean_of_defin
 from xaibench.metrics.shared.spacing import pixel_spacing
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Number of noise maps for a metric without a formula.
 _DRAWS = 256

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.localization.emd_bounds import (
     FEW_PAIRS,
     Bounds,
@@ -43,7 +43,7 @@ from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, redu
 from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 __all__ = ["Diameter", "ProgressCallback", "TransportError", "TransportProgress", "emd", "emd_perf"]
 

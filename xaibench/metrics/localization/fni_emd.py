@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.core.types import Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.localization.emd_bounds import (
     FEW_PAIRS,
@@ -35,7 +35,7 @@ from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs
 from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: The paper.
 PATTERN_GAM = "Clark et al.: Correcting misinterpretations of additive models (PatternGAM), NeurIPS 2025"

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import (
     expected_f1,
     expected_iou,
@@ -44,7 +44,7 @@ from xaibench.metrics.shared.ties import top_pixels
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, NOTHING_ABOVE
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 _Counts: TypeAlias = NDArray[np.int64]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import half, marked_share
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, NOTHING_ABOVE, ZERO_MAP
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 def _expected_mass_outside(masks: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_reduction, checked_maps, flat, mean_of_defined
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 def part_shares(maps: Array, parts: Array, *, reduction: Reduction = "mean") -> Scores:

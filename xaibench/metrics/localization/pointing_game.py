@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
 from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
 from xaibench.metrics.shared.ties import tie_tolerance
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Relative rounding error of a distance in units of the spacing: one that equals the tolerance counts.
 _ROUNDING = 1e-15

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import expected_average_precision, half
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
 from xaibench.metrics.shared.ties import ascending_steps, tie_tolerance
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, ZERO_MAP
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 _Counts: TypeAlias = NDArray[np.int64]
 

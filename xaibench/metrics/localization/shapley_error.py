@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_reduction, checked_maps, flat, reduce_scores, share
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 def shapley_error(maps: Array, values: Array, *, reduction: Reduction = "mean") -> Scores:

@@ -14,9 +14,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.frozen import Frozen
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.component.parameters import Frozen
+from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_corrected import skill_scores
 from xaibench.metrics.localization.emd import emd_perf
 from xaibench.metrics.localization.fni_emd import PATTERN_GAM, fni_emd
@@ -28,7 +28,7 @@ from xaibench.metrics.shared.spacing import Spacing
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 _CHANCE = "0, by construction."
 

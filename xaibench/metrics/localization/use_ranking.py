@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.component.info import MetricInfo, described
+from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import expected_average_precision, half
 from xaibench.metrics.localization.roc_auc import area_under_roc, mean_precision
 from xaibench.metrics.shared.map_inputs import Scores, score_pairs
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, ZERO_MAP
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 _ZHOU = (
     "Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022, "

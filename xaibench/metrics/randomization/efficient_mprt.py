@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, reduce_tensor
@@ -23,7 +23,7 @@ from xaibench.metrics.shared.perturbed_images import unit_scaled
 from xaibench.metrics.shared.randomized_layers import check_module, layers_with_parameters, reinitialize
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 
 @described(

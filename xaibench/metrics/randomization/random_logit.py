@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 from torch import nn
 
+from xaibench.component.info import MetricInfo, described
 from xaibench.core.checks import check_choice
-from xaibench.core.part_info import MetricInfo, described
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, random_generator, reduce_tensor
@@ -24,7 +24,7 @@ from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 from xaibench.metrics.shared.spatial_axes import without_unit_axes
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Similarity of two maps: structural similarity, or Spearman's rank correlation.
 Similarity: TypeAlias = Literal["ssim", "spearman"]

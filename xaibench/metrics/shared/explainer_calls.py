@@ -21,7 +21,7 @@ from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite
 from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Returns the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
 ExplainerFunction: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"

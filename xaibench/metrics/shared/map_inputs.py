@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.arrays import plain_array
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.checks import plain_array
+from xaibench.core.types import Reduction
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Result of a metric: a ``float`` for ``reduction="mean"``, otherwise ``[N]`` in the type of the maps. (``Any``,
 #: because callers would have to narrow a union although they know the type.)

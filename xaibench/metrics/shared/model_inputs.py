@@ -12,13 +12,12 @@ from torch import Tensor
 
 from xaibench.compute.model_probe import model_device_and_dtype
 from xaibench.compute.targets import Targets, as_targets
-from xaibench.core.arrays import plain_array
-from xaibench.core.checks import check_count
-from xaibench.core.vocabulary import Reduction
+from xaibench.core.checks import check_count, plain_array
+from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Images ``[n, C, H, W]``, or volumes ``[n, C, D, H, W]``, to outputs ``[n, K]``.
 Model: TypeAlias = Callable[[Tensor], Tensor]

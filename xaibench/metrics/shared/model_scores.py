@@ -22,7 +22,7 @@ from xaibench.compute.model_probe import check_classes, ends_in_sigmoid, probe
 from xaibench.compute.model_state import evaluation_mode
 from xaibench.compute.network_outputs import SIGMOID_ADVICE, check_logits, check_scalars, look_like_labels
 from xaibench.compute.precision import precision_context
-from xaibench.core.vocabulary import Output
+from xaibench.core.types import Output
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 
 #: The class scores that a metric computes from the model's outputs ``[n, K]``, in float64. ``"probability"``: their

@@ -20,7 +20,7 @@ from xaibench.metrics.shared.spatial_axes import without_unit_axes
 from xaibench.metrics.shared.ties import order_descending
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), the mean color
 #: of each image, or images that broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``, which is

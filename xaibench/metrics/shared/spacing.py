@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from xaibench.core.vocabulary import Array
+    from xaibench.core.types import Array
 
 #: Distance between neighboring pixels, in any unit of length: None (1 along every axis), one positive number per
 #: spatial axis in the order of the axes, such as ``(5.0, 0.7, 0.7)`` millimeters for D, H and W, or a row of them per

@@ -8,8 +8,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from xaibench.core.parameters import check_names
-from xaibench.core.part_info import MetricInfo
+from xaibench.component.info import MetricInfo
+from xaibench.core.checks import check_names
 from xaibench.metrics.table import METRICS
 from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
 

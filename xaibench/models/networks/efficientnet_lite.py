@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from xaibench.core.part_info import ModelInfo
+from xaibench.component.info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting
 from xaibench.models.networks.pretrained import HeadChoice, check_request, finish_classifier
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, is_file, read_weights, unknown_weights

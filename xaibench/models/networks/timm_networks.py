@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ModelInfo
+from xaibench.component.info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
 from xaibench.models.networks.pretrained import Classifier, HeadChoice, check_request, load_state
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, is_file, read_weights, unknown_weights

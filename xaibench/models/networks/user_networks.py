@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from xaibench.component.parameters import named_parameters
 from xaibench.compute.model_probe import probe
 from xaibench.compute.network_outputs import check_plain_logits
-from xaibench.core.parameters import check_names, named_parameters
+from xaibench.core.checks import check_names
 
 _GIVEN = ("in_shape", "num_classes")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from xaibench.component.registry import UnknownNameError
 from xaibench.compute.model_probe import probe
 from xaibench.compute.random_state import isolated_rng
-from xaibench.core.registry import UnknownNameError
 from xaibench.models.opening.opened_network import OpenedNetwork, Preprocessing
 from xaibench.models.opening.sources import (
     Request,

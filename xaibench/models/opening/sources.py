@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ModelInfo
 from xaibench.core.messages import did_you_mean, first_line, warn_caller
-from xaibench.core.part_info import ModelInfo
 from xaibench.models.networks.efficientnet_lite import EfficientNetLite
 from xaibench.models.networks.imagenet import Torchvision
 from xaibench.models.networks.pretrained import Classifier

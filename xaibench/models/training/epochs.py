@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xaibench.core.html_repr import html_table
+from xaibench.core.markup import html_table
 from xaibench.models.training.batches import Batches
 from xaibench.models.training.graphed_steps import LearningStep, LossFunction
 from xaibench.models.training.network_stack import Single, Stack

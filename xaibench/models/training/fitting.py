@@ -20,7 +20,7 @@ from xaibench.compute.device import resolve_device
 from xaibench.compute.model_state import evaluation_mode
 from xaibench.compute.precision import precision_context
 from xaibench.compute.random_state import isolated_rng
-from xaibench.core.vocabulary import Precision
+from xaibench.core.types import Precision
 from xaibench.models.networks.stackable import Network
 from xaibench.models.training.batches import (
     EVALUATION_BATCH,

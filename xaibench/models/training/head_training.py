@@ -27,7 +27,7 @@ from xaibench.compute.device import resolve_device
 from xaibench.compute.model_state import evaluation_mode
 from xaibench.compute.precision import current_precision, precision_context
 from xaibench.core.checks import check_choice
-from xaibench.core.vocabulary import Precision
+from xaibench.core.types import Precision
 from xaibench.models.training.feature_cache import cached, hash_feature_inputs
 from xaibench.models.training.fine_tuning import fine_tune
 from xaibench.models.training.fitting import Training, fit

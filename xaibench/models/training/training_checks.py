@@ -14,7 +14,7 @@ from xaibench.compute.precision import check_precision, stored_dtype
 from xaibench.compute.random_state import isolated_rng
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.messages import unknown
-from xaibench.core.vocabulary import Precision
+from xaibench.core.types import Precision
 from xaibench.models.training.batches import TrainingData, in_memory, loader_of
 
 

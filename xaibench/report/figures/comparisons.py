@@ -6,7 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from xaibench.core.figure_style import THEME, house_style
+from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
 from xaibench.report.numbers.rankings import Ranking
 from xaibench.report.read.results import RunResults

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.core.figure_style import THEME, house_style
+from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
 from xaibench.report.read.results import RunResults
 

@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xaibench.core.figure_style import THEME, house_style
 from xaibench.core.slices import cut_slices, heaviest_slices
+from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.maps import in_colors
 from xaibench.runfolder.sample_file import place_slices
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 
-from xaibench.core.figure_style import FONT, THEME, house_style
+from xaibench.plots.figure_style import FONT, THEME, house_style
 from xaibench.plots.files import shorten_label
 from xaibench.report.numbers.score_summary import Floats
 from xaibench.report.read.results import RunResults, place

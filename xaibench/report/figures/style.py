@@ -1,4 +1,4 @@
-"""Conversion of figures to inline SVG, in the style of :mod:`xaibench.core.figure_style`.
+"""Conversion of figures to inline SVG, in the style of :mod:`xaibench.plots.figure_style`.
 
 All theme colors are distinct, so that each can be replaced by a CSS variable in the SVG (:data:`THEME`); the same
 drawing then follows the reader's light or dark setting.
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from xaibench.core.figure_style import THEME
+from xaibench.plots.figure_style import THEME
 
 #: A figure, or None if there is nothing to draw.
 Drawn: TypeAlias = Figure | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from xaibench.core.messages import listed
-from xaibench.core.vocabulary import SCORED_AS_CHANCE
+from xaibench.core.types import SCORED_AS_CHANCE
 
 _MAP = ["dataset", "model", "data_seed", "seed", "sample"]
 

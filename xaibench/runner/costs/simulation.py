@@ -28,7 +28,7 @@ def simulate(
         done: Jobs with stored results.
 
     Example:
-        >>> from xaibench.core.frozen import Frozen
+        >>> from xaibench.component.parameters import Frozen
         >>> from xaibench.runner.plan.jobs import DataJob
         >>> jobs = [DataJob("a", seed, Frozen(), "1") for seed in range(5)]
         >>> simulate(jobs, dict.fromkeys(jobs, 2.0), workers=2)

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xaibench.core.frozen import Frozen
-from xaibench.core.parameters import ParameterError, annotations_of, check_names, check_types, has_any_parameter
-from xaibench.core.part_info import truth_of
-from xaibench.core.registry import UnknownNameError
+from xaibench.component.info import truth_of
+from xaibench.component.parameters import Frozen, annotations_of, check_types, has_any_parameter
+from xaibench.component.registry import UnknownNameError
+from xaibench.core.checks import ParameterError, check_names
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.runner.parts import DatasetPart, Part, find_part

@@ -91,7 +91,7 @@ class Job(ABC):
             device: ``"cpu"`` or ``"cuda"``.
 
         Example:
-            >>> from xaibench.core.frozen import Frozen
+            >>> from xaibench.component.parameters import Frozen
             >>> from xaibench.runner.plan.jobs import DataJob
             >>> DataJob("pet", 0, Frozen(), "1").kind()
             '["data", "pet", "cpu"]'

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
 from xaibench.runner.parts import DatasetPart, ExplainerPart, find_part
 from xaibench.runner.plan.job_base import BASE_MB, PASSES_OF_A_PERTURBATION, SMALL_ON_DISK, SMALL_SAMPLES, Job, Stage
 from xaibench.runner.suites.schema import NamedPart

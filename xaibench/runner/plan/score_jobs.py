@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen
 from xaibench.runner.parts import MetricPart, find_part
 from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network

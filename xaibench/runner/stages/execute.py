@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
-    from xaibench.core.frozen import Frozen
-    from xaibench.core.vocabulary import Output, Precision
+    from xaibench.component.parameters import Frozen
+    from xaibench.core.types import Output, Precision
     from xaibench.data import Split
 
 

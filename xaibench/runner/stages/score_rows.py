@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.part_info import truth_of
+from xaibench.component.info import truth_of
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.parts import part_info
 from xaibench.runner.plan.jobs import Network

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xaibench.benchmarks.folders import benchmark_files
-from xaibench.core.registry import Registry
+from xaibench.component.registry import Registry
 from xaibench.runner.suites.entry_locations import Origin
 from xaibench.runner.suites.parsing import parse_suite
 from xaibench.runner.suites.schema import Suite, SuiteError

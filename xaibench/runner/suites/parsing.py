@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar, get_args
 
-from xaibench.core.frozen import Frozen
+from xaibench.component.parameters import Frozen, annotations_of, check_types, is_of_type
+from xaibench.core.checks import ParameterError
 from xaibench.core.messages import unknown
-from xaibench.core.parameters import ParameterError, annotations_of, check_types, is_of_type
 from xaibench.runner.parts import Kind, registry
 from xaibench.runner.suites.entry_locations import Origin, Place
 from xaibench.runner.suites.schema import (

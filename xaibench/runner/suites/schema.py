@@ -49,8 +49,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from xaibench.core.frozen import Frozen
-from xaibench.core.vocabulary import Output, Precision
+from xaibench.component.parameters import Frozen
+from xaibench.core.types import Output, Precision
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, Protocol, Sign
 from xaibench.runner.suites.entry_locations import Origin
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import xaibench as xb
-from xaibench.core.html_repr import html_table
+from xaibench.core.markup import html_table
 from xaibench.models import Training
 from xaibench.runner import Run
 

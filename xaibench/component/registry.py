@@ -54,8 +54,8 @@ class Registry:
         >>> registry.resolve("sqr")
         Traceback (most recent call last):
             ...
-        xaibench.core.registry.UnknownNameError: Unknown function 'sqr'; did you mean 'sqrt'? Known: sqrt. A part of \
-your own is given as 'package.module:name'.
+        xaibench.component.registry.UnknownNameError: Unknown function 'sqr'; did you mean 'sqrt'? Known: sqrt. A part \
+of your own is given as 'package.module:name'.
     """
 
     def __init__(

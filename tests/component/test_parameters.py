@@ -11,18 +11,15 @@ import pytest
 import torch
 
 import xaibench as xb
-from xaibench.core.checks import check_count
-from xaibench.core.parameters import (
-    ParameterError,
-    UnknownParameterError,
+from xaibench.component.parameters import (
     annotations_of,
-    check_names,
     check_types,
     describe_type,
     has_any_parameter,
     is_of_type,
     named_parameters,
 )
+from xaibench.core.checks import ParameterError, UnknownParameterError, check_count, check_names
 
 
 @dataclass(frozen=True)

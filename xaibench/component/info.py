@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_choice
-from xaibench.core.frozen import Frozen
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 
 _F = TypeVar("_F", bound=Callable[..., Any])

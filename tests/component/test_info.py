@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from xaibench.core.part_info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
+from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
 
 INFOS = [
     DatasetInfo("mine", classes=("a", "b"), image_shape=(1, 8, 8)),

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import xaibench
-from xaibench.core.registry import Registry, UnknownNameError, import_target
+from xaibench.component.registry import Registry, UnknownNameError, import_target
 from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.metrics import METRICS
