@@ -1,11 +1,11 @@
 """Shared by all tests: the oracles are importable, torch uses one thread (sizes are small), and there is a browser.
 
-Without a browser its tests are skipped, unless XAIBENCH_BROWSER_TESTS=1 asks that they run.
+Tests that use the browser carry the marker ``system``, like all that need programs which README's commands do not
+install; a test whose program is missing is skipped.
 """
 
 import functools
 import gc
-import importlib.util
 import os
 import shutil
 import sys
@@ -44,23 +44,38 @@ def no_flushing():
         yield
 
 
+#: The names of one browser, in the order in which they are tried.
+CHROMIUM = "chromium|chromium-browser|google-chrome|google-chrome-stable"
+
+
+def program(names: str) -> str | None:
+    """Return the path of the first program of ``names``, which are separated by ``|``, that is installed."""
+    return next(filter(None, map(shutil.which, names.split("|"))), None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.system(CHROMIUM))
+
+
+def pytest_runtest_setup(item):
+    missing = [names for mark in item.iter_markers("system") for names in mark.args if not program(names)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
 @pytest.fixture(scope="module")
 def chromium():
     """Headless Chromium, driven by playwright-core's Python client, which downloads nothing.
 
     One for each module: what drives it runs an event loop in this thread, which no test outside may find there.
     """
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    executable = next(filter(None, map(shutil.which, names)), None)
-    if not executable or not importlib.util.find_spec("axe_playwright_python"):
-        reason = "there is no chromium (apt-get install chromium), or no axe-playwright-python (xaibench[test])"
-        if os.environ.get("XAIBENCH_BROWSER_TESTS") == "1":
-            pytest.fail(f"XAIBENCH_BROWSER_TESTS=1, but {reason}")
-        pytest.skip(reason)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=program(CHROMIUM), args=["--no-sandbox"])
         yield browser
         browser.close()
 

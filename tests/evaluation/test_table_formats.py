@@ -1,7 +1,6 @@
 """The table of an evaluation in LaTeX and Markdown."""
 
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -55,7 +54,7 @@ def test_a_caption_makes_it_a_table_of_a_paper(scored):
     assert re.search(r"\[\d\.\d, \d\.\d\]", text)
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.system("pdflatex")
 def test_latex_compiles(scored, tmp_path):
     body = scored.to_latex(caption="Scores", label="tab:scores")
     (tmp_path / "a.tex").write_text(

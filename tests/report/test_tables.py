@@ -1,7 +1,6 @@
 import base64
 import csv
 import io
-import shutil
 import subprocess
 
 import pandas as pd
@@ -140,7 +139,7 @@ def test_each_table_of_the_page_has_its_files(shared_run, shared_page):
     assert grid.loc["LRP", "XOR CORR CNN"] == pytest.approx(lrp["mean"].item(), abs=5e-4)
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.system("pdflatex")
 def test_the_tables_of_a_report_compile(shared_run, shared_page, tmp_path):
     inputs = [f"\\input{{{file}}}\n" for file in sorted((shared_run / "tables").glob("*.tex"))]
     head = "\\documentclass[landscape]{article}\\usepackage{booktabs}\\begin{document}\\tiny\n"
