@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
+from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
 from xaibench.component.registry import Registry, UnknownNameError
 from xaibench.core.truth_kinds import Truth
 from xaibench.core.types import Output, Reduction
@@ -20,5 +20,4 @@ __all__ = [
     "Registry",
     "Truth",
     "UnknownNameError",
-    "described",
 ]

@@ -19,7 +19,7 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.distance import pdist, squareform
 from torch import Tensor, nn
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation_model_scores
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller
 from xaibench.metrics.shared.model_inputs import as_samples, random_generator
@@ -36,15 +36,13 @@ _ROUNDING, _ACCEPTED = 1e-6, 0.1
 _RADIUS, _DRAWS, _SMALLEST = 0.02, 10, 1e-6
 
 
-@described(
-    MetricInfo(
-        "Monotonicity",
-        "model",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        pitfalls="One step down among all pixels is a score of 0, and nearly every map has one.",
-        citation="Arya et al.: One Explanation Does Not Fit All, 2019, arXiv 1909.03012",
-    )
+@MetricInfo(
+    "Monotonicity",
+    "model",
+    higher_is_better=True,
+    range=(0.0, 1.0),
+    pitfalls="One step down among all pixels is a score of 0, and nearly every map has one.",
+    citation="Arya et al.: One Explanation Does Not Fit All, 2019, arXiv 1909.03012",
 )
 def monotonicity(model: nn.Module, images: Tensor, maps: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
     """Return whether the probability never falls while pixels are added to zeros, the least important first."""
@@ -55,16 +53,14 @@ def monotonicity(model: nn.Module, images: Tensor, maps: Tensor, targets: Tensor
     return rises.all(1).double()
 
 
-@described(
-    MetricInfo(
-        "Effective complexity",
-        "model",
-        higher_is_better=False,
-        range=(0.0, 1.0),
-        pitfalls="Evidence against the class has to be kept as well before the score is back within the tolerance, and "
-        "one pixel decides; with other tolerances it fails too.",
-        citation=_NGUYEN,
-    )
+@MetricInfo(
+    "Effective complexity",
+    "model",
+    higher_is_better=False,
+    range=(0.0, 1.0),
+    pitfalls="Evidence against the class has to be kept as well before the score is back within the tolerance, and "
+    "one pixel decides; with other tolerances it fails too.",
+    citation=_NGUYEN,
 )
 def effective_complexity(model: nn.Module, images: Tensor, maps: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
     """Return the smallest share of the most important pixels that alone give the probability, within 10 % of it.
@@ -82,15 +78,13 @@ def _curve(model: nn.Module, samples: Any, maps: Tensor, spans: list[tuple[int, 
     return perturbed_scores(model, samples, maps.abs(), spans, baseline=0.0, **settings)
 
 
-@described(
-    MetricInfo(
-        "Non-sensitivity",
-        "model",
-        higher_is_better=False,
-        range=(0.0, 1.0),
-        pitfalls="Only exact zeros count: maps with a little and with a lot of noise have the same score.",
-        citation=_NGUYEN,
-    )
+@MetricInfo(
+    "Non-sensitivity",
+    "model",
+    higher_is_better=False,
+    range=(0.0, 1.0),
+    pitfalls="Only exact zeros count: maps with a little and with a lot of noise have the same score.",
+    citation=_NGUYEN,
 )
 def non_sensitivity(model: nn.Module, images: Tensor, maps: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
     """Return the share of the pixels that are zero in the map but matter to the model, or the reverse."""
@@ -102,18 +96,16 @@ def non_sensitivity(model: nn.Module, images: Tensor, maps: Tensor, targets: Ten
     return ((maps.flatten(1) != 0) != matters).double().mean(1)
 
 
-@described(
-    MetricInfo(
-        "MST-C",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, math.inf),
-        map_sign="own",
-        pitfalls="It looks at the map alone: a compact map is best, wherever it is. What a network uses need not be "
-        "compact.",
-        citation="Mesgari et al.: Structural Compactness as a Complementary Criterion for Explanation Quality, 2026, "
-        "arXiv 2603.29491",
-    )
+@MetricInfo(
+    "MST-C",
+    "ground-truth",
+    higher_is_better=True,
+    range=(0.0, math.inf),
+    map_sign="own",
+    pitfalls="It looks at the map alone: a compact map is best, wherever it is. What a network uses need not be "
+    "compact.",
+    citation="Mesgari et al.: Structural Compactness as a Complementary Criterion for Explanation Quality, 2026, "
+    "arXiv 2603.29491",
 )
 def mst_c(maps: NDArray[np.float64], masks: NDArray[np.bool_], *, reduction: str) -> NDArray[np.float64]:
     """Return the compactness of the top 20 % of the pixels; the masks are not used.
@@ -165,7 +157,7 @@ def _stability(name: str, label: str, citation: str, pitfalls: str) -> Callable[
     )
     metric: Any = partial(_largest_ratio, _RATIOS[name])
     metric.__name__ = name
-    described_metric: Callable[..., Tensor] = described(info)(metric)
+    described_metric: Callable[..., Tensor] = info(metric)
     return described_metric
 
 
@@ -191,16 +183,14 @@ def _largest_ratio(
     return largest
 
 
-@described(
-    MetricInfo(
-        "ADCC",
-        "explainer",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        pitfalls="An explainer whose maps do not depend on the image is perfectly coherent.",
-        citation="Poppi, Cornia, Baraldi, Cucchiara: Revisiting the Evaluation of Class Activation Mapping for "
-        "Explainability, CVPR Workshops 2021, arXiv 2104.10252",
-    )
+@MetricInfo(
+    "ADCC",
+    "explainer",
+    higher_is_better=True,
+    range=(0.0, 1.0),
+    pitfalls="An explainer whose maps do not depend on the image is perfectly coherent.",
+    citation="Poppi, Cornia, Baraldi, Cucchiara: Revisiting the Evaluation of Class Activation Mapping for "
+    "Explainability, CVPR Workshops 2021, arXiv 2104.10252",
 )
 def adcc(explainer: Any, model: nn.Module, images: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
     """Return the harmonic mean of coherency, one minus complexity, and one minus average drop.

@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
+from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
 
 INFOS = [
     DatasetInfo("mine", classes=("a", "b"), image_shape=(1, 8, 8)),
@@ -24,15 +24,15 @@ def test_infos_are_frozen_values_that_travel(info):
 
 
 @pytest.mark.parametrize("info", INFOS, ids=lambda info: type(info).__name__)
-def test_described_gives_the_info_to_functions_and_classes(info):
+def test_an_info_attaches_itself_to_functions_and_classes(info):
     def function(number):
         return number + 1
 
     class Thing:
         pass
 
-    assert described(info)(function) is function
+    assert info(function) is function
     assert function.info is info
     assert function(1) == 2
-    assert described(info)(Thing) is Thing
+    assert info(Thing) is Thing
     assert Thing.info is Thing().info is info

@@ -67,7 +67,7 @@ def test_a_listed_part_is_known_from_wherever_it_is_imported(target):
     assert METRICS.resolve(target) is METRICS.resolve("iou")
 
 
-@pytest.mark.parametrize("target", ["math:sqrt", "xaibench.metrics.localization.iou:described"])
+@pytest.mark.parametrize("target", ["math:sqrt", "xaibench.metrics.localization.iou:top_pixels"])
 def test_what_is_not_listed_keeps_its_target(target):
     assert METRICS.canonical(target) == target
     assert METRICS.name_of(METRICS.resolve(target)) is None

@@ -14,7 +14,6 @@ from part_cases import ExplainerCase, case
 from typer.testing import CliRunner
 
 import xaibench as xb
-from xaibench.component.info import described
 from xaibench.data import load
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.metrics import METRICS
@@ -32,7 +31,7 @@ INFOS = {name: METRICS.resolve(name).info for name in METRICS}
 
 
 #: As if its masks were of what the network uses, so that every metric may be asked.
-@described(replace(load(CELL, n_samples=20).info, truth="use"))
+@replace(load(CELL, n_samples=20).info, truth="use")
 def tiny(seed=0):
     """Tetrominoes, four of them to test on."""
     return load(CELL, n_samples=40, seed=seed, split=(0.8, 0.1, 0.1))

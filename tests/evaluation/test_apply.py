@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.component.info import ExplainerInfo, MetricInfo, described
+from xaibench.component.info import ExplainerInfo, MetricInfo
 from xaibench.data import Split
 from xaibench.evaluation import PROTOCOLS, apply
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
@@ -47,7 +47,7 @@ def test_the_protocol_goes_by_the_metric_and_not_by_its_name(metric, protocol, s
     assert applied(MAPS, BATCH)["value"].tolist() == [score]
 
 
-@described(MetricInfo("Own", "ground-truth", higher_is_better=True, range=(0.0, 1.0), thresholded=True))
+@MetricInfo("Own", "ground-truth", higher_is_better=True, range=(0.0, 1.0), thresholded=True)
 def own(maps, masks, *, threshold=0.0, reduction="mean"):
     return (maps > threshold).mean((1, 2))
 
@@ -153,7 +153,7 @@ def test_what_must_be_fitted_is_fitted_to_the_network_it_explains(give, split):
 
 
 def test_a_network_of_the_same_weights_is_not_fitted_to_again(split):
-    @described(ExplainerInfo("Counting"))
+    @ExplainerInfo("Counting")
     class Counting:
         times = 0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
 
@@ -26,18 +26,16 @@ def expected_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.where(shares > 0, shares, np.nan)
 
 
-@described(
-    MetricInfo(
-        "Added share",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        meaning="Positive mass inside the ground truth, of all mass. 1: nothing else.",
-        pitfalls="Only a test adds it.",
-        chance="Half of the share of the image that the ground truth covers.",
-        chance_level=expected_share,
-        citation="Nobody: Added by a test, 2024",
-    )
+@MetricInfo(
+    "Added share",
+    "ground-truth",
+    higher_is_better=True,
+    range=(0.0, 1.0),
+    meaning="Positive mass inside the ground truth, of all mass. 1: nothing else.",
+    pitfalls="Only a test adds it.",
+    chance="Half of the share of the image that the ground truth covers.",
+    chance_level=expected_share,
+    citation="Nobody: Added by a test, 2024",
 )
 def added_share(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Positive mass inside the ground truth, of all mass. In [0, 1], higher is better.
@@ -95,11 +93,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, target_gradient
 
 
-@described(ExplainerInfo("Added Gradient", family="Gradients", citation="Nobody: Added by a test, 2024.", passes=2))
+@ExplainerInfo("Added Gradient", family="Gradients", citation="Nobody: Added by a test, 2024.", passes=2)
 @dataclass(frozen=True, kw_only=True)
 class AddedGradient(Attribution):
     """The gradient of the target's output by the image, times a factor.
@@ -136,10 +134,10 @@ import math
 
 from torch import nn
 
-from xaibench.component.info import ModelInfo, described
+from xaibench.component.info import ModelInfo
 
 
-@described(ModelInfo("Added network", citation="Nobody: Added by a test, 2024"))
+@ModelInfo("Added network", citation="Nobody: Added by a test, 2024")
 class AddedNetwork(nn.Sequential):
     """A linear layer.
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from xaibench import meta_evaluate
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.meta_evaluation import MetaEvaluation
 from xaibench.metrics import METRICS, mass_accuracy, roc_auc
 
@@ -28,7 +28,7 @@ def undefined(maps, masks, *, reduction="mean"):
     return np.full(len(maps), np.nan)
 
 
-@described(MetricInfo("Misses", "ground-truth", higher_is_better=False, range=(0.0, 1.0)))
+@MetricInfo("Misses", "ground-truth", higher_is_better=False, range=(0.0, 1.0))
 def misses(maps, masks, *, reduction="mean"):
     return 1 - mass_accuracy(maps, masks, reduction=reduction)
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.runner import RunRequest, run
-from xaibench.types import ExplainerInfo, described
+from xaibench.types import ExplainerInfo
 
 SUITE = """
 name = "applies"
@@ -51,7 +51,7 @@ def test_the_command_says_so_and_ends_well(suite, tmp_path):
     assert "Not applicable: oracles.simple_explainers:convolutions_only for llr" in result.output
 
 
-@described(ExplainerInfo("Convolutions only", needs_convolution=True))
+@ExplainerInfo("Convolutions only", needs_convolution=True)
 def convolutions_only(model, images, targets):
     return images[:, 0]
 

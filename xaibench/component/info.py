@@ -16,8 +16,27 @@ from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+class PartInfo:
+    """Base class of the info records, which are decorators: they attach themselves to a part as its attribute ``info``.
+
+    Registries, runner and report read it there.
+
+    Example:
+        >>> @MetricInfo("Zero", "map", higher_is_better=True, range=(0.0, 0.0))
+        ... def zero(maps):
+        ...     return 0.0
+        >>> zero.info.label
+        'Zero'
+    """
+
+    def __call__(self, part: _F) -> _F:
+        """Set ``part.info`` to this record and return the part."""
+        part.info = self  # type: ignore[attr-defined]
+        return part
+
+
 @dataclass(frozen=True)
-class DatasetInfo:
+class DatasetInfo(PartInfo):
     """Metadata of a data set that do not depend on its seed.
 
     A data set whose networks have published accuracies has a method ``published_accuracy(model, parameters)``, which
@@ -75,7 +94,7 @@ def describe_own_data(
 
 
 @dataclass(frozen=True)
-class ExplainerInfo:
+class ExplainerInfo(PartInfo):
     """Metadata of an explainer.
 
     Attributes:
@@ -120,7 +139,7 @@ class SharedModelScores(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MetricInfo:
+class MetricInfo(PartInfo):
     """Metadata of a metric.
 
     Attributes:
@@ -163,9 +182,9 @@ class MetricInfo:
     """
 
     label: str
-    kind: Literal["ground-truth", "model", "explainer", "map"]
-    higher_is_better: bool
-    range: tuple[float, float]
+    kind: Literal["ground-truth", "model", "explainer", "map"] = "ground-truth"
+    higher_is_better: bool = field(kw_only=True)
+    range: tuple[float, float] = (0.0, 1.0)
     attains_ends: bool = False
     meaning: str = ""
     pitfalls: str = ""
@@ -226,7 +245,7 @@ def truth_of(metric: MetricInfo | None, dataset: DatasetInfo | None) -> Truth | 
 
 
 @dataclass(frozen=True)
-class ModelInfo:
+class ModelInfo(PartInfo):
     """Metadata of a model.
 
     Attributes:
@@ -238,27 +257,3 @@ class ModelInfo:
     label: str
     citation: str = ""
     revision: int = 1
-
-
-def described(info: DatasetInfo | ExplainerInfo | MetricInfo | ModelInfo) -> Callable[[_F], _F]:
-    """Attach ``info`` to a function or class, where registries, runner and report read it.
-
-    Args:
-        info: Metadata of the part.
-
-    Returns:
-        A decorator that returns the part itself.
-
-    Example:
-        >>> @described(MetricInfo("Zero", "map", higher_is_better=True, range=(0.0, 0.0)))
-        ... def zero(maps):
-        ...     return 0.0
-        >>> zero.info.label
-        'Zero'
-    """
-
-    def attach(part: _F) -> _F:
-        part.info = info  # type: ignore[attr-defined]
-        return part
-
-    return attach

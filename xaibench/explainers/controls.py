@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
@@ -26,7 +26,7 @@ from xaibench.explainers.shared.fitted_data import NotFittedError, mean_mask
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 
 
-@described(ExplainerInfo("Sobel", family="Controls", control=True, passes=0, exact_zero=False))
+@ExplainerInfo("Sobel", family="Controls", control=True, passes=0, exact_zero=False)
 @dataclass(frozen=True, kw_only=True)
 class Sobel(Attribution):
     """The Sobel filter of the image.
@@ -54,7 +54,7 @@ class Sobel(Attribution):
         return reduce_channels(torch.from_numpy(edges).to(images), self.channels)
 
 
-@described(ExplainerInfo("Laplace", family="Controls", control=True, passes=0, exact_zero=False))
+@ExplainerInfo("Laplace", family="Controls", control=True, passes=0, exact_zero=False)
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Attribution):
     """The Laplace filter of the image: the sum of the second differences along all spatial axes."""
@@ -68,7 +68,7 @@ class Laplace(Attribution):
         return reduce_channels(torch.from_numpy(functools.reduce(np.add, second)).to(images), self.channels)
 
 
-@described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2, passes=0, exact_zero=False))
+@ExplainerInfo("Uniform", family="Controls", control=True, revision=2, passes=0, exact_zero=False)
 @dataclass(frozen=True)
 class Uniform:
     """Random noise, uniform in [-1, 1).
@@ -85,7 +85,7 @@ class Uniform:
         return images.new_tensor(np.stack([rng.uniform(-1, 1, images.shape[2:]) for rng in generators]))
 
 
-@described(ExplainerInfo("Input", family="Controls", control=True, passes=0, exact_zero=False))
+@ExplainerInfo("Input", family="Controls", control=True, passes=0, exact_zero=False)
 @dataclass(frozen=True, kw_only=True)
 class Input(Attribution):
     """The image itself."""
@@ -95,7 +95,7 @@ class Input(Attribution):
         return reduce_channels(images.clone(), self.channels)
 
 
-@described(ExplainerInfo("Center prior", family="Controls", control=True, passes=0, exact_zero=False))
+@ExplainerInfo("Center prior", family="Controls", control=True, passes=0, exact_zero=False)
 @dataclass(frozen=True)
 class CenterPrior:
     """A Gaussian in the center of the image, where photographers tend to place objects.
@@ -117,7 +117,7 @@ class CenterPrior:
         return one.expand(len(images), *one.shape).clone()
 
 
-@described(ExplainerInfo("Mask prior", family="Controls", control=True, passes=0, exact_zero=False))
+@ExplainerInfo("Mask prior", family="Controls", control=True, passes=0, exact_zero=False)
 @dataclass(frozen=True)
 class Prior:
     """The mean ground-truth mask of the training split, the same map for every image.

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_count
 from xaibench.core.types import Output
@@ -17,13 +17,11 @@ from xaibench.explainers.building import build
 from xaibench.explainers.shared.fitted_data import NotFittedError, iterate_images
 
 
-@described(
-    ExplainerInfo(
-        "Global mean",
-        family="Global",
-        citation="B. Clark et al.: Correcting misinterpretations of additive models. NeurIPS (2025).",
-        passes=0,
-    )
+@ExplainerInfo(
+    "Global mean",
+    family="Global",
+    citation="B. Clark et al.: Correcting misinterpretations of additive models. NeurIPS (2025).",
+    passes=0,
 )
 @dataclass(frozen=True, kw_only=True)
 class GlobalMean:

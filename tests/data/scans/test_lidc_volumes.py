@@ -19,7 +19,7 @@ import xaibench as xb
 from xaibench.component.parameters import annotations_of, check_types
 from xaibench.data.scans import lidc_volumes
 from xaibench.data.scans.lidc_nodules import lidc
-from xaibench.types import MetricInfo, described
+from xaibench.types import MetricInfo
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "lidc" / "tcia-lidc-xml"
 BOX = (10, 20, 30, 40)
@@ -325,9 +325,7 @@ def test_workers_and_batches_change_nothing(official):
 
 
 def test_metrics_get_the_spacing(official):
-    @described(
-        MetricInfo("Voxel", "ground-truth", higher_is_better=True, range=(0, math.inf), sample_inputs=("spacing",))
-    )
+    @MetricInfo("Voxel", "ground-truth", higher_is_better=True, range=(0, math.inf), sample_inputs=("spacing",))
     def voxel(maps, masks, *, spacing=None, reduction="mean"):
         volume = np.prod(spacing, axis=1)
         return volume if reduction == "none" else float(volume.mean())

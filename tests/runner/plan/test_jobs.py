@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.component.parameters import Frozen
 from xaibench.component.registry import UnknownNameError
 from xaibench.runner.plan import plan as plan_module
@@ -304,7 +304,7 @@ def test_a_users_part_without_info_is_revised_by_its_source(tmp_path, monkeypatc
 
 
 def test_info_of_a_users_part_is_read():
-    @described(ExplainerInfo("Mine", revision=7))
+    @ExplainerInfo("Mine", revision=7)
     def mine(model, images, targets):
         return images[:, 0]
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo, described
+from xaibench.component.info import ModelInfo
 from xaibench.compute.model_probe import ImageShapeError, check_plane
 from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.networks.tiny_vit import TransformerBlock
@@ -38,7 +38,7 @@ def _stem(channels: int) -> list[nn.Module]:
     return [*first, nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
 
 
-@described(ModelInfo("Parts CNN", citation=_CITATION))
+@ModelInfo("Parts CNN", citation=_CITATION)
 class PartsCNN(Network):
     """Convolutional network with global average pooling.
 
@@ -73,7 +73,7 @@ class PartsCNN(Network):
         he_normal_(self)
 
 
-@described(ModelInfo("Parts ViT", citation=_CITATION))
+@ModelInfo("Parts ViT", citation=_CITATION)
 class PartsViT(nn.Module):
     """Vision transformer with a stem of convolutions; the head reads the mean over the patches.
 

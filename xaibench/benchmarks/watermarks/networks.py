@@ -7,12 +7,12 @@ from itertools import pairwise
 from torch import nn
 
 from xaibench.benchmarks.watermarks.regimes import CITATION
-from xaibench.component.info import ModelInfo, described
+from xaibench.component.info import ModelInfo
 from xaibench.compute.model_probe import check_plane
 from xaibench.models.networks.stackable import Network, he_normal_
 
 
-@described(ModelInfo("Small CNN", citation=CITATION))
+@ModelInfo("Small CNN", citation=CITATION)
 class SmallCNN(Network):
     """Three blocks of 3×3 convolution, ReLU and max-pooling (8, 12 and 16 filters), and a linear layer.
 

@@ -29,13 +29,13 @@ from itertools import pairwise
 
 from torch import nn
 
-from xaibench.component.info import ModelInfo, described
+from xaibench.component.info import ModelInfo
 from xaibench.models.networks.stackable import Network, he_normal_, image_side
 
 _CITATION = "Clark, Wilming, Haufe (2024): XAI-TRIS. Machine Learning. arXiv:2306.12816"
 
 
-@described(ModelInfo("LLR", citation=_CITATION, revision=2))
+@ModelInfo("LLR", citation=_CITATION, revision=2)
 class LLR(Network):
     """Linear logistic regression: one linear layer without bias.
 
@@ -58,7 +58,7 @@ class LLR(Network):
         he_normal_(self)
 
 
-@described(ModelInfo("MLP", citation=_CITATION, revision=3))
+@ModelInfo("MLP", citation=_CITATION, revision=3)
 class MLP(Network):
     """Multi-layer perceptron: three hidden layers with ReLU; at 64x64 with dropout and without biases.
 
@@ -86,7 +86,7 @@ class MLP(Network):
         he_normal_(self)
 
 
-@described(ModelInfo("CNN", citation=_CITATION, revision=3))
+@ModelInfo("CNN", citation=_CITATION, revision=3)
 class CNN(Network):
     """Convolutional network: four blocks of convolution, ReLU and max-pooling, and a linear layer.
 

@@ -7,19 +7,17 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.attention.attention_maps import AttentionGradients
 from xaibench.explainers.shared.attention_calls import attention_gradients
 from xaibench.explainers.shared.token_places import TokenLayout
 
 
-@described(
-    ExplainerInfo(
-        "Attention × Gradient",
-        family="Attention",
-        citation="Serrano, Smith: Is Attention Interpretable? ACL 2019.",
-        passes=2,
-    )
+@ExplainerInfo(
+    "Attention × Gradient",
+    family="Attention",
+    citation="Serrano, Smith: Is Attention Interpretable? ACL 2019.",
+    passes=2,
 )
 @dataclass(frozen=True, kw_only=True)
 class AttentionXGradient(AttentionGradients):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
 from xaibench.explainers.attention.transformer_rules import (
     CONSTANT_ATTENTION,
@@ -21,14 +21,11 @@ from xaibench.explainers.attention.transformer_rules import (
 AttentionRule: TypeAlias = Literal["uniform", "constant"]
 
 
-@described(
-    ExplainerInfo(
-        "AttnLRP",
-        family="Attention",
-        citation="Achtibat et al.: AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers. "
-        "ICML 2024.",
-        passes=2,
-    )
+@ExplainerInfo(
+    "AttnLRP",
+    family="Attention",
+    citation="Achtibat et al.: AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers. ICML 2024.",
+    passes=2,
 )
 @dataclass(frozen=True, kw_only=True)
 class AttnLRP(RuleBasedInputXGradient):

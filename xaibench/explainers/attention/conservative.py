@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.attention.transformer_rules import (
     CONSTANT_ATTENTION,
     CONSTANT_DENOMINATORS,
@@ -14,13 +14,11 @@ from xaibench.explainers.attention.transformer_rules import (
 )
 
 
-@described(
-    ExplainerInfo(
-        "Conservative Input × Gradient",
-        family="Attention",
-        citation="Ali et al.: XAI for Transformers: Better Explanations through Conservative Propagation. ICML 2022.",
-        passes=2,
-    )
+@ExplainerInfo(
+    "Conservative Input × Gradient",
+    family="Attention",
+    citation="Ali et al.: XAI for Transformers: Better Explanations through Conservative Propagation. ICML 2022.",
+    passes=2,
 )
 @dataclass(frozen=True, kw_only=True)
 class ConservativeInputXGradient(RuleBasedInputXGradient):

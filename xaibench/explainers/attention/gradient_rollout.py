@@ -8,20 +8,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
 from xaibench.explainers.shared.attention_calls import attention_gradients
 from xaibench.explainers.shared.token_places import TokenLayout
 
 
-@described(
-    ExplainerInfo(
-        "Gradient Rollout",
-        family="Attention",
-        citation="Chefer, Gur, Wolf: Generic Attention-model Explainability for Interpreting Bi-Modal and "
-        "Encoder-Decoder Transformers. ICCV 2021.",
-        passes=2,
-    )
+@ExplainerInfo(
+    "Gradient Rollout",
+    family="Attention",
+    citation="Chefer, Gur, Wolf: Generic Attention-model Explainability for Interpreting Bi-Modal and "
+    "Encoder-Decoder Transformers. ICCV 2021.",
+    passes=2,
 )
 @dataclass(frozen=True, kw_only=True)
 class GradientRollout(AttentionGradients):

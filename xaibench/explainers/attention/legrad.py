@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.explained_output import network_of
 from xaibench.core.checks import check_count
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
@@ -18,13 +18,11 @@ from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.token_places import TokenLayout, token_layout
 
 
-@described(
-    ExplainerInfo(
-        "LeGrad",
-        family="Attention",
-        citation="Bousselham et al.: LeGrad: An Explainability Method for Vision Transformers via Feature Formation "
-        "Sensitivity. arXiv:2404.03214, 2024.",
-    )
+@ExplainerInfo(
+    "LeGrad",
+    family="Attention",
+    citation="Bousselham et al.: LeGrad: An Explainability Method for Vision Transformers via Feature Formation "
+    "Sensitivity. arXiv:2404.03214, 2024.",
 )
 @dataclass(frozen=True, kw_only=True)
 class LeGrad(AttentionGradients):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.attention.transformer_rules import (
     CONSTANT_ATTENTION,
     CONSTANT_DENOMINATORS,
@@ -16,14 +16,12 @@ from xaibench.explainers.attention.transformer_rules import (
 )
 
 
-@described(
-    ExplainerInfo(
-        "LibraGrad",
-        family="Attention",
-        citation="Mehri et al.: LibraGrad: Balancing Gradient Flow for Universally Better Vision Transformer "
-        "Attributions. CVPR 2025.",
-        passes=2,
-    )
+@ExplainerInfo(
+    "LibraGrad",
+    family="Attention",
+    citation="Mehri et al.: LibraGrad: Balancing Gradient Flow for Universally Better Vision Transformer "
+    "Attributions. CVPR 2025.",
+    passes=2,
 )
 @dataclass(frozen=True, kw_only=True)
 class LibraGrad(RuleBasedInputXGradient):

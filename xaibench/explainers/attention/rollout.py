@@ -8,7 +8,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.base import UnsupportedModelError, chunks
 from xaibench.explainers.shared.attention_calls import record_attention
@@ -16,15 +16,13 @@ from xaibench.explainers.shared.layer_activations import Resize, forward_rows, r
 from xaibench.explainers.shared.token_places import TokenLayout, Tokens, token_layout
 
 
-@described(
-    ExplainerInfo(
-        "Attention Rollout",
-        family="Attention",
-        needs_gradient=False,
-        citation="Abnar, Zuidema: Quantifying Attention Flow in Transformers. ACL 2020.",
-        revision=2,
-        passes=1,
-    )
+@ExplainerInfo(
+    "Attention Rollout",
+    family="Attention",
+    needs_gradient=False,
+    citation="Abnar, Zuidema: Quantifying Attention Flow in Transformers. ACL 2020.",
+    revision=2,
+    passes=1,
 )
 @dataclass(frozen=True, kw_only=True)
 class AttentionRollout:

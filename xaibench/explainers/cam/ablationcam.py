@@ -7,23 +7,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import blocks, target_output
 from xaibench.explainers.cam.single_layer import PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, captured, zero_feature_map
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 
 
-@described(
-    ExplainerInfo(
-        "Ablation-CAM",
-        family="Feature maps",
-        needs_gradient=False,
-        needs_convolution=True,
-        citation="Desai, Ramaswamy: Ablation-CAM: Visual Explanations for Deep Convolutional Network via Gradient-free "
-        "Localization. WACV 2020.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Ablation-CAM",
+    family="Feature maps",
+    needs_gradient=False,
+    needs_convolution=True,
+    citation="Desai, Ramaswamy: Ablation-CAM: Visual Explanations for Deep Convolutional Network via Gradient-free "
+    "Localization. WACV 2020.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class AblationCAM(PerFeatureMapCAM):

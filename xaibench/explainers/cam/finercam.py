@@ -7,23 +7,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import UnsupportedModelError, spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 
 
-@described(
-    ExplainerInfo(
-        "Finer-CAM",
-        family="Feature maps",
-        needs_convolution=True,
-        citation="Zhang et al.: Finer-CAM: Spotting the Difference Reveals Finer Details for Visual Explanation. CVPR "
-        "2025.",
-        passes=2,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Finer-CAM",
+    family="Feature maps",
+    needs_convolution=True,
+    citation="Zhang et al.: Finer-CAM: Spotting the Difference Reveals Finer Details for Visual Explanation. CVPR "
+    "2025.",
+    passes=2,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class FinerCAM(FeatureMaps):

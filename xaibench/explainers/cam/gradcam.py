@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.explained_output import explains_function, network_of, target_logits
 from xaibench.compute.network_outputs import find_logits
 from xaibench.explainers.base import UnsupportedModelError, blocks, spatial_axes, target_output
@@ -25,15 +25,13 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
 from xaibench.explainers.shared.layer_calls import run_layers
 
 
-@described(
-    ExplainerInfo(
-        "CAM",
-        family="Feature maps",
-        needs_convolution=True,
-        revision=4,
-        citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
-        passes=1,
-    )
+@ExplainerInfo(
+    "CAM",
+    family="Feature maps",
+    needs_convolution=True,
+    revision=4,
+    citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
+    passes=1,
 )
 @dataclass(frozen=True, kw_only=True)
 class CAM(FeatureMaps):
@@ -114,16 +112,14 @@ def _is_close(one: object, other: object, largest: Tensor) -> bool:
     return bool((one - other).abs().amax() <= max(1e-5, 4 * precision) * largest)
 
 
-@described(
-    ExplainerInfo(
-        "Grad-CAM",
-        family="Feature maps",
-        needs_convolution=True,
-        revision=4,
-        citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
-        passes=2,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Grad-CAM",
+    family="Feature maps",
+    needs_convolution=True,
+    revision=4,
+    citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
+    passes=2,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class GradCAM(FeatureMaps):
@@ -134,17 +130,15 @@ class GradCAM(FeatureMaps):
         return weighted_sum(gradients.mean(spatial_axes(features)), features).relu()
 
 
-@described(
-    ExplainerInfo(
-        "Grad-CAM++",
-        family="Feature maps",
-        needs_convolution=True,
-        revision=4,
-        citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
-        "Convolutional Networks. WACV 2018.",
-        passes=2,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Grad-CAM++",
+    family="Feature maps",
+    needs_convolution=True,
+    revision=4,
+    citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
+    "Convolutional Networks. WACV 2018.",
+    passes=2,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class GradCAMPlusPlus(FeatureMaps):
@@ -175,16 +169,14 @@ class GradCAMPlusPlus(FeatureMaps):
         return weighted_sum((alpha * gradients.relu()).sum(axes), features).relu()
 
 
-@described(
-    ExplainerInfo(
-        "LayerCAM",
-        family="Feature maps",
-        needs_convolution=True,
-        revision=4,
-        citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
-        passes=2,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "LayerCAM",
+    family="Feature maps",
+    needs_convolution=True,
+    revision=4,
+    citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
+    passes=2,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class LayerCAM(FeatureMaps):
@@ -195,17 +187,15 @@ class LayerCAM(FeatureMaps):
         return (gradients.relu() * features).sum(1).relu()
 
 
-@described(
-    ExplainerInfo(
-        "Score-CAM",
-        family="Feature maps",
-        needs_convolution=True,
-        needs_gradient=False,
-        revision=4,
-        citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
-        "workshops 2020.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Score-CAM",
+    family="Feature maps",
+    needs_convolution=True,
+    needs_gradient=False,
+    revision=4,
+    citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
+    "workshops 2020.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class ScoreCAM(PerFeatureMapCAM):
@@ -231,17 +221,15 @@ class ScoreCAM(PerFeatureMapCAM):
         return weighted_sum(scores.softmax(1), features).relu()
 
 
-@described(
-    ExplainerInfo(
-        "Eigen-CAM",
-        family="Feature maps",
-        needs_convolution=True,
-        needs_gradient=False,
-        revision=4,
-        citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
-        passes=1,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Eigen-CAM",
+    family="Feature maps",
+    needs_convolution=True,
+    needs_gradient=False,
+    revision=4,
+    citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
+    passes=1,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class EigenCAM(FeatureMaps):

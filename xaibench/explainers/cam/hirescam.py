@@ -6,21 +6,19 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.cam.single_layer import FeatureMaps
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 
 
-@described(
-    ExplainerInfo(
-        "HiResCAM",
-        family="Feature maps",
-        needs_convolution=True,
-        citation="Draelos, Carin: Use HiResCAM instead of Grad-CAM for faithful explanations of convolutional neural "
-        "networks. arXiv:2011.08891, 2020.",
-        passes=2,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "HiResCAM",
+    family="Feature maps",
+    needs_convolution=True,
+    citation="Draelos, Carin: Use HiResCAM instead of Grad-CAM for faithful explanations of convolutional neural "
+    "networks. arXiv:2011.08891, 2020.",
+    passes=2,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class HiResCAM(FeatureMaps):

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
 from xaibench.explainers.cam.single_layer import FeatureMaps
 from xaibench.explainers.shared.captured_maps import Layer, activations
@@ -17,17 +17,15 @@ from xaibench.explainers.shared.captured_maps import Layer, activations
 Kernel: TypeAlias = Literal["sigmoid", "rbf", "poly", "linear"]
 
 
-@described(
-    ExplainerInfo(
-        "KPCA-CAM",
-        family="Feature maps",
-        needs_convolution=True,
-        needs_gradient=False,
-        citation="Karmani et al.: KPCA-CAM: Visual Explainability of Deep Computer Vision Models using Kernel PCA. "
-        "IEEE MMSP 2024. arXiv:2410.00267.",
-        passes=1,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "KPCA-CAM",
+    family="Feature maps",
+    needs_convolution=True,
+    needs_gradient=False,
+    citation="Karmani et al.: KPCA-CAM: Visual Explainability of Deep Computer Vision Models using Kernel PCA. "
+    "IEEE MMSP 2024. arXiv:2410.00267.",
+    passes=1,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class KPCACAM(FeatureMaps):

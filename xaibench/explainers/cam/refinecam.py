@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.base import chunks
 from xaibench.explainers.cam.gradcam import GradCAM, GradCAMPlusPlus, LayerCAM
@@ -31,14 +31,12 @@ _METHODS: dict[str, type[FeatureMaps]] = {
 }
 
 
-@described(
-    ExplainerInfo(
-        "RefineCAM",
-        family="Feature maps",
-        needs_convolution=True,
-        citation="Domeniconi et al.: How to Evaluate and Refine your CAM. arXiv:2605.14641, 2026.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "RefineCAM",
+    family="Feature maps",
+    needs_convolution=True,
+    citation="Domeniconi et al.: How to Evaluate and Refine your CAM. arXiv:2605.14641, 2026.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class RefineCAM(FeatureMaps):

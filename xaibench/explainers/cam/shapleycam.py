@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
@@ -18,15 +18,13 @@ from xaibench.explainers.shared.captured_maps import Layer, activations_and_curv
 Utility: TypeAlias = Literal["rest", "output"]
 
 
-@described(
-    ExplainerInfo(
-        "ShapleyCAM",
-        family="Feature maps",
-        needs_convolution=True,
-        citation="Cai: CAMs as Shapley Value-based Explainers. The Visual Computer, 2025. arXiv:2501.06261.",
-        passes=3,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "ShapleyCAM",
+    family="Feature maps",
+    needs_convolution=True,
+    citation="Cai: CAMs as Shapley Value-based Explainers. The Visual Computer, 2025. arXiv:2501.06261.",
+    passes=3,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class ShapleyCAM(FeatureMaps):

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 
 
-@described(
-    ExplainerInfo(
-        "XGrad-CAM",
-        family="Feature maps",
-        needs_convolution=True,
-        citation="Fu et al.: Axiom-based Grad-CAM: Towards Accurate Visualization and Explanation of CNNs. BMVC 2020.",
-        passes=2,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "XGrad-CAM",
+    family="Feature maps",
+    needs_convolution=True,
+    citation="Fu et al.: Axiom-based Grad-CAM: Towards Accurate Visualization and Explanation of CNNs. BMVC 2020.",
+    passes=2,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class XGradCAM(FeatureMaps):

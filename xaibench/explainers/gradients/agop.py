@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.model_state import remove_compilation
 from xaibench.compute.network_outputs import check_logits
 from xaibench.core.checks import check_choice
@@ -26,14 +26,12 @@ Variant: TypeAlias = Literal["weighted", "global"]
 AveragedOutputs: TypeAlias = Literal["all", "predicted"]
 
 
-@described(
-    ExplainerInfo(
-        "AGOP",
-        family="Gradients",
-        citation="Katakam: AGOP as Explanation: From Feature Learning to Per-Sample Attribution in Image Classifiers. "
-        "arXiv:2605.12816, 2026.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "AGOP",
+    family="Gradients",
+    citation="Katakam: AGOP as Explanation: From Feature Learning to Per-Sample Attribution in Image Classifiers. "
+    "arXiv:2605.12816, 2026.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class AGOP(Attribution):

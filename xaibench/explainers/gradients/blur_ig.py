@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, blocks, reduce_channels, target_gradient
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
@@ -16,13 +16,11 @@ from xaibench.explainers.shared.passes import GRADIENT, Repeating
 _TRUNCATE = 4.0
 
 
-@described(
-    ExplainerInfo(
-        "Blur IG",
-        family="Gradients",
-        citation="Xu, Venugopalan, Sundararajan: Attribution in Scale and Space. CVPR 2020.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Blur IG",
+    family="Gradients",
+    citation="Xu, Venugopalan, Sundararajan: Attribution in Scale and Space. CVPR 2020.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class BlurIG(Repeating, Attribution):

@@ -8,21 +8,19 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.gradients.gradient_shap import GradientSHAP
 from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
-@described(
-    ExplainerInfo(
-        "Expected Gradients",
-        family="Gradients",
-        citation="Erion et al.: Improving performance of deep learning models with axiomatic attribution priors and "
-        "expected gradients. Nature Machine Intelligence 3, 2021.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Expected Gradients",
+    family="Gradients",
+    citation="Erion et al.: Improving performance of deep learning models with axiomatic attribution priors and "
+    "expected gradients. Nature Machine Intelligence 3, 2021.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class ExpectedGradients(Repeating, Attribution):

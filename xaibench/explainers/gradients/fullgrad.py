@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.batching import default_batch_size
 from xaibench.compute.explained_output import network_of
 from xaibench.core.checks import check_choice, check_count
@@ -24,15 +24,13 @@ from xaibench.explainers.shared.layer_calls import CONVOLUTIONS
 Rescale: TypeAlias = Literal["map", "layer"]
 
 
-@described(
-    ExplainerInfo(
-        "FullGrad",
-        family="Gradients",
-        needs_convolution=True,
-        citation="Srinivas, Fleuret: Full-Gradient Representation for Neural Network Visualization. NeurIPS 2019.",
-        passes=2,
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "FullGrad",
+    family="Gradients",
+    needs_convolution=True,
+    citation="Srinivas, Fleuret: Full-Gradient Representation for Neural Network Visualization. NeurIPS 2019.",
+    passes=2,
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class FullGrad:

@@ -7,20 +7,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import chunks, target_output
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
 from xaibench.explainers.shared.local_patterns import LocalPattern
 
 
-@described(
-    ExplainerInfo(
-        "Gradient Pattern",
-        family="Patterns",
-        citation="After Gjølbye, Haufe, Hansen: Minimizing False-Positive Attributions in Explanations of Non-Linear "
-        "Models. arXiv:2505.11210, 2025.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Gradient Pattern",
+    family="Patterns",
+    citation="After Gjølbye, Haufe, Hansen: Minimizing False-Positive Attributions in Explanations of Non-Linear "
+    "Models. arXiv:2505.11210, 2025.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class GradientPattern(LocalPattern, NoisyGradients):

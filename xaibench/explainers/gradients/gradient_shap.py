@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.sample_random import normal_numbers, sample_generators
 from xaibench.explainers.base import (
     Attribution,
@@ -25,14 +25,12 @@ from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
-@described(
-    ExplainerInfo(
-        "Gradient SHAP",
-        family="Gradients",
-        revision=2,
-        citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Gradient SHAP",
+    family="Gradients",
+    revision=2,
+    citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class GradientSHAP(Repeating, Attribution):

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, UnsupportedModelError, spatial_axes
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import NORMALIZING, Operation, is_attention_softmax
@@ -29,14 +29,12 @@ from xaibench.explainers.shared.layer_calls import CONVOLUTIONS, check_sees_whol
 _BackwardRule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]
 
 
-@described(
-    ExplainerInfo(
-        "Guided Backprop",
-        family="Gradients with rules for ReLUs",
-        citation="Springenberg et al.: Striving for Simplicity: The All Convolutional Net. ICLR workshop 2015.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Guided Backprop",
+    family="Gradients with rules for ReLUs",
+    citation="Springenberg et al.: Striving for Simplicity: The All Convolutional Net. ICLR workshop 2015.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class GuidedBackprop(Attribution):
@@ -57,14 +55,12 @@ class GuidedBackprop(Attribution):
         return self.by_chunk(attribute, images, targets)
 
 
-@described(
-    ExplainerInfo(
-        "Deconvolution",
-        family="Gradients with rules for ReLUs",
-        citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Deconvolution",
+    family="Gradients with rules for ReLUs",
+    citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class Deconvolution(Attribution):
@@ -84,15 +80,13 @@ class Deconvolution(Attribution):
         return self.by_chunk(attribute, images, targets)
 
 
-@described(
-    ExplainerInfo(
-        "Guided Grad-CAM",
-        family="Gradients with rules for ReLUs",
-        needs_convolution=True,
-        citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
-        passes=4,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Guided Grad-CAM",
+    family="Gradients with rules for ReLUs",
+    needs_convolution=True,
+    citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
+    passes=4,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class GuidedGradCAM(Attribution):

@@ -8,19 +8,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, target_gradient
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
-@described(
-    ExplainerInfo(
-        "Guided IG",
-        family="Gradients",
-        citation="Kapishnikov et al.: Guided Integrated Gradients: An Adaptive Path Method for Removing Noise. CVPR "
-        "2021.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Guided IG",
+    family="Gradients",
+    citation="Kapishnikov et al.: Guided Integrated Gradients: An Adaptive Path Method for Removing Noise. CVPR 2021.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class GuidedIG(Repeating, Attribution):

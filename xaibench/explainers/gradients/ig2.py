@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.explained_output import ExplainedOutput, assigned_classes
 from xaibench.compute.sample_random import sample_generators
 from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
@@ -18,14 +18,12 @@ from xaibench.explainers.shared.fitted_data import KeepsTrainingImages, NotFitte
 from xaibench.explainers.shared.passes import Repeating
 
 
-@described(
-    ExplainerInfo(
-        "IG2",
-        family="Gradients",
-        citation="Zhuo, Ge: IG2: Integrated Gradient on Iterative Gradient Path for Feature Attribution. IEEE TPAMI "
-        "46, 2024, arXiv 2406.10852.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "IG2",
+    family="Gradients",
+    citation="Zhuo, Ge: IG2: Integrated Gradient on Iterative Gradient Path for Feature Attribution. IEEE TPAMI "
+    "46, 2024, arXiv 2406.10852.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class IG2(KeepsTrainingImages, Repeating, Attribution):

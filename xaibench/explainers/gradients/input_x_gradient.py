@@ -6,22 +6,20 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import (
     Attribution,
     target_gradient,
 )
 
 
-@described(
-    ExplainerInfo(
-        "Input × Gradient",
-        family="Gradients",
-        citation="Shrikumar et al.: Not Just a Black Box: Learning Important Features Through Propagating Activation "
-        "Differences. arXiv:1605.01713, 2016.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Input × Gradient",
+    family="Gradients",
+    citation="Shrikumar et al.: Not Just a Black Box: Learning Important Features Through Propagating Activation "
+    "Differences. arXiv:1605.01713, 2016.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class InputXGradient(Attribution):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import (
     Attribution,
     append_axes,
@@ -25,13 +25,11 @@ from xaibench.explainers.base import (
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
-@described(
-    ExplainerInfo(
-        "Integrated Gradients",
-        family="Gradients",
-        citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks. ICML 2017.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Integrated Gradients",
+    family="Gradients",
+    citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks. ICML 2017.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class IntegratedGradients(Repeating, Attribution):

@@ -9,20 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.sample_random import sample_generators
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
-@described(
-    ExplainerInfo(
-        "Random-baseline IG",
-        family="Gradients",
-        citation="Sturmfels, Lundberg, Lee: Visualizing the Impact of Feature Attribution Baselines. Distill, 2020.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Random-baseline IG",
+    family="Gradients",
+    citation="Sturmfels, Lundberg, Lee: Visualizing the Impact of Feature Attribution Baselines. Distill, 2020.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class RandomBaselineIG(Repeating, Attribution):

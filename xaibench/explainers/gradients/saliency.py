@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import (
     Attribution,
     Channels,
@@ -14,14 +14,12 @@ from xaibench.explainers.base import (
 )
 
 
-@described(
-    ExplainerInfo(
-        "Saliency",
-        family="Gradients",
-        citation="Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks. ICLR workshop 2014.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Saliency",
+    family="Gradients",
+    citation="Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks. ICLR workshop 2014.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class Saliency(Attribution):

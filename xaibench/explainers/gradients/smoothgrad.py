@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.sample_random import normal_numbers, sample_generators
 from xaibench.explainers.base import (
     Attribution,
@@ -70,14 +70,12 @@ class NoisyGradients(Repeating, Attribution):
             yield samples, steps, target_gradient(model, copies.flatten(0, 1), classes).reshape(noise.shape)
 
 
-@described(
-    ExplainerInfo(
-        "SmoothGrad",
-        family="Gradients",
-        revision=2,
-        citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "SmoothGrad",
+    family="Gradients",
+    revision=2,
+    citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class SmoothGrad(NoisyGradients):

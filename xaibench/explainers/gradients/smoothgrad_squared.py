@@ -7,18 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import reduce_channels
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
 
 
-@described(
-    ExplainerInfo(
-        "SmoothGrad²",
-        family="Gradients",
-        citation="Hooker et al.: A Benchmark for Interpretability Methods in Deep Neural Networks. NeurIPS 2019.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "SmoothGrad²",
+    family="Gradients",
+    citation="Hooker et al.: A Benchmark for Interpretability Methods in Deep Neural Networks. NeurIPS 2019.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class SmoothGradSquared(NoisyGradients):

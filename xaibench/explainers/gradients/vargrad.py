@@ -7,19 +7,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import reduce_channels
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
 
 
-@described(
-    ExplainerInfo(
-        "VarGrad",
-        family="Gradients",
-        citation="Adebayo et al.: Local Explanation Methods for Deep Neural Networks Lack Sensitivity to Parameter "
-        "Values. ICLR workshop 2018.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "VarGrad",
+    family="Gradients",
+    citation="Adebayo et al.: Local Explanation Methods for Deep Neural Networks Lack Sensitivity to Parameter "
+    "Values. ICLR workshop 2018.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class VarGrad(NoisyGradients):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.segments import superpixels
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
@@ -33,14 +33,12 @@ _MIN_NEW_PIXELS = 50
 _CACHED_SIZE = 64 * 64
 
 
-@described(
-    ExplainerInfo(
-        "XRAI",
-        family="Gradients",
-        revision=2,
-        citation="Kapishnikov et al.: XRAI: Better Attributions Through Regions. ICCV 2019.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "XRAI",
+    family="Gradients",
+    revision=2,
+    citation="Kapishnikov et al.: XRAI: Better Attributions Through Regions. ICCV 2019.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class XRAI(Repeating, Attribution):

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
 from xaibench.explainers.perturbation.grid_designs import GridDesign
@@ -19,15 +19,13 @@ from xaibench.explainers.shared.passes import Repeating
 _MAX_NUMBERS = 2**22
 
 
-@described(
-    ExplainerInfo(
-        "HSIC",
-        family="Perturbations",
-        needs_gradient=False,
-        citation="Novello, Fel, Vigouroux: Making Sense of Dependence: Efficient Black-box Explanations Using "
-        "Dependence Measure. NeurIPS 2022.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "HSIC",
+    family="Perturbations",
+    needs_gradient=False,
+    citation="Novello, Fel, Vigouroux: Making Sense of Dependence: Efficient Black-box Explanations Using "
+    "Dependence Measure. NeurIPS 2022.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class HSIC(Repeating, GridDesign):

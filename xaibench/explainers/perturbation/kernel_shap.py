@@ -14,19 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.perturbation.surrogate import LinearSurrogate
 
 
-@described(
-    ExplainerInfo(
-        "Kernel SHAP",
-        family="Perturbations",
-        needs_gradient=False,
-        revision=4,
-        citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "Kernel SHAP",
+    family="Perturbations",
+    needs_gradient=False,
+    revision=4,
+    citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class KernelSHAP(LinearSurrogate):

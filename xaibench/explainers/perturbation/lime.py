@@ -13,19 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.perturbation.surrogate import LinearSurrogate
 
 
-@described(
-    ExplainerInfo(
-        "LIME",
-        family="Perturbations",
-        needs_gradient=False,
-        revision=4,
-        citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "LIME",
+    family="Perturbations",
+    needs_gradient=False,
+    revision=4,
+    citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class LIME(LinearSurrogate):

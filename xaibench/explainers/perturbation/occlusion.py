@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import blocks, chunks, target_output
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
@@ -17,14 +17,12 @@ from xaibench.explainers.shared.passes import budget_error
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 
 
-@described(
-    ExplainerInfo(
-        "Occlusion",
-        family="Perturbations",
-        needs_gradient=False,
-        citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Occlusion",
+    family="Perturbations",
+    needs_gradient=False,
+    citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class Occlusion:

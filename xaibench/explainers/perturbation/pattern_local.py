@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.sample_random import normal_numbers, sample_generators
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import blocks, chunks
@@ -22,16 +22,14 @@ from xaibench.explainers.shared.passes import Repeating
 Surrogate: TypeAlias = Literal["lime", "kernel_shap"]
 
 
-@described(
-    ExplainerInfo(
-        "PatternLocal",
-        family="Patterns",
-        needs_gradient=False,
-        revision=2,
-        citation="Gjølbye, Haufe, Hansen: Minimizing False-Positive Attributions in Explanations of Non-Linear Models. "
-        "arXiv:2505.11210, 2025.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "PatternLocal",
+    family="Patterns",
+    needs_gradient=False,
+    revision=2,
+    citation="Gjølbye, Haufe, Hansen: Minimizing False-Positive Attributions in Explanations of Non-Linear Models. "
+    "arXiv:2505.11210, 2025.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class PatternLocal(LocalPattern, Repeating):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import (
     blocks,
     reduce_channels,
@@ -20,14 +20,12 @@ from xaibench.explainers.perturbation.feature_attribution import FeatureAttribut
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 
 
-@described(
-    ExplainerInfo(
-        "PFI",
-        family="Perturbations",
-        needs_gradient=False,
-        citation="Fisher, Rudin, Dominici: All Models are Wrong, but Many are Useful. JMLR 20(177), 2019.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "PFI",
+    family="Perturbations",
+    needs_gradient=False,
+    citation="Fisher, Rudin, Dominici: All Models are Wrong, but Many are Useful. JMLR 20(177), 2019.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class PFI(FeatureAttribution):

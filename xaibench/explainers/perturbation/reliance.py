@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
@@ -61,16 +61,14 @@ class ImageDistribution(Protocol):
         ...
 
 
-@described(
-    ExplainerInfo(
-        "Reliance",
-        family="References",
-        needs_gradient=False,
-        reference=True,
-        citation="Haufe, Wilming, Clark, Zhumagambetov, Panknin, Boubekki: Explainable AI needs formal notions of "
-        "explanation correctness. arXiv 2409.14590; Chen, Janizek, Lundberg, Lee: True to the Model or True to the "
-        "Data? arXiv 2006.16234",
-    )
+@ExplainerInfo(
+    "Reliance",
+    family="References",
+    needs_gradient=False,
+    reference=True,
+    citation="Haufe, Wilming, Clark, Zhumagambetov, Panknin, Boubekki: Explainable AI needs formal notions of "
+    "explanation correctness. arXiv 2409.14590; Chen, Janizek, Lundberg, Lee: True to the Model or True to the "
+    "Data? arXiv 2006.16234",
 )
 @dataclass(frozen=True, kw_only=True)
 class Reliance(Repeating):

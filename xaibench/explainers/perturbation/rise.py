@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import chunks
@@ -19,14 +19,12 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
 from xaibench.explainers.shared.passes import Repeating
 
 
-@described(
-    ExplainerInfo(
-        "RISE",
-        family="Perturbations",
-        needs_gradient=False,
-        citation="Petsiuk, Das, Saenko: Randomized Input Sampling for Explanation of Black-box Models. BMVC 2018.",
-        exact_zero=False,
-    )
+@ExplainerInfo(
+    "RISE",
+    family="Perturbations",
+    needs_gradient=False,
+    citation="Petsiuk, Das, Saenko: Randomized Input Sampling for Explanation of Black-box Models. BMVC 2018.",
+    exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class RISE(Repeating):

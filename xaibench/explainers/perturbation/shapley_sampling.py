@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.batching import BatchSize
 from xaibench.explainers.base import (
     blocks,
@@ -26,15 +26,13 @@ from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 
 
-@described(
-    ExplainerInfo(
-        "Shapley Value Sampling",
-        family="Perturbations",
-        needs_gradient=False,
-        citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
-        revision=3,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Shapley Value Sampling",
+    family="Perturbations",
+    needs_gradient=False,
+    citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
+    revision=3,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class ShapleySampling(Repeating, FeatureAttribution):

@@ -9,21 +9,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_count
 from xaibench.explainers.perturbation.grid_designs import GridDesign
 from xaibench.explainers.shared.passes import Repeating
 
 
-@described(
-    ExplainerInfo(
-        "Sobol'",
-        family="Perturbations",
-        needs_gradient=False,
-        citation="Fel et al.: Look at the Variance! Efficient Black-box Explanations with Sobol-based Sensitivity "
-        "Analysis. NeurIPS 2021.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Sobol'",
+    family="Perturbations",
+    needs_gradient=False,
+    citation="Fel et al.: Look at the Variance! Efficient Black-box Explanations with Sobol-based Sensitivity "
+    "Analysis. NeurIPS 2021.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class Sobol(Repeating, GridDesign):

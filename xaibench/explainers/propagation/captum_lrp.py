@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.model_state import restore_model_state
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
@@ -31,15 +31,13 @@ _ADVICE = (
 )
 
 
-@described(
-    ExplainerInfo(
-        "LRP",
-        family="Relevance",
-        citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
-        "Propagation. PLoS ONE 10(7), 2015.",
-        passes=3,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "LRP",
+    family="Relevance",
+    citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
+    "Propagation. PLoS ONE 10(7), 2015.",
+    passes=3,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class LRP(Attribution):

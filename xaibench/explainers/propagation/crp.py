@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.layer_operations import Operation
@@ -16,16 +16,14 @@ from xaibench.explainers.propagation.lrp import LayerwiseRelevance, operation_la
 from xaibench.explainers.shared.layer_calls import layer_name
 
 
-@described(
-    ExplainerInfo(
-        "CRP",
-        family="Relevance",
-        needs_convolution=True,
-        citation="Achtibat et al.: From Attribution Maps to Human-Understandable Explanations through Concept "
-        "Relevance Propagation. Nature Machine Intelligence 5, 2023.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "CRP",
+    family="Relevance",
+    needs_convolution=True,
+    citation="Achtibat et al.: From Attribution Maps to Human-Understandable Explanations through Concept "
+    "Relevance Propagation. Nature Machine Intelligence 5, 2023.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class CRP(LayerwiseRelevance):

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.deeplift_attention import normalization_rule, softmax_rule
@@ -60,16 +60,14 @@ _PRODUCTS = ("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__", *PROD
 _BackwardRule: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 
-@described(
-    ExplainerInfo(
-        "DeepLift",
-        family="Differences from a baseline",
-        citation="Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation "
-        "Differences. ICML 2017.",
-        revision=2,
-        passes=4,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "DeepLift",
+    family="Differences from a baseline",
+    citation="Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation "
+    "Differences. ICML 2017.",
+    revision=2,
+    passes=4,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class DeepLift(Attribution):
@@ -107,14 +105,12 @@ class DeepLift(Attribution):
         return self.by_chunk(attribute, images, targets, rows_per_image=2)
 
 
-@described(
-    ExplainerInfo(
-        "Deep SHAP",
-        family="Differences from a baseline",
-        revision=2,
-        citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Deep SHAP",
+    family="Differences from a baseline",
+    revision=2,
+    citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class DeepSHAP(Attribution):

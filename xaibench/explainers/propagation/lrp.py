@@ -30,7 +30,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.explained_output import explains_function
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
@@ -226,15 +226,13 @@ class LayerwiseRelevance(Attribution):
             raise unsupported_operation(operation.where, f"{operation.called} that changes the shape")
 
 
-@described(
-    ExplainerInfo(
-        "LRP epsilon",
-        family="Relevance",
-        citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
-        "Propagation. PLOS ONE 10(7), 2015.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "LRP epsilon",
+    family="Relevance",
+    citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
+    "Propagation. PLOS ONE 10(7), 2015.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class LRPEpsilon(LayerwiseRelevance):
@@ -244,14 +242,12 @@ class LRPEpsilon(LayerwiseRelevance):
     """
 
 
-@described(
-    ExplainerInfo(
-        "LRP gamma",
-        family="Relevance",
-        citation="Montavon et al.: Layer-Wise Relevance Propagation: An Overview. In: Explainable AI, 2019.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "LRP gamma",
+    family="Relevance",
+    citation="Montavon et al.: Layer-Wise Relevance Propagation: An Overview. In: Explainable AI, 2019.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class LRPGamma(LayerwiseRelevance):
@@ -260,15 +256,13 @@ class LRPGamma(LayerwiseRelevance):
     rule: RuleName = "gamma"
 
 
-@described(
-    ExplainerInfo(
-        "LRP alpha-beta",
-        family="Relevance",
-        citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
-        "Propagation. PLOS ONE 10(7), 2015.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "LRP alpha-beta",
+    family="Relevance",
+    citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
+    "Propagation. PLOS ONE 10(7), 2015.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class LRPAlphaBeta(LayerwiseRelevance):
@@ -277,15 +271,13 @@ class LRPAlphaBeta(LayerwiseRelevance):
     rule: RuleName = "alpha_beta"
 
 
-@described(
-    ExplainerInfo(
-        "Deep Taylor",
-        family="Relevance",
-        citation="Montavon et al.: Explaining NonLinear Classification Decisions with Deep Taylor Decomposition. "
-        "Pattern Recognition 65, 2017.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "Deep Taylor",
+    family="Relevance",
+    citation="Montavon et al.: Explaining NonLinear Classification Decisions with Deep Taylor Decomposition. "
+    "Pattern Recognition 65, 2017.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class DeepTaylor(LayerwiseRelevance):

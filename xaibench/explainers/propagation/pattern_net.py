@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, get_args
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo, described
+from xaibench.component.info import ExplainerInfo
 from xaibench.compute.model_state import remove_compilation
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
@@ -173,15 +173,13 @@ class _Patterns(Attribution):
         return pattern.to(weight.dtype)
 
 
-@described(
-    ExplainerInfo(
-        "PatternNet",
-        family="Patterns",
-        citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
-        "2018.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "PatternNet",
+    family="Patterns",
+    citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
+    "2018.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class PatternNet(_Patterns):
@@ -213,15 +211,13 @@ class PatternNet(_Patterns):
         return pattern
 
 
-@described(
-    ExplainerInfo(
-        "PatternAttribution",
-        family="Patterns",
-        citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
-        "2018.",
-        passes=2,
-        exact_zero=True,
-    )
+@ExplainerInfo(
+    "PatternAttribution",
+    family="Patterns",
+    citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
+    "2018.",
+    passes=2,
+    exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
 class PatternAttribution(_Patterns):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -36,18 +36,15 @@ _HSIEH = (
 )
 
 
-@described(
-    MetricInfo(
-        "Adversarial drop",
-        "model",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        meaning="How much the score of the class drops under an attack that may change only the most important pixels.",
-        pitfalls="With a large epsilon any pixels suffice: report the control with it. Epsilon is in the units of "
-        "the given images. A network without useful gradients appears robust.",
-        picture="attacked pixels",
-        citation=_HSIEH,
-    )
+@MetricInfo(
+    "Adversarial drop",
+    "model",
+    higher_is_better=True,
+    meaning="How much the score of the class drops under an attack that may change only the most important pixels.",
+    pitfalls="With a large epsilon any pixels suffice: report the control with it. Epsilon is in the units of "
+    "the given images. A network without useful gradients appears robust.",
+    picture="attacked pixels",
+    citation=_HSIEH,
 )
 def adversarial(
     model: Model,

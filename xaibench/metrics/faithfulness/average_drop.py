@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
@@ -25,19 +25,17 @@ if TYPE_CHECKING:
 _GRADCAM_PP = "Chattopadhay, Sarkar, Howlader, Balasubramanian: Grad-CAM++, WACV 2018, arXiv 1710.11063"
 
 
-@described(
-    MetricInfo(
-        "Average drop",
-        "model",
-        higher_is_better=False,
-        range=(0.0, 100.0),
-        attains_ends=True,
-        meaning="How much the score of the class drops, in percent of it, when the image is multiplied by the map.",
-        pitfalls="Values count, not ranks: a map that is 1 everywhere except at one pixel dims nothing, and nothing "
-        "drops. Negative values are scaled to [0, 1] as well; a value of zero may become 0.5.",
-        picture="dimmed image: drop",
-        citation=_GRADCAM_PP,
-    )
+@MetricInfo(
+    "Average drop",
+    "model",
+    higher_is_better=False,
+    range=(0.0, 100.0),
+    attains_ends=True,
+    meaning="How much the score of the class drops, in percent of it, when the image is multiplied by the map.",
+    pitfalls="Values count, not ranks: a map that is 1 everywhere except at one pixel dims nothing, and nothing "
+    "drops. Negative values are scaled to [0, 1] as well; a value of zero may become 0.5.",
+    picture="dimmed image: drop",
+    citation=_GRADCAM_PP,
 )
 def average_drop(
     model: Model,
@@ -92,19 +90,16 @@ def average_drop(
     return reduce_tensor(torch.where(whole > 0, drop, math.nan), reduction, maps)
 
 
-@described(
-    MetricInfo(
-        "Increase in confidence",
-        "model",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Whether the score of the class rises when the image is multiplied by the map.",
-        pitfalls="A probability near 1 can hardly rise, so on a confident network few samples decide. The score is 0 "
-        "or 1, regardless of the size of the rise.",
-        picture="dimmed image: rise",
-        citation=_GRADCAM_PP,
-    )
+@MetricInfo(
+    "Increase in confidence",
+    "model",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Whether the score of the class rises when the image is multiplied by the map.",
+    pitfalls="A probability near 1 can hardly rise, so on a confident network few samples decide. The score is 0 "
+    "or 1, regardless of the size of the rise.",
+    picture="dimmed image: rise",
+    citation=_GRADCAM_PP,
 )
 def increase_in_confidence(
     model: Model,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
@@ -18,21 +18,19 @@ if TYPE_CHECKING:
     from xaibench.core.types import Array
 
 
-@described(
-    MetricInfo(
-        "Completeness error",
-        "model",
-        higher_is_better=False,
-        range=(0.0, float("inf")),
-        meaning="How far the sum of the map is from the difference between the class’s score for the image and for "
-        "the baseline.",
-        pitfalls="Only methods that distribute a difference (integrated gradients, Shapley values, DeepLIFT) promise "
-        "this sum, and only for the output and the baseline that they explain: pass the same here. The "
-        "position of the mass in the image does not matter. In units of the score.",
-        undefined=(ZERO_MAP,),
-        revision=2,
-        citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017, arXiv 1703.01365",
-    )
+@MetricInfo(
+    "Completeness error",
+    "model",
+    higher_is_better=False,
+    range=(0.0, float("inf")),
+    meaning="How far the sum of the map is from the difference between the class’s score for the image and for "
+    "the baseline.",
+    pitfalls="Only methods that distribute a difference (integrated gradients, Shapley values, DeepLIFT) promise "
+    "this sum, and only for the output and the baseline that they explain: pass the same here. The "
+    "position of the mass in the image does not matter. In units of the score.",
+    undefined=(ZERO_MAP,),
+    revision=2,
+    citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017, arXiv 1703.01365",
 )
 def completeness_error(
     model: Model,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
@@ -30,19 +30,17 @@ if TYPE_CHECKING:
 _ERASER = "DeYoung et al.: ERASER, ACL 2020, arXiv 1911.03429"
 
 
-@described(
-    MetricInfo(
-        "Comprehensiveness",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="How much the score of the class drops without the most important pixels.",
-        pitfalls="A network that finds its class in either of two places loses nothing when one is removed: a right "
-        "map may score 0. Images with removed pixels are unusual, as with `deletion`; the score depends "
-        "strongly on the fraction.",
-        picture="without the top",
-        citation=_ERASER,
-    )
+@MetricInfo(
+    "Comprehensiveness",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="How much the score of the class drops without the most important pixels.",
+    pitfalls="A network that finds its class in either of two places loses nothing when one is removed: a right "
+    "map may score 0. Images with removed pixels are unusual, as with `deletion`; the score depends "
+    "strongly on the fraction.",
+    picture="without the top",
+    citation=_ERASER,
 )
 def comprehensiveness(
     model: Model,
@@ -98,18 +96,16 @@ def comprehensiveness(
     return _score_drop(model, images, maps, targets, fraction, baseline, output, batch_size, reduction, reveal=False)
 
 
-@described(
-    MetricInfo(
-        "Sufficiency",
-        "model",
-        higher_is_better=False,
-        range=(-1.0, 1.0),
-        meaning="How much the score of the class drops when only the most important pixels are left.",
-        pitfalls="On a network that predicts this class for an empty image, every map is sufficient. Negative where "
-        "the rest of the image is evidence against the class.",
-        picture="only the top",
-        citation=_ERASER,
-    )
+@MetricInfo(
+    "Sufficiency",
+    "model",
+    higher_is_better=False,
+    range=(-1.0, 1.0),
+    meaning="How much the score of the class drops when only the most important pixels are left.",
+    pitfalls="On a network that predicts this class for an empty image, every map is sufficient. Negative where "
+    "the rest of the image is evidence against the class.",
+    picture="only the top",
+    citation=_ERASER,
 )
 def sufficiency(
     model: Model,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -33,21 +33,19 @@ if TYPE_CHECKING:
 Side: TypeAlias = Literal["both", "plus", "minus"]
 
 
-@described(
-    MetricInfo(
-        "F-Fidelity",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="How much more the score of the class drops when a few of the marked pixels are removed at random "
-        "than when as few of the others are. About 0: no better than chance.",
-        pitfalls="In-domain only for a network that was trained with as many pixels removed "
-        "(`xb.models.fine_tune_for_deletion`): evaluate that network on the maps of the explained network. "
-        "The scores of `both`, `plus` and `minus` have different ranges: state the side.",
-        class_name="FFidelity",
-        citation="Zheng, Shirani, Chen, Lin, Cheng, Guo, Luo: F-Fidelity: A Robust Framework for Faithfulness "
-        "Evaluation of Explainable AI, ICLR 2025, arXiv 2410.02970",
-    )
+@MetricInfo(
+    "F-Fidelity",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="How much more the score of the class drops when a few of the marked pixels are removed at random "
+    "than when as few of the others are. About 0: no better than chance.",
+    pitfalls="In-domain only for a network that was trained with as many pixels removed "
+    "(`xb.models.fine_tune_for_deletion`): evaluate that network on the maps of the explained network. "
+    "The scores of `both`, `plus` and `minus` have different ranges: state the side.",
+    class_name="FFidelity",
+    citation="Zheng, Shirani, Chen, Lin, Cheng, Guo, Luo: F-Fidelity: A Robust Framework for Faithfulness "
+    "Evaluation of Explainable AI, ICLR 2025, arXiv 2410.02970",
 )
 def f_fidelity(
     model: Model,

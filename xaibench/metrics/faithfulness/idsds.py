@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores, described
+from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.image_patches import patch_numbers, patch_sums
@@ -105,23 +105,21 @@ def _correlation(scores: Tensor, maps: Tensor, grid_size: int) -> Tensor:
     return torch.from_numpy(correlation(centered_ranks(both[0]), centered_ranks(both[1])))
 
 
-@described(
-    MetricInfo(
-        "IDSDS",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="Rank correlation between the sum of the map over each patch of the image and the drop of the "
-        "class’s score without that patch.",
-        pitfalls="In-domain only for a network that was trained with deleted patches "
-        "(`xb.models.fine_tune_for_deletion`): explain and evaluate that network. Redundant patches have no "
-        "effect when deleted alone, and the position within a patch does not matter.",
-        undefined=(CONSTANT_MAP,),
-        class_name="IDSDS",
-        shared_scores=SharedModelScores(idsds_model_scores, idsds_from_scores),
-        citation="Hesse, Schaub-Meyer, Roth: Benchmarking the Attribution Quality of Vision Models, NeurIPS 2024, "
-        "arXiv 2407.11910",
-    )
+@MetricInfo(
+    "IDSDS",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="Rank correlation between the sum of the map over each patch of the image and the drop of the "
+    "class’s score without that patch.",
+    pitfalls="In-domain only for a network that was trained with deleted patches "
+    "(`xb.models.fine_tune_for_deletion`): explain and evaluate that network. Redundant patches have no "
+    "effect when deleted alone, and the position within a patch does not matter.",
+    undefined=(CONSTANT_MAP,),
+    class_name="IDSDS",
+    shared_scores=SharedModelScores(idsds_model_scores, idsds_from_scores),
+    citation="Hesse, Schaub-Meyer, Roth: Benchmarking the Attribution Quality of Vision Models, NeurIPS 2024, "
+    "arXiv 2407.11910",
 )
 def idsds(
     model: Model,

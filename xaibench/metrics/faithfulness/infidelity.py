@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores, described
+from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -101,23 +101,20 @@ def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Ten
     return error
 
 
-@described(
-    MetricInfo(
-        "Infidelity",
-        "model",
-        higher_is_better=False,
-        range=(0.0, 1.0),
-        meaning="Mean squared difference between the drop of the class’s score under small changes of the image and "
-        "the drop that the map predicts, at the best scale of the map.",
-        pitfalls="In squares of the score: networks with different confidence are not comparable. The perturbation "
-        "must match the meaning of the map, contributions or slopes; with the wrong one, a right map scores "
-        "badly.",
-        undefined=(ZERO_MAP,),
-        picture="erased squares",
-        shared_scores=SharedModelScores(infidelity_model_scores, infidelity_from_scores),
-        citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
-        "NeurIPS 2019, arXiv 1901.09392",
-    )
+@MetricInfo(
+    "Infidelity",
+    "model",
+    higher_is_better=False,
+    meaning="Mean squared difference between the drop of the class’s score under small changes of the image and "
+    "the drop that the map predicts, at the best scale of the map.",
+    pitfalls="In squares of the score: networks with different confidence are not comparable. The perturbation "
+    "must match the meaning of the map, contributions or slopes; with the wrong one, a right map scores "
+    "badly.",
+    undefined=(ZERO_MAP,),
+    picture="erased squares",
+    shared_scores=SharedModelScores(infidelity_model_scores, infidelity_from_scores),
+    citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
+    "NeurIPS 2019, arXiv 1901.09392",
 )
 def infidelity(
     model: Model,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -31,22 +31,19 @@ if TYPE_CHECKING:
 _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"
 
 
-@described(
-    MetricInfo(
-        "Deletion",
-        "model",
-        higher_is_better=False,
-        range=(0.0, 1.0),
-        meaning="Mean score of the class while the pixels of the image are deleted, the most important first, until "
-        "none is left.",
-        pitfalls="The network has never seen images with holes, so the score also falls for that reason; `road` "
-        "tries to avoid it. A baseline of 0 is black where pixels are in [0, 1], and the mean color where "
-        "they are normalized. Negative pixels of a signed map are deleted last: pass magnitudes if you do "
-        "not want that. The score depends on the confidence of the network, so compare methods on one "
-        "network, not networks.",
-        picture="pixels taken away",
-        citation=_RISE,
-    )
+@MetricInfo(
+    "Deletion",
+    "model",
+    higher_is_better=False,
+    meaning="Mean score of the class while the pixels of the image are deleted, the most important first, until "
+    "none is left.",
+    pitfalls="The network has never seen images with holes, so the score also falls for that reason; `road` "
+    "tries to avoid it. A baseline of 0 is black where pixels are in [0, 1], and the mean color where "
+    "they are normalized. Negative pixels of a signed map are deleted last: pass magnitudes if you do "
+    "not want that. The score depends on the confidence of the network, so compare methods on one "
+    "network, not networks.",
+    picture="pixels taken away",
+    citation=_RISE,
 )
 def deletion(
     model: Model,
@@ -127,20 +124,17 @@ def deletion(
     )
 
 
-@described(
-    MetricInfo(
-        "Insertion",
-        "model",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        meaning="Mean score of the class while the pixels of the image are inserted into a blurred copy, the most "
-        "important first, until the image is complete.",
-        pitfalls="A blurred image still shows large objects, so the curve may start high. Smooth maps insert whole "
-        "regions, scattered maps insert single pixels into a blur: the metric favors the former even if "
-        "both are equally right.",
-        picture="pixels put in",
-        citation=_RISE,
-    )
+@MetricInfo(
+    "Insertion",
+    "model",
+    higher_is_better=True,
+    meaning="Mean score of the class while the pixels of the image are inserted into a blurred copy, the most "
+    "important first, until the image is complete.",
+    pitfalls="A blurred image still shows large objects, so the curve may start high. Smooth maps insert whole "
+    "regions, scattered maps insert single pixels into a blur: the metric favors the former even if "
+    "both are equally right.",
+    picture="pixels put in",
+    citation=_RISE,
 )
 def insertion(
     model: Model,

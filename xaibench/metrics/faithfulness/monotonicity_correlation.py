@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores, described
+from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.image_patches import patch_numbers, patch_sums
@@ -95,20 +95,18 @@ def _correlation(scores: Tensor, maps: Tensor, grid_size: int, n_samples: int) -
     return torch.from_numpy(correlation(centered_ranks(both[0]), centered_ranks(both[1])))
 
 
-@described(
-    MetricInfo(
-        "Monotonicity correlation",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="Rank correlation between the magnitude of the map in each patch of the image and the mean squared "
-        "change of the class’s score when the patch gets random other pixels of the image.",
-        pitfalls="The sign of the map does not count: evidence against the class is as important as evidence for it. "
-        "Redundant patches have no effect when resampled alone, and the position within a patch does not matter.",
-        undefined=(CONSTANT_MAP,),
-        shared_scores=SharedModelScores(monotonicity_correlation_model_scores, monotonicity_correlation_from_scores),
-        citation="Nguyen, Martínez: On quantitative aspects of model interpretability, 2020, arXiv 2007.07584",
-    )
+@MetricInfo(
+    "Monotonicity correlation",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="Rank correlation between the magnitude of the map in each patch of the image and the mean squared "
+    "change of the class’s score when the patch gets random other pixels of the image.",
+    pitfalls="The sign of the map does not count: evidence against the class is as important as evidence for it. "
+    "Redundant patches have no effect when resampled alone, and the position within a patch does not matter.",
+    undefined=(CONSTANT_MAP,),
+    shared_scores=SharedModelScores(monotonicity_correlation_model_scores, monotonicity_correlation_from_scores),
+    citation="Nguyen, Martínez: On quantitative aspects of model interpretability, 2020, arXiv 2007.07584",
 )
 def monotonicity_correlation(
     model: Model,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores, described
+from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Reduction
 from xaibench.metrics.faithfulness.idsds import deletion_scores
@@ -123,25 +123,23 @@ def _correlation(scores: Tensor, maps: Tensor, numbers: Tensor, importance: Part
     return found
 
 
-@described(
-    MetricInfo(
-        "Part rank",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="Rank correlation between the sum of the map over each part of the object and the drop of the class’s "
-        "score when the part is removed. 0: no better than a random order of the parts.",
-        pitfalls="With seven parts, the correlation of a single image is coarse: read the mean. Sums of nonnegative "
-        'maps favor large parts: compare with the control `center_prior`, or use `importance="mean"`. A part that '
-        "another one makes redundant has little effect when it is removed alone. Without known parts, the parts are "
-        "patches of a 4×4 grid that are set to 0, as in `idsds`.",
-        undefined=(CONSTANT_MAP,),
-        class_name="PartRank",
-        shared_scores=SharedModelScores(part_rank_model_scores, part_rank_from_scores),
-        sample_inputs=("parts", "behind"),
-        citation="Hesse, Schaub-Meyer, Roth: FunnyBirds: A Synthetic Vision Dataset for a Part-Based Analysis of "
-        "Explainable AI Methods, ICCV 2023, arXiv 2308.06248",
-    )
+@MetricInfo(
+    "Part rank",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="Rank correlation between the sum of the map over each part of the object and the drop of the class’s "
+    "score when the part is removed. 0: no better than a random order of the parts.",
+    pitfalls="With seven parts, the correlation of a single image is coarse: read the mean. Sums of nonnegative "
+    'maps favor large parts: compare with the control `center_prior`, or use `importance="mean"`. A part that '
+    "another one makes redundant has little effect when it is removed alone. Without known parts, the parts are "
+    "patches of a 4×4 grid that are set to 0, as in `idsds`.",
+    undefined=(CONSTANT_MAP,),
+    class_name="PartRank",
+    shared_scores=SharedModelScores(part_rank_model_scores, part_rank_from_scores),
+    sample_inputs=("parts", "behind"),
+    citation="Hesse, Schaub-Meyer, Roth: FunnyBirds: A Synthetic Vision Dataset for a Part-Based Analysis of "
+    "Explainable AI Methods, ICCV 2023, arXiv 2308.06248",
 )
 def part_rank(
     model: Model,

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.compute.host_threads import background_threads
 from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.types import Reduction
@@ -45,23 +45,21 @@ _NEIGHBORS: dict[int, list[tuple[tuple[int, ...], float]]] = {
 }
 
 
-@described(
-    MetricInfo(
-        "ROAD",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="Half of the difference between two drops of the class’s score: with the most important pixels "
-        "imputed from their surroundings, and with the least important ones. About 0: no better than "
-        "chance.",
-        pitfalls='With `order="both"` a random map scores about 0 on every network. The scores of `both`, `morf` and'
-        " `lerf` have different ranges: state the order. The solver runs on the CPU.",
-        picture="imputed pixels",
-        class_name="ROAD",
-        revision=2,
-        citation="Rong, Leemann, Borisov, Kasneci, Kasneci: A Consistent and Efficient Evaluation Strategy for "
-        "Attribution Methods, ICML 2022, arXiv 2202.00449",
-    )
+@MetricInfo(
+    "ROAD",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="Half of the difference between two drops of the class’s score: with the most important pixels "
+    "imputed from their surroundings, and with the least important ones. About 0: no better than "
+    "chance.",
+    pitfalls='With `order="both"` a random map scores about 0 on every network. The scores of `both`, `morf` and'
+    " `lerf` have different ranges: state the order. The solver runs on the CPU.",
+    picture="imputed pixels",
+    class_name="ROAD",
+    revision=2,
+    citation="Rong, Leemann, Borisov, Kasneci, Kasneci: A Consistent and Efficient Evaluation Strategy for "
+    "Attribution Methods, ICML 2022, arXiv 2202.00449",
 )
 def road(
     model: Model,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -27,20 +27,18 @@ if TYPE_CHECKING:
     from xaibench.core.types import Array
 
 
-@described(
-    MetricInfo(
-        "SaCo",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="Over all pairs of pixel groups: the share of the difference in map value for which the group with "
-        "the larger value also lowers the model’s score more, minus the rest.",
-        pitfalls="Ties count as agreement: on a network that ignores all groups, every map is right. Each group is "
-        "replaced alone, so redundant pixels have no effect. Values count, not only ranks.",
-        class_name="SaCo",
-        citation="Wu, Kang, Tang, Hong, Yan: On the Faithfulness of Vision Transformer Explanations, CVPR 2024, arXiv "
-        "2404.01415",
-    )
+@MetricInfo(
+    "SaCo",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="Over all pairs of pixel groups: the share of the difference in map value for which the group with "
+    "the larger value also lowers the model’s score more, minus the rest.",
+    pitfalls="Ties count as agreement: on a network that ignores all groups, every map is right. Each group is "
+    "replaced alone, so redundant pixels have no effect. Values count, not only ranks.",
+    class_name="SaCo",
+    citation="Wu, Kang, Tang, Hong, Yan: On the Faithfulness of Vision Transformer Explanations, CVPR 2024, arXiv "
+    "2404.01415",
 )
 def saco(
     model: Model,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores, described
+from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -117,23 +117,21 @@ def _subsets(pixels: int, fraction: float | Sequence[float], n_samples: int, see
     return subsets.flatten(0, 1)
 
 
-@described(
-    MetricInfo(
-        "Sensitivity-n",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="Correlation between the sum of the map over random sets of pixels and the drop of the class’s score "
-        "without them, averaged over sets of several sizes.",
-        pitfalls="It tests maps of contributions (integrated gradients, Shapley values, input times gradient); of "
-        "maps of slopes or of importance without a sign, no sum predicts the score. Random sets of many pixels make "
-        "images that the network has never seen.",
-        class_name="SensitivityN",
-        picture="erased subsets",
-        shared_scores=SharedModelScores(sensitivity_n_model_scores, sensitivity_n_from_scores),
-        citation="Ancona, Ceolini, Öztireli, Gross: Towards better understanding of gradient-based attribution methods "
-        "for deep neural networks, ICLR 2018, arXiv 1711.06104",
-    )
+@MetricInfo(
+    "Sensitivity-n",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="Correlation between the sum of the map over random sets of pixels and the drop of the class’s score "
+    "without them, averaged over sets of several sizes.",
+    pitfalls="It tests maps of contributions (integrated gradients, Shapley values, input times gradient); of "
+    "maps of slopes or of importance without a sign, no sum predicts the score. Random sets of many pixels make "
+    "images that the network has never seen.",
+    class_name="SensitivityN",
+    picture="erased subsets",
+    shared_scores=SharedModelScores(sensitivity_n_model_scores, sensitivity_n_from_scores),
+    citation="Ancona, Ceolini, Öztireli, Gross: Towards better understanding of gradient-based attribution methods "
+    "for deep neural networks, ICLR 2018, arXiv 1711.06104",
 )
 def sensitivity_n(
     model: Model,

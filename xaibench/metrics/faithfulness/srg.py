@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -25,22 +25,20 @@ if TYPE_CHECKING:
     from xaibench.core.types import Array
 
 
-@described(
-    MetricInfo(
-        "SRG",
-        "model",
-        higher_is_better=True,
-        range=(-1.0, 1.0),
-        meaning="Area between two curves of the class’s score: least important pixels removed first, and most "
-        "important pixels removed first. About 0: no better than chance.",
-        pitfalls="Only the order of the pixels counts. A random map scores about 0 regardless of the baseline. The "
-        "authors found that the ranking of methods hardly depends on the baseline either; on XAI-TRIS with "
-        "8×8 pixels [it does](robust-rankings.md). The size of the score depends on the baseline and on the "
-        "confidence of the network.",
-        class_name="SRG",
-        citation="Blücher, Vielhaben, Strodthoff: Decoupling Pixel Flipping and Occlusion Strategy for Consistent XAI "
-        "Benchmarks, TMLR 2024, arXiv 2401.06654",
-    )
+@MetricInfo(
+    "SRG",
+    "model",
+    higher_is_better=True,
+    range=(-1.0, 1.0),
+    meaning="Area between two curves of the class’s score: least important pixels removed first, and most "
+    "important pixels removed first. About 0: no better than chance.",
+    pitfalls="Only the order of the pixels counts. A random map scores about 0 regardless of the baseline. The "
+    "authors found that the ranking of methods hardly depends on the baseline either; on XAI-TRIS with "
+    "8×8 pixels [it does](robust-rankings.md). The size of the score depends on the baseline and on the "
+    "confidence of the network.",
+    class_name="SRG",
+    citation="Blücher, Vielhaben, Strodthoff: Decoupling Pixel Flipping and Occlusion Strategy for Consistent XAI "
+    "Benchmarks, TMLR 2024, arXiv 2401.06654",
 )
 def srg(
     model: Model,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.emd_bounds import (
@@ -101,24 +101,21 @@ def emd(
 ) -> tuple[Scores, Scores]: ...
 
 
-@described(
-    MetricInfo(
-        "EMD",
-        "ground-truth",
-        higher_is_better=False,
-        range=(0.0, math.inf),
-        meaning="Mean distance in pixels by which the map’s magnitude must be moved to cover the ground truth "
-        "evenly. 0: it already does.",
-        pitfalls="In pixels: images of different sizes are not comparable. At 224×224 the exact distance takes about "
-        "twenty seconds per map; `exact=False` gives bounds ([more](emd.md)).",
-        map_sign="magnitude",
-        chance="About the score of a constant map: about 1.9 pixels in XAI-TRIS at 8×8.",
-        chance_level=expected_distance,
-        sample_inputs=("spacing",),
-        picture="cheapest plan",
-        class_name="EMD",
-        citation=_XAI_TRIS,
-    )
+@MetricInfo(
+    "EMD",
+    higher_is_better=False,
+    range=(0.0, math.inf),
+    meaning="Mean distance in pixels by which the map’s magnitude must be moved to cover the ground truth "
+    "evenly. 0: it already does.",
+    pitfalls="In pixels: images of different sizes are not comparable. At 224×224 the exact distance takes about "
+    "twenty seconds per map; `exact=False` gives bounds ([more](emd.md)).",
+    map_sign="magnitude",
+    chance="About the score of a constant map: about 1.9 pixels in XAI-TRIS at 8×8.",
+    chance_level=expected_distance,
+    sample_inputs=("spacing",),
+    picture="cheapest plan",
+    class_name="EMD",
+    citation=_XAI_TRIS,
 )
 def emd(
     maps: Array,
@@ -211,26 +208,22 @@ def emd_perf(
 ) -> tuple[Scores, Scores]: ...
 
 
-@described(
-    MetricInfo(
-        "EMD performance",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        meaning="One minus the earth mover’s distance between the map and the ground truth, both scaled to sum one, "
-        "divided by the largest distance between two pixels. 1: all importance is on the ground truth.",
-        pitfalls="Mass near the ground truth counts nearly as much as mass on it. So any map that is spread over the "
-        "image scores high, and differences between methods are small: compare it with the controls or use"
-        " `emd_skill`, and do not compare it with 1. The released code divides by √(2HW), which raises "
-        'every score (`diameter="released"`).',
-        map_sign="magnitude",
-        chance="About the score of a constant map: about 0.81 in XAI-TRIS’s LIN at 8×8, 0.86 at 64×64.",
-        chance_level=expected_performance,
-        sample_inputs=("spacing",),
-        picture="cheapest plan, turned",
-        class_name="EMDPerformance",
-        citation=_XAI_TRIS,
-    )
+@MetricInfo(
+    "EMD performance",
+    higher_is_better=True,
+    meaning="One minus the earth mover’s distance between the map and the ground truth, both scaled to sum one, "
+    "divided by the largest distance between two pixels. 1: all importance is on the ground truth.",
+    pitfalls="Mass near the ground truth counts nearly as much as mass on it. So any map that is spread over the "
+    "image scores high, and differences between methods are small: compare it with the controls or use"
+    " `emd_skill`, and do not compare it with 1. The released code divides by √(2HW), which raises "
+    'every score (`diameter="released"`).',
+    map_sign="magnitude",
+    chance="About the score of a constant map: about 0.81 in XAI-TRIS’s LIN at 8×8, 0.86 at 64×64.",
+    chance_level=expected_performance,
+    sample_inputs=("spacing",),
+    picture="cheapest plan, turned",
+    class_name="EMDPerformance",
+    citation=_XAI_TRIS,
 )
 def emd_perf(
     maps: Array,

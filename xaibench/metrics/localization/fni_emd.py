@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.localization.emd_bounds import (
@@ -72,25 +72,21 @@ def _expected(packed: bytes, shape: tuple[int, ...], lengths: tuple[float, ...])
     return float(_performances(both, *same).mean())
 
 
-@described(
-    MetricInfo(
-        "FNI-EMD performance",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        meaning="One minus the distance that mass outside of the ground truth must move, divided by the largest "
-        "possible one. 1: all importance is on the ground truth, wherever on it.",
-        pitfalls="A map that marks a single right pixel scores 1, even if the rest is not found. "
-        "Diffuse maps score high, as with `emd_perf`: compare with the controls or use `fni_emd_skill`. Maps "
-        "of 224×224 pixels are slow: resize them.",
-        map_sign="magnitude",
-        chance="About 0.69 in XAI-TRIS’s LIN at 8×8.",
-        chance_level=expected_fni_emd,
-        sample_inputs=("spacing",),
-        picture="cheapest plan of the mass outside",
-        class_name="FNIEMD",
-        citation=PATTERN_GAM,
-    )
+@MetricInfo(
+    "FNI-EMD performance",
+    higher_is_better=True,
+    meaning="One minus the distance that mass outside of the ground truth must move, divided by the largest "
+    "possible one. 1: all importance is on the ground truth, wherever on it.",
+    pitfalls="A map that marks a single right pixel scores 1, even if the rest is not found. "
+    "Diffuse maps score high, as with `emd_perf`: compare with the controls or use `fni_emd_skill`. Maps "
+    "of 224×224 pixels are slow: resize them.",
+    map_sign="magnitude",
+    chance="About 0.69 in XAI-TRIS’s LIN at 8×8.",
+    chance_level=expected_fni_emd,
+    sample_inputs=("spacing",),
+    picture="cheapest plan of the mass outside",
+    class_name="FNIEMD",
+    citation=PATTERN_GAM,
 )
 def fni_emd(maps: Array, masks: Array, *, spacing: Spacing = None, reduction: Reduction = "mean") -> Scores:
     r"""False-negative-invariant earth mover's distance as a performance: 1 if all mass is on the ground truth.

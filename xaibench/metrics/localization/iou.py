@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import (
     expected_f1,
@@ -51,26 +51,22 @@ _Counts: TypeAlias = NDArray[np.int64]
 _ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537"
 
 
-@described(
-    MetricInfo(
-        "IoU",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Number of pixels that are both marked by the map and in the ground truth, divided by the number "
-        "that are either. 1: the same pixels.",
-        pitfalls="At a fixed threshold the score depends on the threshold as much as on the map: maps with a few high "
-        'peaks mark almost nothing at half of their maximum. [`threshold="area"`](saliency-bench.md#how-maps-are-cut) '
-        "marks as many pixels as the ground truth has, and is the default of `evaluate`.",
-        thresholded=True,
-        undefined=(EMPTY_MASK,),
-        chance="About s/(1 + s) if half of the image is marked, where s is the share covered by the ground truth.",
-        chance_level=expected_iou,
-        picture="cut map: of either",
-        class_name="IoU",
-        citation=_ZHANG,
-    )
+@MetricInfo(
+    "IoU",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Number of pixels that are both marked by the map and in the ground truth, divided by the number "
+    "that are either. 1: the same pixels.",
+    pitfalls="At a fixed threshold the score depends on the threshold as much as on the map: maps with a few high "
+    'peaks mark almost nothing at half of their maximum. [`threshold="area"`](saliency-bench.md#how-maps-are-cut) '
+    "marks as many pixels as the ground truth has, and is the default of `evaluate`.",
+    thresholded=True,
+    undefined=(EMPTY_MASK,),
+    chance="About s/(1 + s) if half of the image is marked, where s is the share covered by the ground truth.",
+    chance_level=expected_iou,
+    picture="cut map: of either",
+    class_name="IoU",
+    citation=_ZHANG,
 )
 def iou(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Intersection over union of the pixels above the threshold and the ground truth.
@@ -117,23 +113,19 @@ def iou(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Red
     return score_pairs(kernel, maps, masks, reduction)
 
 
-@described(
-    MetricInfo(
-        "Precision",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Share of the marked pixels that are in the ground truth.",
-        pitfalls="Undefined where no pixel is above the threshold, while IoU and recall are 0 there: compare methods "
-        "on the samples where all are defined. A single marked pixel inside scores 1.",
-        thresholded=True,
-        undefined=(EMPTY_MASK, NOTHING_ABOVE),
-        chance="The share of the image that the ground truth covers.",
-        chance_level=expected_precision,
-        picture="cut map: of the marked",
-        citation=_ZHANG,
-    )
+@MetricInfo(
+    "Precision",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Share of the marked pixels that are in the ground truth.",
+    pitfalls="Undefined where no pixel is above the threshold, while IoU and recall are 0 there: compare methods "
+    "on the samples where all are defined. A single marked pixel inside scores 1.",
+    thresholded=True,
+    undefined=(EMPTY_MASK, NOTHING_ABOVE),
+    chance="The share of the image that the ground truth covers.",
+    chance_level=expected_precision,
+    picture="cut map: of the marked",
+    citation=_ZHANG,
 )
 def precision(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Share of the pixels above the threshold that are in the ground truth.
@@ -177,23 +169,19 @@ def precision(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reductio
     return score_pairs(kernel, maps, masks, reduction)
 
 
-@described(
-    MetricInfo(
-        "Recall",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Share of the ground truth’s pixels that are marked. A map that marks everything scores 1.",
-        pitfalls="A map that marks everything scores 1: combine it with precision at the same threshold; their "
-        "defaults differ.",
-        thresholded=True,
-        undefined=(EMPTY_MASK,),
-        chance="The share of the noise that is above the threshold, for example one half.",
-        chance_level=expected_recall,
-        picture="cut map: of the truth",
-        citation=_ZHANG,
-    )
+@MetricInfo(
+    "Recall",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Share of the ground truth’s pixels that are marked. A map that marks everything scores 1.",
+    pitfalls="A map that marks everything scores 1: combine it with precision at the same threshold; their "
+    "defaults differ.",
+    thresholded=True,
+    undefined=(EMPTY_MASK,),
+    chance="The share of the noise that is above the threshold, for example one half.",
+    chance_level=expected_recall,
+    picture="cut map: of the truth",
+    citation=_ZHANG,
 )
 def recall(maps: Array, masks: Array, *, threshold: Threshold = 0.5, reduction: Reduction = "mean") -> Scores:
     r"""Share of the ground truth that is above the threshold.
@@ -237,22 +225,18 @@ def recall(maps: Array, masks: Array, *, threshold: Threshold = 0.5, reduction: 
     return score_pairs(kernel, maps, masks, reduction)
 
 
-@described(
-    MetricInfo(
-        "F1",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Harmonic mean of precision and recall.",
-        pitfalls="Within a sample it ranks maps as IoU does, but the means of the two may rank methods differently.",
-        thresholded=True,
-        undefined=(EMPTY_MASK,),
-        chance="About 2s/(1 + 2s) if half of the image is marked, where s is the share covered by the ground truth.",
-        chance_level=expected_f1,
-        picture="cut map: of both sizes",
-        citation=_ZHANG,
-    )
+@MetricInfo(
+    "F1",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Harmonic mean of precision and recall.",
+    pitfalls="Within a sample it ranks maps as IoU does, but the means of the two may rank methods differently.",
+    thresholded=True,
+    undefined=(EMPTY_MASK,),
+    chance="About 2s/(1 + 2s) if half of the image is marked, where s is the share covered by the ground truth.",
+    chance_level=expected_f1,
+    picture="cut map: of both sizes",
+    citation=_ZHANG,
 )
 def f1(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Harmonic mean of precision and recall, both at the same threshold.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import half, marked_share
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
@@ -26,25 +26,22 @@ def _expected_mass_outside(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     return 2 * half(masks)
 
 
-@described(
-    MetricInfo(
-        "Mass outside",
-        "ground-truth",
-        higher_is_better=False,
-        range=(0.0, np.inf),
-        meaning="Share of the map’s magnitude on pixels that cannot matter, divided by their share of the image. 0: "
-        "no mass there; 1: as much as by chance.",
-        pitfalls="Only for a network that provably uses some pixels only, with those pixels as the mask. If the mask "
-        "shows what is important to people or in the data, a network may use other pixels, and the score "
-        "of a faithful map is not 0.",
-        map_sign="own",
-        undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
-        chance="1.",
-        chance_level=_expected_mass_outside,
-        citation="Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022, "
-        "arXiv 2104.14403",
-        truth="use",
-    )
+@MetricInfo(
+    "Mass outside",
+    higher_is_better=False,
+    range=(0.0, np.inf),
+    meaning="Share of the map’s magnitude on pixels that cannot matter, divided by their share of the image. 0: "
+    "no mass there; 1: as much as by chance.",
+    pitfalls="Only for a network that provably uses some pixels only, with those pixels as the mask. If the mask "
+    "shows what is important to people or in the data, a network may use other pixels, and the score "
+    "of a faithful map is not 0.",
+    map_sign="own",
+    undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
+    chance="1.",
+    chance_level=_expected_mass_outside,
+    citation="Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022, "
+    "arXiv 2104.14403",
+    truth="use",
 )
 def mass_outside(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Share of the map's mass on pixels that cannot matter, divided by their share of the image.
@@ -89,24 +86,20 @@ def _mass_outside(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArra
     return share(without * pixels, (within + without) * unused, defined)
 
 
-@described(
-    MetricInfo(
-        "Grid pointing",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Share of the map’s positive values inside the right cell of a mosaic. 1: all of them; chance is "
-        "the cell’s share of the image.",
-        pitfalls="Only positive values count: in maps without a sign, everything counts. A network may also find its "
-        "class in another cell, unless each cell has a network of its own.",
-        map_sign="own",
-        undefined=(EMPTY_MASK, NOTHING_ABOVE),
-        chance="The share of the mosaic that the cell covers.",
-        chance_level=marked_share,
-        citation="Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022, arXiv 2205.10435",
-        truth="use",
-    )
+@MetricInfo(
+    "Grid pointing",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Share of the map’s positive values inside the right cell of a mosaic. 1: all of them; chance is "
+    "the cell’s share of the image.",
+    pitfalls="Only positive values count: in maps without a sign, everything counts. A network may also find its "
+    "class in another cell, unless each cell has a network of its own.",
+    map_sign="own",
+    undefined=(EMPTY_MASK, NOTHING_ABOVE),
+    chance="The share of the mosaic that the cell covers.",
+    chance_level=marked_share,
+    citation="Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022, arXiv 2205.10435",
+    truth="use",
 )
 def grid_pointing(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Share of the map's positive values that is inside the cell of the explained class.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
@@ -31,23 +31,19 @@ def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0, spacing: Sp
     return np.where(flat(masks).any(axis=1), marked_share(grown), np.nan)
 
 
-@described(
-    MetricInfo(
-        "Pointing game",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Pointing game: whether the largest pixel of the map is inside the ground truth; ties count by share.",
-        pitfalls="A single pixel decides, and in a signed map it is the largest, not the one of largest magnitude. "
-        "Photographs usually show their subject in the center: the `center_prior` control hits often. Papers use "
-        "a tolerance of 15 pixels, or none: state which.",
-        chance="The share of the image that the ground truth covers, dilated by the tolerance.",
-        chance_level=_expected_hit,
-        sample_inputs=("spacing",),
-        picture="largest pixel",
-        citation=_POINTING,
-    )
+@MetricInfo(
+    "Pointing game",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Pointing game: whether the largest pixel of the map is inside the ground truth; ties count by share.",
+    pitfalls="A single pixel decides, and in a signed map it is the largest, not the one of largest magnitude. "
+    "Photographs usually show their subject in the center: the `center_prior` control hits often. Papers use "
+    "a tolerance of 15 pixels, or none: state which.",
+    chance="The share of the image that the ground truth covers, dilated by the tolerance.",
+    chance_level=_expected_hit,
+    sample_inputs=("spacing",),
+    picture="largest pixel",
+    citation=_POINTING,
 )
 def hit(
     maps: Array, masks: Array, *, tolerance: float = 0, spacing: Spacing = None, reduction: Reduction = "mean"

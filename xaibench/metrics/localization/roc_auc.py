@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import expected_average_precision, half
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
@@ -27,24 +27,20 @@ _ROC = "Fawcett: An introduction to ROC analysis, Pattern Recognition Letters 27
 _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves, ICML 2006"
 
 
-@described(
-    MetricInfo(
-        "ROC AUC",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Probability that a pixel of the ground truth has a higher value than a pixel outside. 0.5: no "
-        "better than noise.",
-        pitfalls="If the ground truth is small, nearly all pixels outside are easy, and a map whose top pixels all "
-        "miss may still score 0.9; `average_precision` emphasizes the top pixels.",
-        undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
-        chance="One half.",
-        chance_level=half,
-        picture="every threshold: outside and inside",
-        class_name="ROCAUC",
-        citation=_ROC,
-    )
+@MetricInfo(
+    "ROC AUC",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Probability that a pixel of the ground truth has a higher value than a pixel outside. 0.5: no "
+    "better than noise.",
+    pitfalls="If the ground truth is small, nearly all pixels outside are easy, and a map whose top pixels all "
+    "miss may still score 0.9; `average_precision` emphasizes the top pixels.",
+    undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
+    chance="One half.",
+    chance_level=half,
+    picture="every threshold: outside and inside",
+    class_name="ROCAUC",
+    citation=_ROC,
 )
 def roc_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Area under the receiver operating characteristic: how often a pixel inside ranks above a pixel outside.
@@ -92,22 +88,18 @@ def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
     return share(won, 2 * pairs, (pairs > 0) & flat(maps).any(axis=1))
 
 
-@described(
-    MetricInfo(
-        "Average precision",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Precision averaged over all recalls, without a threshold. Chance is about the share of the image "
-        "that the ground truth covers.",
-        pitfalls="The chance level depends on the size of the ground truth, so data sets with objects of different "
-        "sizes are not comparable; `average_precision_skill` is.",
-        chance="A little more than the share of the image that the ground truth covers.",
-        chance_level=expected_average_precision,
-        picture="every threshold: precision",
-        citation=_PR,
-    )
+@MetricInfo(
+    "Average precision",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Precision averaged over all recalls, without a threshold. Chance is about the share of the image "
+    "that the ground truth covers.",
+    pitfalls="The chance level depends on the size of the ground truth, so data sets with objects of different "
+    "sizes are not comparable; `average_precision_skill` is.",
+    chance="A little more than the share of the image that the ground truth covers.",
+    chance_level=expected_average_precision,
+    picture="every threshold: precision",
+    citation=_PR,
 )
 def average_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Mean precision over the pixels of the ground truth, each at the threshold that just includes it.

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.component.parameters import Frozen
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_corrected import skill_scores
@@ -33,24 +33,21 @@ if TYPE_CHECKING:
 _CHANCE = "0, by construction."
 
 
-@described(
-    MetricInfo(
-        "EMD skill",
-        "ground-truth",
-        higher_is_better=True,
-        range=(-math.inf, 1.0),
-        meaning="How much nearer than noise the map is to the ground truth: one minus its earth mover’s distance "
-        "divided by that of noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
-        pitfalls="Scores below noise are common and mean little by themselves: a concentrated map at a wrong place "
-        "is farther from the ground truth than noise, which is spread over the image.",
-        chance=_CHANCE,
-        skill_of="emd_perf",
-        sample_inputs=("spacing",),
-        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-        picture="score, chance and best",
-        class_name="EMDSkill",
-        citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
-    )
+@MetricInfo(
+    "EMD skill",
+    higher_is_better=True,
+    range=(-math.inf, 1.0),
+    meaning="How much nearer than noise the map is to the ground truth: one minus its earth mover’s distance "
+    "divided by that of noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
+    pitfalls="Scores below noise are common and mean little by themselves: a concentrated map at a wrong place "
+    "is farther from the ground truth than noise, which is spread over the image.",
+    chance=_CHANCE,
+    skill_of="emd_perf",
+    sample_inputs=("spacing",),
+    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+    picture="score, chance and best",
+    class_name="EMDSkill",
+    citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
 )
 def emd_skill(
     maps: Array,
@@ -102,24 +99,21 @@ def emd_skill(
     return _reduce_skill("emd_perf", scores, maps, masks, {"spacing": spacing}, reduction)
 
 
-@described(
-    MetricInfo(
-        "FNI-EMD skill",
-        "ground-truth",
-        higher_is_better=True,
-        range=(-math.inf, 1.0),
-        meaning="How much less than with noise the mass outside of the ground truth must move. 0: no better than "
-        "noise, 1: all mass is on the ground truth, below 0: worse than noise.",
-        pitfalls="Below noise it means little: a concentrated map at a wrong place is farther away than noise, which "
-        "is spread over the image.",
-        chance="0, by construction.",
-        skill_of="fni_emd",
-        sample_inputs=("spacing",),
-        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-        picture="score, chance and best",
-        class_name="FNIEMDSkill",
-        citation=PATTERN_GAM,
-    )
+@MetricInfo(
+    "FNI-EMD skill",
+    higher_is_better=True,
+    range=(-math.inf, 1.0),
+    meaning="How much less than with noise the mass outside of the ground truth must move. 0: no better than "
+    "noise, 1: all mass is on the ground truth, below 0: worse than noise.",
+    pitfalls="Below noise it means little: a concentrated map at a wrong place is farther away than noise, which "
+    "is spread over the image.",
+    chance="0, by construction.",
+    skill_of="fni_emd",
+    sample_inputs=("spacing",),
+    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+    picture="score, chance and best",
+    class_name="FNIEMDSkill",
+    citation=PATTERN_GAM,
 )
 def fni_emd_skill(maps: Array, masks: Array, *, spacing: Spacing = None, reduction: Reduction = "mean") -> Scores:
     r"""FNI-EMD performance relative to chance: 0 for noise, 1 if all mass is on the ground truth.
@@ -155,23 +149,20 @@ def fni_emd_skill(maps: Array, masks: Array, *, spacing: Spacing = None, reducti
     return _reduce_skill("fni_emd", scores, maps, masks, {"spacing": spacing}, reduction)
 
 
-@described(
-    MetricInfo(
-        "Precision skill",
-        "ground-truth",
-        higher_is_better=True,
-        range=(-math.inf, 1.0),
-        meaning="Precision (top k) relative to noise, whose precision is the share of the image that the ground "
-        "truth covers. 0: no better than noise, 1: perfect, below 0: worse than noise.",
-        pitfalls="It cannot be far below 0 if the ground truth is small: a map that misses a ground truth of 5 % of "
-        "the image scores -0.05.",
-        chance=_CHANCE,
-        skill_of="topk_precision",
-        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-        picture="score, chance and best",
-        class_name="PrecisionSkill",
-        citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
-    )
+@MetricInfo(
+    "Precision skill",
+    higher_is_better=True,
+    range=(-math.inf, 1.0),
+    meaning="Precision (top k) relative to noise, whose precision is the share of the image that the ground "
+    "truth covers. 0: no better than noise, 1: perfect, below 0: worse than noise.",
+    pitfalls="It cannot be far below 0 if the ground truth is small: a map that misses a ground truth of 5 % of "
+    "the image scores -0.05.",
+    chance=_CHANCE,
+    skill_of="topk_precision",
+    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+    picture="score, chance and best",
+    class_name="PrecisionSkill",
+    citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
 )
 def precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Precision among the top k pixels relative to chance: 0 for noise, 1 if all of them are in the ground truth.
@@ -204,25 +195,22 @@ def precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean")
     return _reduce_skill("topk_precision", scores, maps, masks, {}, reduction)
 
 
-@described(
-    MetricInfo(
-        "IoU skill",
-        "ground-truth",
-        higher_is_better=True,
-        range=(-math.inf, 1.0),
-        meaning="IoU at the mask’s area, relative to noise. 0: no better than noise, 1: perfect, below 0: worse than "
-        "noise.",
-        pitfalls="Only for maps cut at the mask’s area: the IoU at another threshold depends on how many pixels the "
-        "threshold marks, so noise is no fair comparison there.",
-        chance=_CHANCE,
-        skill_of="iou",
-        skill_parameters=Frozen({"threshold": "area"}),
-        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-        picture="score, chance and best",
-        class_name="IoUSkill",
-        citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
-        revision=2,
-    )
+@MetricInfo(
+    "IoU skill",
+    higher_is_better=True,
+    range=(-math.inf, 1.0),
+    meaning="IoU at the mask’s area, relative to noise. 0: no better than noise, 1: perfect, below 0: worse than "
+    "noise.",
+    pitfalls="Only for maps cut at the mask’s area: the IoU at another threshold depends on how many pixels the "
+    "threshold marks, so noise is no fair comparison there.",
+    chance=_CHANCE,
+    skill_of="iou",
+    skill_parameters=Frozen({"threshold": "area"}),
+    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+    picture="score, chance and best",
+    class_name="IoUSkill",
+    citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
+    revision=2,
 )
 def iou_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Intersection over union at the mask's area, relative to chance: 0 for noise, 1 for the ground truth itself.
@@ -261,20 +249,17 @@ def iou_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Sc
     return _reduce_skill("iou", scores, maps, masks, {"threshold": "area"}, reduction)
 
 
-@described(
-    MetricInfo(
-        "AP skill",
-        "ground-truth",
-        higher_is_better=True,
-        range=(-math.inf, 1.0),
-        meaning="Average precision relative to noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
-        pitfalls="For small ground truths noise scores nearly 0, so the skill is almost equal to the score.",
-        chance=_CHANCE,
-        skill_of="average_precision",
-        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-        picture="score, chance and best",
-        citation="Bestgen: Exact expected average precision of the random baseline, 2015",
-    )
+@MetricInfo(
+    "AP skill",
+    higher_is_better=True,
+    range=(-math.inf, 1.0),
+    meaning="Average precision relative to noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
+    pitfalls="For small ground truths noise scores nearly 0, so the skill is almost equal to the score.",
+    chance=_CHANCE,
+    skill_of="average_precision",
+    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+    picture="score, chance and best",
+    citation="Bestgen: Exact expected average precision of the random baseline, 2015",
 )
 def average_precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Average precision relative to chance: 0 for noise, 1 if the whole ground truth ranks above all other pixels.

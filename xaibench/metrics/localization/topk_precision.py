@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import marked_share
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
@@ -24,25 +24,21 @@ if TYPE_CHECKING:
 _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 2003.07258"
 
 
-@described(
-    MetricInfo(
-        "Precision (top k)",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Share of the k most important pixels that are inside the ground truth; k is the number of pixels "
-        "of the ground truth. 1: all of them.",
-        pitfalls="k is the size of the ground truth; a box or a generous outline makes it larger than the area that "
-        "the network needs. In XAI-TRIS's LIN and MULT the absent shape is also ground truth: a map that "
-        "marks only the present shape scores about one half.",
-        map_sign="magnitude",
-        chance="The share of the image that the ground truth covers.",
-        chance_level=marked_share,
-        picture="top pixels",
-        class_name="TopKPrecision",
-        citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
-    )
+@MetricInfo(
+    "Precision (top k)",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Share of the k most important pixels that are inside the ground truth; k is the number of pixels "
+    "of the ground truth. 1: all of them.",
+    pitfalls="k is the size of the ground truth; a box or a generous outline makes it larger than the area that "
+    "the network needs. In XAI-TRIS's LIN and MULT the absent shape is also ground truth: a map that "
+    "marks only the present shape scores about one half.",
+    map_sign="magnitude",
+    chance="The share of the image that the ground truth covers.",
+    chance_level=marked_share,
+    picture="top pixels",
+    class_name="TopKPrecision",
+    citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
 )
 def topk_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Share of the ``k`` most important pixels that are inside the ground truth, where ``k`` is its number of pixels.
@@ -93,22 +89,18 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
     return share((top.above & inside).sum(axis=1) + expected, k, defined)
 
 
-@described(
-    MetricInfo(
-        "Mass accuracy",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Share of the map’s magnitude that is inside the ground truth. 1: all of it.",
-        pitfalls="A single pixel inside scores 1. Small values over a large background add up, so noisy maps lose "
-        "more here than in rank-based metrics.",
-        map_sign="magnitude",
-        chance="The share of the image that the ground truth covers.",
-        chance_level=marked_share,
-        picture="mass inside",
-        citation=_ARRAS,
-    )
+@MetricInfo(
+    "Mass accuracy",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Share of the map’s magnitude that is inside the ground truth. 1: all of it.",
+    pitfalls="A single pixel inside scores 1. Small values over a large background add up, so noisy maps lose "
+    "more here than in rank-based metrics.",
+    map_sign="magnitude",
+    chance="The share of the image that the ground truth covers.",
+    chance_level=marked_share,
+    picture="mass inside",
+    citation=_ARRAS,
 )
 def mass_accuracy(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Share of the map's mass that is inside the ground truth.
@@ -158,24 +150,21 @@ def _one_if_marked(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     return share_of_area / share_of_area
 
 
-@described(
-    MetricInfo(
-        "Relative importance",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, np.inf),
-        meaning="Mean magnitude of the map inside the mask, divided by its mean magnitude over the image. 1: as much "
-        "as by chance; 2: twice as much.",
-        pitfalls="High is good only if the mask is what should be highlighted. A watermark that the network does not "
-        "use should not be above 1. The largest score is the number of pixels divided by that of the mask, so scores "
-        "of small masks reach further.",
-        map_sign="magnitude",
-        chance="1.",
-        chance_level=_one_if_marked,
-        picture="mass inside",
-        citation="Clark, Oliveira, Wilming, Haufe: Feature salience, not task-informativeness, drives machine learning "
-        "model explanations, 2026, arXiv 2602.09238",
-    )
+@MetricInfo(
+    "Relative importance",
+    higher_is_better=True,
+    range=(0.0, np.inf),
+    meaning="Mean magnitude of the map inside the mask, divided by its mean magnitude over the image. 1: as much "
+    "as by chance; 2: twice as much.",
+    pitfalls="High is good only if the mask is what should be highlighted. A watermark that the network does not "
+    "use should not be above 1. The largest score is the number of pixels divided by that of the mask, so scores "
+    "of small masks reach further.",
+    map_sign="magnitude",
+    chance="1.",
+    chance_level=_one_if_marked,
+    picture="mass inside",
+    citation="Clark, Oliveira, Wilming, Haufe: Feature salience, not task-informativeness, drives machine learning "
+    "model explanations, 2026, arXiv 2602.09238",
 )
 def relative_importance(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Mean importance inside the mask, divided by the mean importance over the image.

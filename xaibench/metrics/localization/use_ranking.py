@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.localization.chance_levels import expected_average_precision, half
 from xaibench.metrics.localization.roc_auc import area_under_roc, mean_precision
@@ -27,25 +27,21 @@ _ZHOU = (
 )
 
 
-@described(
-    MetricInfo(
-        "Use AUC",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Probability that a pixel that the network uses has a larger magnitude than one that it does not "
-        "use. 0.5: no better than noise.",
-        pitfalls="A used pixel may have no effect in *this* image (with AND, if the other pixel is missing), and a "
-        "map that correctly shows this loses here: use `shapley_error` where the values are known.",
-        map_sign="own",
-        undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
-        chance="One half.",
-        chance_level=half,
-        class_name="UseAUC",
-        citation=_ZHOU,
-        truth="use",
-    )
+@MetricInfo(
+    "Use AUC",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Probability that a pixel that the network uses has a larger magnitude than one that it does not "
+    "use. 0.5: no better than noise.",
+    pitfalls="A used pixel may have no effect in *this* image (with AND, if the other pixel is missing), and a "
+    "map that correctly shows this loses here: use `shapley_error` where the values are known.",
+    map_sign="own",
+    undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
+    chance="One half.",
+    chance_level=half,
+    class_name="UseAUC",
+    citation=_ZHOU,
+    truth="use",
 )
 def use_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Area under the ROC curve of used against unused pixels, by magnitude.
@@ -83,24 +79,20 @@ def _by_magnitude_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> ND
     return area_under_roc(np.abs(maps), masks)
 
 
-@described(
-    MetricInfo(
-        "Use AP",
-        "ground-truth",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        attains_ends=True,
-        meaning="Average precision in finding the pixels that the network uses. Chance is their share of the image.",
-        pitfalls="The chance level is the used share of the image: networks that use shares of different size are "
-        "not comparable. As with `use_auc`, a used pixel may have no effect in some images.",
-        map_sign="own",
-        undefined=(EMPTY_MASK, ZERO_MAP),
-        chance="A little more than the share of the image that is used.",
-        chance_level=expected_average_precision,
-        class_name="UseAP",
-        citation=_ZHOU,
-        truth="use",
-    )
+@MetricInfo(
+    "Use AP",
+    higher_is_better=True,
+    attains_ends=True,
+    meaning="Average precision in finding the pixels that the network uses. Chance is their share of the image.",
+    pitfalls="The chance level is the used share of the image: networks that use shares of different size are "
+    "not comparable. As with `use_auc`, a used pixel may have no effect in some images.",
+    map_sign="own",
+    undefined=(EMPTY_MASK, ZERO_MAP),
+    chance="A little more than the share of the image that is used.",
+    chance_level=expected_average_precision,
+    class_name="UseAP",
+    citation=_ZHOU,
+    truth="use",
 )
 def use_ap(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Average precision of used against unused pixels, by magnitude.

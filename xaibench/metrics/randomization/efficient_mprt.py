@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
@@ -26,20 +26,18 @@ if TYPE_CHECKING:
     from xaibench.core.types import Array
 
 
-@described(
-    MetricInfo(
-        "Efficient parameter randomization",
-        "explainer",
-        higher_is_better=True,
-        range=(-1.0, float("inf")),
-        meaning="Relative increase of the entropy of the map’s values when all weights of the network are random. "
-        "About 0: the map does not depend on the network.",
-        pitfalls="A map that is already complex cannot become much more complex. Entropy ignores positions: a "
-        "different map of equal complexity scores 0.",
-        class_name="EfficientMPRT",
-        citation="Hedström, Weber, Lapuschkin, Höhne: Sanity Checks Revisited: An Exploration to Repair the Model "
-        "Parameter Randomization Test, 2024, arXiv 2401.06465",
-    )
+@MetricInfo(
+    "Efficient parameter randomization",
+    "explainer",
+    higher_is_better=True,
+    range=(-1.0, float("inf")),
+    meaning="Relative increase of the entropy of the map’s values when all weights of the network are random. "
+    "About 0: the map does not depend on the network.",
+    pitfalls="A map that is already complex cannot become much more complex. Entropy ignores positions: a "
+    "different map of equal complexity scores 0.",
+    class_name="EfficientMPRT",
+    citation="Hedström, Weber, Lapuschkin, Höhne: Sanity Checks Revisited: An Exploration to Repair the Model "
+    "Parameter Randomization Test, 2024, arXiv 2401.06465",
 )
 def efficient_mprt(
     explainer: ExplainerFunction,

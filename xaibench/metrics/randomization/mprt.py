@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
@@ -26,21 +26,19 @@ if TYPE_CHECKING:
     from xaibench.core.types import Array
 
 
-@described(
-    MetricInfo(
-        "Parameter randomization",
-        "explainer",
-        higher_is_better=False,
-        range=(-1.0, 1.0),
-        meaning="Rank correlation of the map with the maps of the same network while its weights are randomized "
-        "layer by layer, starting with the last. 1: the map does not depend on the network.",
-        pitfalls="A map of pure noise scores as well as a good one: it is a test to pass, not a ranking. Methods "
-        "that multiply by the image keep its structure on any network. For maps with arbitrary sign use "
-        "`magnitude=True`.",
-        picture="maps of forgetting layers",
-        citation="Adebayo, Gilmer, Muelly, Goodfellow, Hardt, Kim: Sanity Checks for Saliency Maps, NeurIPS 2018, "
-        "arXiv 1810.03292",
-    )
+@MetricInfo(
+    "Parameter randomization",
+    "explainer",
+    higher_is_better=False,
+    range=(-1.0, 1.0),
+    meaning="Rank correlation of the map with the maps of the same network while its weights are randomized "
+    "layer by layer, starting with the last. 1: the map does not depend on the network.",
+    pitfalls="A map of pure noise scores as well as a good one: it is a test to pass, not a ranking. Methods "
+    "that multiply by the image keep its structure on any network. For maps with arbitrary sign use "
+    "`magnitude=True`.",
+    picture="maps of forgetting layers",
+    citation="Adebayo, Gilmer, Muelly, Goodfellow, Hardt, Kim: Sanity Checks for Saliency Maps, NeurIPS 2018, "
+    "arXiv 1810.03292",
 )
 def parameter_randomization(
     explainer: ExplainerFunction,

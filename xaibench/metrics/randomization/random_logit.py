@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 from torch import nn
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
@@ -33,20 +33,18 @@ Similarity: TypeAlias = Literal["ssim", "spearman"]
 _WINDOW, _K1, _K2 = 7, 0.01, 0.03
 
 
-@described(
-    MetricInfo(
-        "Random logit",
-        "explainer",
-        higher_is_better=False,
-        range=(-1.0, 1.0),
-        meaning="Similarity of the map to the map of another, randomly chosen class. 1: the map does not depend on "
-        "the class.",
-        pitfalls="A map of pure noise passes: it is a test to pass, not a ranking. With two classes, the correct map "
-        "of the other class may be the same map with opposite sign, which `magnitude=True` treats as the "
-        "same map.",
-        citation="Sixt, Granz, Landgraf: When Explanations Lie: Why Many Modified BP Attributions Fail, ICML 2020, "
-        "arXiv 1912.09818",
-    )
+@MetricInfo(
+    "Random logit",
+    "explainer",
+    higher_is_better=False,
+    range=(-1.0, 1.0),
+    meaning="Similarity of the map to the map of another, randomly chosen class. 1: the map does not depend on "
+    "the class.",
+    pitfalls="A map of pure noise passes: it is a test to pass, not a ranking. With two classes, the correct map "
+    "of the other class may be the same map with opposite sign, which `magnitude=True` treats as the "
+    "same map.",
+    citation="Sixt, Granz, Landgraf: When Explanations Lie: Why Many Modified BP Attributions Fail, ICML 2020, "
+    "arXiv 1912.09818",
 )
 def random_logit(
     explainer: ExplainerFunction,

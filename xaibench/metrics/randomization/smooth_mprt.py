@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
@@ -26,20 +26,18 @@ if TYPE_CHECKING:
     from xaibench.core.types import Array
 
 
-@described(
-    MetricInfo(
-        "Smooth parameter randomization",
-        "explainer",
-        higher_is_better=False,
-        range=(-1.0, 1.0),
-        meaning="Rank correlation of the map with the maps of the same network while its weights are randomized "
-        "layer by layer, starting with the first. Each map is the mean over noisy copies of the image.",
-        pitfalls="Like `parameter_randomization`, without the influence of noise in the maps; more expensive by the "
-        "number of copies. Still a test to pass, not a ranking.",
-        class_name="SmoothMPRT",
-        citation="Hedström, Weber, Lapuschkin, Höhne: Sanity Checks Revisited: An Exploration to Repair the Model "
-        "Parameter Randomization Test, 2024, arXiv 2401.06465",
-    )
+@MetricInfo(
+    "Smooth parameter randomization",
+    "explainer",
+    higher_is_better=False,
+    range=(-1.0, 1.0),
+    meaning="Rank correlation of the map with the maps of the same network while its weights are randomized "
+    "layer by layer, starting with the first. Each map is the mean over noisy copies of the image.",
+    pitfalls="Like `parameter_randomization`, without the influence of noise in the maps; more expensive by the "
+    "number of copies. Still a test to pass, not a ranking.",
+    class_name="SmoothMPRT",
+    citation="Hedström, Weber, Lapuschkin, Höhne: Sanity Checks Revisited: An Exploration to Repair the Model "
+    "Parameter Randomization Test, 2024, arXiv 2401.06465",
 )
 def smooth_mprt(
     explainer: ExplainerFunction,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
@@ -32,19 +32,17 @@ if TYPE_CHECKING:
     from xaibench.core.types import Array
 
 
-@described(
-    MetricInfo(
-        "Data consistency",
-        "explainer",
-        higher_is_better=False,
-        range=(0.0, math.inf),
-        meaning="Mean change of the map per pixel when random pixels are removed from the image.",
-        pitfalls="An explainer that ignores the image is perfectly consistent: combine it with a metric of "
-        "correctness. Without `relative=True`, an explainer with small values scores well for that reason "
-        "alone.",
-        picture="maps without pixels",
-        citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
-    )
+@MetricInfo(
+    "Data consistency",
+    "explainer",
+    higher_is_better=False,
+    range=(0.0, math.inf),
+    meaning="Mean change of the map per pixel when random pixels are removed from the image.",
+    pitfalls="An explainer that ignores the image is perfectly consistent: combine it with a metric of "
+    "correctness. Without `relative=True`, an explainer with small values scores well for that reason "
+    "alone.",
+    picture="maps without pixels",
+    citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
 )
 def data_consistency(
     explainer: ExplainerFunction,
@@ -123,19 +121,17 @@ def data_consistency(
     return reduce_tensor(scores, reduction, images)
 
 
-@described(
-    MetricInfo(
-        "Sensitivity (max)",
-        "explainer",
-        higher_is_better=False,
-        range=(0.0, math.inf),
-        meaning="Largest change of the map, relative to its size, when a little noise is added to the image.",
-        pitfalls="A maximum over draws can only grow with their number: compare at equal `n_samples`. The radius is "
-        "in the units of the images. An explainer that ignores the image scores best.",
-        picture="maps under noise",
-        citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
-        "NeurIPS 2019, arXiv 1901.09392",
-    )
+@MetricInfo(
+    "Sensitivity (max)",
+    "explainer",
+    higher_is_better=False,
+    range=(0.0, math.inf),
+    meaning="Largest change of the map, relative to its size, when a little noise is added to the image.",
+    pitfalls="A maximum over draws can only grow with their number: compare at equal `n_samples`. The radius is "
+    "in the units of the images. An explainer that ignores the image scores best.",
+    picture="maps under noise",
+    citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
+    "NeurIPS 2019, arXiv 1901.09392",
 )
 def sensitivity_max(
     explainer: ExplainerFunction,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, described
+from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_maps
 
@@ -28,19 +28,16 @@ _BHATT = (
 )
 
 
-@described(
-    MetricInfo(
-        "Sparseness",
-        "map",
-        higher_is_better=True,
-        range=(0.0, 1.0),
-        meaning="Gini index of the map’s magnitude: 0 where all pixels have the same value, near 1 where one pixel "
-        "has all of the mass. It does not measure whether the map is right.",
-        pitfalls="It does not measure whether the map is right: one wrong pixel is as sparse as one right pixel. "
-        "Maps that are enlarged from a coarse layer (the CAM family) are dense by construction.",
-        picture="sorted mass",
-        citation=_CHALASANI,
-    )
+@MetricInfo(
+    "Sparseness",
+    "map",
+    higher_is_better=True,
+    meaning="Gini index of the map’s magnitude: 0 where all pixels have the same value, near 1 where one pixel "
+    "has all of the mass. It does not measure whether the map is right.",
+    pitfalls="It does not measure whether the map is right: one wrong pixel is as sparse as one right pixel. "
+    "Maps that are enlarged from a coarse layer (the CAM family) are dense by construction.",
+    picture="sorted mass",
+    citation=_CHALASANI,
 )
 def sparseness(maps: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Gini index of the map's magnitude: 0 for a constant map, nearly 1 when one pixel has all of the mass.
@@ -82,18 +79,16 @@ def _sparseness(maps: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(spread / (pixels * ascending.sum(axis=1)))
 
 
-@described(
-    MetricInfo(
-        "Complexity",
-        "map",
-        higher_is_better=False,
-        range=(0.0, math.inf),
-        meaning="Entropy of the map’s magnitude, in nats: 0 where one pixel has all of the mass, the logarithm of "
-        "the number of pixels where all have the same value.",
-        pitfalls="As for `sparseness`. It grows with the logarithm of the number of pixels.",
-        picture="mass of each pixel",
-        citation=_BHATT,
-    )
+@MetricInfo(
+    "Complexity",
+    "map",
+    higher_is_better=False,
+    range=(0.0, math.inf),
+    meaning="Entropy of the map’s magnitude, in nats: 0 where one pixel has all of the mass, the logarithm of "
+    "the number of pixels where all have the same value.",
+    pitfalls="As for `sparseness`. It grows with the logarithm of the number of pixels.",
+    picture="mass of each pixel",
+    citation=_BHATT,
 )
 def complexity(maps: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Entropy of the map's mass, in nats: 0 when one pixel has all of it, largest for a constant map.

@@ -30,7 +30,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo, described
+from xaibench.component.info import ModelInfo
 from xaibench.models.networks.stackable import image_side
 
 _CITATION = "Dosovitskiy et al.: An image is worth 16x16 words. ICLR 2021. arXiv:2010.11929"
@@ -60,7 +60,7 @@ class TransformerBlock(nn.Module):
         return mixed
 
 
-@described(ModelInfo("ViT", citation=_CITATION))
+@ModelInfo("ViT", citation=_CITATION)
 class ViT(nn.Module):
     """Vision transformer: patches and a class token through blocks of self-attention.
 
