@@ -34,8 +34,8 @@ xaibench prepare pet --root ~/data --download   # fetch, build and count
 xaibench prepare tumor --root ~/data            # how to get it by hand, or its content
 """,
     "push": """
-xaibench push xai-tris/lin-white-8x8 ann/tetrominoes --seed 3 --dry-run   # list what would be uploaded
-xaibench push runs/xai-tris-8x8 ann/xai-tris-scores
+xaibench push xai-tris/lin-white-8x8 ann/tetrominoes --seed 3         # list what would be uploaded
+xaibench push runs/xai-tris-8x8 ann/xai-tris-scores --yes
 """,
     "report": """
 xaibench report runs/xai-tris-8x8   # write tables, figures and page again; nothing is computed

@@ -9,7 +9,6 @@ PACKAGES = (
     "xaibench.benchmarks",
     "xaibench.data",
     "xaibench.explainers",
-    "xaibench.hub",
     "xaibench.leaderboard",
     "xaibench.metrics",
 )
@@ -30,7 +29,6 @@ def test_every_public_name_is_there(package):
         ("xaibench", "exlain", "explain"),
         ("xaibench.benchmarks", "checkerbord", "checkerboard"),
         ("xaibench.explainers", "Salincy", "Saliency"),
-        ("xaibench.hub", "push_datset", "push_dataset"),
         ("xaibench.leaderboard", "verfy", "verify"),
         ("xaibench.metrics", "preciison", "precision"),
     ],

@@ -268,7 +268,7 @@ def test_data_sets_and_their_parquet_files(tmp_path):
     split = Split((data.test.images + 3) / 6, data.test.masks, data.test.targets)
     data = Dataset(split, split, split, data.info)
     write_parquet(data, tmp_path)
-    file = tmp_path / "data" / "test-00000-of-00001.parquet"
+    file = tmp_path / "data" / "test.parquet"
     for source in (data, data.test, tmp_path, f"parquet:{tmp_path}", file):
         found = open_images(source)
         assert found.classes == (("0", "1") if source is data.test else ("T", "L"))
@@ -341,7 +341,7 @@ def test_parquet_files_of_the_hub(table, tmp_path):
     rows, pictures, mask = table
     (tmp_path / "data").mkdir()
     rows.select(range(12)).to_parquet(tmp_path / "data" / "train-00000-of-00001.parquet")
-    rows.select(range(12, 20)).to_parquet(tmp_path / "data" / "test-00000-of-00001.parquet")
+    rows.select(range(12, 20)).to_parquet(tmp_path / "data" / "test.parquet")
     data = load(f"parquet:{tmp_path}", size=12, splits="official")
     assert data.classes == ("cat", "dog")
     assert (len(data.train) + len(data.val), len(data.test)) == (9, 6)

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.core.truth_kinds import TRUTHS, question_of
-from xaibench.hub.run_scorecard import render_run_card
 from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
@@ -121,14 +120,6 @@ def test_tables_and_prints_are_each_of_one_truth(mixed_run, printed):
             best = placed.sort_values(f"mean:{name}", ascending=ascending, kind="stable").to_dict("records")[:1]
             shown = [f"{run.explainers[row['explainer']].label} {row[f'mean:{name}']:.3f}" for row in best]
             assert last[run.metrics[name].label] == (shown[0] if shown else "-")
-
-
-def test_the_card_of_results_has_a_leaderboard_for_each_truth(mixed_run):
-    text = render_run_card(read_run(mixed_run), {}, None, "ann/scores")
-    for truth in ("human", "intervention"):
-        _, _, behind = text.partition(f"### {question_of(truth)}\n\n")
-        head = behind.splitlines()[0]
-        assert [label in head for label, *_ in VISUAL_METRICS.values()] == [OF[name] == truth for name in OF]
 
 
 def test_a_metric_that_is_of_two_truths_is_two_metrics(tmp_path):

@@ -13,8 +13,7 @@ from xaibench.data.table import DATASETS
 
 if TYPE_CHECKING:
     from xaibench.data.exchange.datasets_library import from_datasets, to_datasets
-    from xaibench.data.exchange.parquet_reading import read_parquet
-    from xaibench.data.exchange.parquet_writing import write_parquet
+    from xaibench.data.exchange.parquet import read_parquet, write_parquet
     from xaibench.data.image_collection import ImageCollection, open_images
     from xaibench.data.whitening import whiten
 
@@ -38,10 +37,10 @@ _HOME = {
     "ImageCollection": "image_collection",
     "from_datasets": "exchange.datasets_library",
     "open_images": "image_collection",
-    "read_parquet": "exchange.parquet_reading",
+    "read_parquet": "exchange.parquet",
     "to_datasets": "exchange.datasets_library",
     "whiten": "whitening",
-    "write_parquet": "exchange.parquet_writing",
+    "write_parquet": "exchange.parquet",
 }
 
 

@@ -32,9 +32,8 @@ from xaibench.data.disk.image_lists import (
 )
 from xaibench.data.disk.source import Source
 from xaibench.data.exchange.datasets_library import is_table, open_table
-from xaibench.data.exchange.hub_parquet import choose_test_files, list_parquet, open_files
-from xaibench.data.exchange.parquet_format import is_own
-from xaibench.data.exchange.parquet_reading import read_parquet, read_split
+from xaibench.data.exchange.parquet import is_own, read_file, read_parquet
+from xaibench.data.exchange.picture_source import choose_test_files, list_parquet, open_files
 from xaibench.data.masks.human_masks import TABLE_FOLDER
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, MaskFiles, find_masks, find_subfolder
 from xaibench.data.photographs.image_reader import ImageReader
@@ -277,7 +276,7 @@ def _resolve(source: str | os.PathLike[str], size: int | tuple[int, int] | None)
         if files := list_parquet(path):
             if not is_own(files[0]):
                 return open_files(choose_test_files(files))
-            return read_parquet(path) if path.is_dir() else read_split(path)
+            return read_parquet(path) if path.is_dir() else read_file(path)
         return path
     if scheme in DATASETS.schemes - _FOLDERS or DATASETS.canonical(text) in DATASETS:
         part = DATASETS.resolve(text)

@@ -89,7 +89,7 @@ DATASETS = Registry(
         "volumes": "xaibench.data.own_volumes:OwnVolumes",
         "photographs": "xaibench.data.photographs.labeled_photographs:Photographs",
         "mosaic": "xaibench.benchmarks.mosaics.photo_mosaics:PhotoMosaics",
-        "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
+        "parquet": "xaibench.data.exchange.parquet:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",
         "whitened": "xaibench.benchmarks.whitening.whitened_sets:WhitenedSet",
         "watermarks": "xaibench.benchmarks.watermarks.photographs:WatermarkedPhotographs",

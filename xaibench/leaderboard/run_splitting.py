@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +20,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from xaibench.core.messages import listed, unknown
-from xaibench.hub.license import check_license_name
 from xaibench.leaderboard.manifest import (
     METHOD,
     CodeInfo,
@@ -100,7 +100,8 @@ def split_run(
         entry = explainer_entry(text, name)
         parameters = {"parameters": {key: value for key, value in entry.items() if key != "use"}}
         method = _method_info(parts.explainers[name], uses[name], parameters | dict((about or {}).get(name, {})))
-        check_license_name(method.license or None)
+        if method.license and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", method.license):
+            raise ValueError(f"license={method.license!r}: expected a license identifier, such as cc-by-4.0 or mit.")
         manifest = Manifest(method, version, day, code or CodeInfo(), drawn.name if drawn else "")
         facts = write_facts(folder, facts_folder(Path(repository), manifest))
         pictures = _Pictures(cells, facts.layout)

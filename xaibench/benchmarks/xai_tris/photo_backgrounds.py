@@ -24,7 +24,7 @@ from PIL import Image
 from xaibench.benchmarks.xai_tris.noise import images_rng
 from xaibench.core.files import default_cache_dir
 from xaibench.data.disk.array_cache import read_cached, write_cached
-from xaibench.data.disk.file_readers import BoundedFile
+from xaibench.data.disk.file_readers import IMAGE_FORMATS, BoundedFile
 from xaibench.data.disk.image_files import is_image
 
 _LOGGER = logging.getLogger("xaibench")
@@ -196,7 +196,7 @@ def _prepare_images(
 def _read_image(file: Path, size: int) -> NDArray[np.float32] | str | None:
     """Return the prepared image, None if it is too small, or an error message if it cannot be read."""
     try:
-        with BoundedFile(file) as stream, Image.open(stream) as image:
+        with BoundedFile(file) as stream, Image.open(stream, formats=IMAGE_FORMATS) as image:
             return None if min(image.size) < size else prepare_image(image, size)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         # Pillow's plugins raise all of these for damaged files, even SyntaxError. Its own messages end with the path.

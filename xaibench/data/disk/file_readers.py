@@ -13,6 +13,9 @@ from defusedxml import ElementTree
 from defusedxml.common import DefusedXmlException
 from PIL import Image, UnidentifiedImageError
 
+#: Formats of image files that are opened. Pillow also has readers that run other programs (EPS) or are rarely tested.
+IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+
 
 def to_nfc(name: str) -> str:
     """Normalize a name to Unicode NFC. macOS unpacks accented names in decomposed form (NFD), which must match too.
@@ -78,6 +81,13 @@ def wrap_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
     except (OSError, SyntaxError, ValueError, EOFError, LookupError) as error:  # LookupError: an unknown encoding
         raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file again.") from error
+
+
+@contextmanager
+def opened_image(path: str | os.PathLike[str]) -> Iterator[Image.Image]:
+    """Open an image file of one of :data:`IMAGE_FORMATS`, with the errors of :func:`wrap_file_errors`."""
+    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file, formats=IMAGE_FORMATS) as image:
+        yield image
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:

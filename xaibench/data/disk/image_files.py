@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
-from xaibench.data.disk.file_readers import BoundedFile, DataFileError, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, opened_image
 
 #: Suffixes of image files, in lower case.
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
@@ -69,7 +69,7 @@ def open_image(
         MissingDataError: If the file does not exist.
         DataFileError: If the file is truncated, is not an image, or has NaN or values outside [0, ``scale``].
     """
-    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as image:
+    with opened_image(path) as image:
         image.seek(page)
         image.draft("RGB", (size, size))
         image.load()
@@ -151,7 +151,7 @@ def list_pages(path: str | os.PathLike[str]) -> list[int]:
         MissingDataError: If the file does not exist.
         DataFileError: If it is not an image.
     """
-    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as image:
+    with opened_image(path) as image:
         sizes = []
         for page in range(getattr(image, "n_frames", 1)):
             image.seek(page)
@@ -170,7 +170,7 @@ def image_size(path: str | os.PathLike[str], *, upright: bool = False) -> tuple[
         MissingDataError: If the file does not exist.
         DataFileError: If it is not an image.
     """
-    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as image:
+    with opened_image(path) as image:
         # Pillow itself applies the orientation of a TIFF, and its size is that of the rotated image.
         orientation = image.getexif().get(ExifTags.Base.Orientation) if upright and image.format != "TIFF" else None
         return (image.width, image.height) if orientation in _TRANSPOSED else (image.height, image.width)
@@ -187,7 +187,7 @@ def read_indices(path: str | os.PathLike[str], *, like: str | os.PathLike[str] |
         MissingDataError: If a file does not exist.
         DataFileError: If the mask cannot be read, has colors instead of labels, or differs in size from the image.
     """
-    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as mask:
+    with opened_image(path) as mask:
         if mask.mode not in ("P", "L", "1"):
             raise DataFileError(
                 f"{os.fspath(path)} is a mask with mode {mask.mode!r}, expected labels (mode P, L or 1); convert it."

@@ -1,14 +1,7 @@
-"""Data sets as Parquet files: bit-identical when read back, and compatible with the ``datasets`` library.
+"""Data sets in Parquet files and in tables of the ``datasets`` library.
 
-A folder contains ``data/{train,validation,test}-00000-of-0000N.parquet``, each with the columns
-
-===========  ===========================================================================================================
-``image``    the pixels: 8-bit images as PNG, all others as float32 ``[C, H, W]``
-             (volumes: ``[C, D, H, W]``)
-``mask``     the ground truth as a PNG, 255 = important, 0 = not important; slices of a volume are below one another
-``target``   the class index
-``preview``  only for float32 images: a PNG of the image for viewing, with 0 as middle gray; not read back
-===========  ===========================================================================================================
-
-and the :class:`~xaibench.types.DatasetInfo` and the parameters of the data set in its footer, under ``xaibench``.
+:func:`~xaibench.data.write_parquet` writes ``data/{train,validation,test}.parquet`` with the columns ``image``
+(float32 ``[C, H, W]``, or ``[C, D, H, W]`` of volumes), ``mask`` (bool ``[H, W]`` or ``[D, H, W]``, True = important)
+and ``target`` (the class index, a ``ClassLabel`` of ``datasets.load_dataset``).
+The :class:`~xaibench.types.DatasetInfo` and the parameters of the data set are in the footer, under ``xaibench``.
 """

@@ -7,24 +7,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from xaibench.core.messages import listed
 from xaibench.data.base import Dataset, Split
-from xaibench.data.disk.file_readers import DataFileError
 from xaibench.data.disk.lazy_split import Normalize
 from xaibench.data.disk.splits import Splits
-from xaibench.data.exchange.picture_source import (
-    IMAGE_COLUMNS,
-    LABEL_COLUMNS,
-    MASK_COLUMNS,
-    PictureSource,
-    choose_column,
-    encode_labels,
-    make_dataset,
-)
+from xaibench.data.exchange.parquet import nest
+from xaibench.data.exchange.picture_source import PictureSource, make_dataset, open_columns
 
 if TYPE_CHECKING:
     import datasets  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    from torch import Tensor
 
 
 @overload
@@ -140,31 +130,26 @@ def open_table(
             f"table: got {type(table).__name__}, expected a datasets.Dataset or datasets.DatasetDict. Load a streamed "
             "data set without streaming=True."
         )
-    parts = dict(table) if isinstance(table, dict) else {"": table}
-    plain = [part.with_format(None) for part in parts.values()]
-    there = plain[0].column_names
-    images = choose_column("the table", image, IMAGE_COLUMNS, there, "image")
-    if images is None:
-        raise DataFileError(f"The table has no column of images among {listed(there)}; name it as image=.")
-    masks = choose_column("the table", mask, MASK_COLUMNS, there, "mask")
-    labels = choose_column("the table", label, LABEL_COLUMNS, there, "label")
-    counts = [len(part) for part in plain]
-    starts = np.cumsum([0, *counts])
-    codes, classes = encode_labels(
-        None if labels is None else [value for part in plain for value in part[labels]],
-        None if labels is None else getattr(plain[0].features[labels], "names", None),
-        int(starts[-1]),
-        f"Column {labels}",
+    splits = dict(table) if isinstance(table, dict) else {"": table}
+    plain = [split.with_format(None) for split in splits.values()]
+    starts = np.cumsum([0, *map(len, plain)])
+    count = int(starts[-1])
+
+    def read_labels(column: str) -> tuple[list[Any], Any]:
+        return [value for split in plain for value in split[column]], getattr(plain[0].features[column], "names", None)
+
+    images, masks, codes, classes = open_columns(
+        "the table", plain[0].column_names, read_labels, count, image=image, mask=mask, label=label
     )
 
     def row(number: int) -> Mapping[str, Any]:
-        part = int(np.searchsorted(starts, number, side="right")) - 1
-        values: Mapping[str, Any] = plain[part][int(number - starts[part])]
+        index = int(np.searchsorted(starts, number, side="right")) - 1
+        values: Mapping[str, Any] = plain[index][int(number - starts[index])]
         return values
 
     known = {"train": "train", "validation": "val", "valid": "val", "val": "val", "test": "test"}
     official = {
-        known[name]: np.arange(starts[place], starts[place + 1]) for place, name in enumerate(parts) if name in known
+        known[name]: np.arange(starts[index], starts[index + 1]) for index, name in enumerate(splits) if name in known
     }
     return PictureSource(
         f"datasets.{type(table).__name__}",
@@ -173,38 +158,31 @@ def open_table(
         classes,
         image=images,
         mask=masks,
-        has_mask=np.zeros(starts[-1], bool) if masks is None else _has_value(plain, masks),
-        official=official if "train" in official and len(official) == len(parts) > 1 else None,
+        has_mask=np.zeros(count, bool) if masks is None else _has_value(plain, masks),
+        official=official if "train" in official and len(official) == len(splits) > 1 else None,
     )
 
 
-def _has_value(parts: Any, column: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _has_value(splits: Any, column: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return ``[N]`` bool: whether a cell is not None, without decoding pictures."""
-    found = [
+    batches = [
         np.asarray(batch[column].is_valid())
-        for part in parts
-        for batch in part.select_columns([column]).with_format("arrow").iter(1000)
+        for split in splits
+        for batch in split.select_columns([column]).with_format("arrow").iter(1000)
     ]
-    return np.concatenate(found) if found else np.zeros(0, bool)
-
-
-def _array_feature(values: Tensor, dtype: str) -> Any:
-    """Return the feature of arrays: ``Array2D`` of masks, ``Array3D`` of images, one dimension more of volumes."""
-    import datasets
-
-    return getattr(datasets, f"Array{values.ndim - 1}D")(tuple(values.shape[1:]), dtype)
+    return np.concatenate([np.zeros(0, bool), *batches])
 
 
 def _convert_split(split: Split, label: Any) -> datasets.Dataset:
     import datasets
     import pyarrow as pa
 
-    from xaibench.data.exchange.parquet_columns import nest
-
     images, masks, targets = split[:]
+    kinds = {2: datasets.Array2D, 3: datasets.Array3D, 4: datasets.Array4D}
+    image_shape, mask_shape = tuple(images.shape[1:]), tuple(masks.shape[1:])
     features = datasets.Features(
-        image=_array_feature(images, "float32"),
-        mask=_array_feature(masks, "bool"),
+        image=kinds[len(image_shape)](image_shape, "float32"),
+        mask=kinds[len(mask_shape)](mask_shape, "bool"),
         target=label,
     )
     columns = [nest(images.numpy()), nest(masks.numpy()), pa.array(targets.numpy())]

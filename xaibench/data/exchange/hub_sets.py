@@ -14,13 +14,9 @@ from pathlib import Path
 
 from xaibench._version import __version__
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.exchange.parquet_format import list_set_files
-from xaibench.data.exchange.parquet_reading import ParquetSet
+from xaibench.data.exchange.parquet import ParquetSet
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
-
-#: HTTP packages that versions of ``huggingface_hub`` have used; their errors are network errors.
-_TRANSPORT = {"httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"}
 
 
 @dataclass(frozen=True)
@@ -79,14 +75,7 @@ class HubSet(ParquetSet):
         Raises:
             MissingDataError: If the data set cannot be downloaded; the message says why.
         """
-        folder = download_snapshot(self._address, ["data/*.parquet"])
-        if not list_set_files(folder):
-            raise MissingDataError(
-                f"{self._address} is not a data set of xaibench: expected files such as "
-                "data/train-00000-of-00001.parquet. Read results of a run with xaibench.hub.load_results, and other "
-                "data with the library datasets."
-            )
-        return folder
+        return download_snapshot(self._address, ["data/*.parquet"])
 
     def __repr__(self) -> str:
         return str(self._address)
@@ -110,55 +99,9 @@ def download_snapshot(address: HubAddress, patterns: Sequence[str]) -> Path:
             library_name="xaibench",
             library_version=__version__,
         )
-    except Exception as error:
-        if (reason := _explain_error(error, address)) is None:
-            raise
-        raise MissingDataError(f"{address} cannot be loaded: {reason}") from error
+    except (OSError, ValueError) as error:  # errors of the Hub; a missing network without a complete cache
+        raise MissingDataError(
+            f"{address} cannot be loaded: {error} Check the name, the network and HF_HUB_OFFLINE; log in with "
+            "`hf auth login`, or set HF_TOKEN, for private and gated repositories."
+        ) from error
     return Path(folder)
-
-
-def error_class_names(error: BaseException) -> set[str]:
-    """Return the names of the classes of an error, since ``huggingface_hub`` has moved its classes between modules."""
-    return {base.__name__ for base in type(error).__mro__}
-
-
-def status_of(error: BaseException | None) -> int | None:
-    """Return the HTTP status of an error or of its causes; None without a response."""
-    while error is not None:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if status is not None:
-            return int(status)
-        error = error.__cause__
-    return None
-
-
-def is_network_error(error: BaseException | None) -> bool:
-    """Return whether an error or one of its causes means that the Hub could not be reached."""
-    while error is not None:
-        modules = {base.__module__.partition(".")[0] for base in type(error).__mro__}
-        if isinstance(error, ConnectionError | TimeoutError) or (modules & _TRANSPORT and status_of(error) is None):
-            return True
-        error = error.__cause__
-    return False
-
-
-def _explain_error(error: Exception, address: HubAddress) -> str | None:
-    """Return the cause and the remedy of a download error; None for other errors."""
-    found = error_class_names(error)
-    if "GatedRepoError" in found:
-        return f"its users have to accept conditions. Accept them on the page of {address.repo}, then log in."
-    if "RepositoryNotFoundError" in found:
-        return (
-            f"there is no dataset repository {address.repo}, or it is private. Check the name; for a private one log "
-            "in with `hf auth login`, or set HF_TOKEN to a token that may read it."
-        )
-    if "RevisionNotFoundError" in found:
-        return f"it has no branch, tag or commit {address.revision!r}. Check the name after the @."
-    if (status := status_of(error)) is not None:
-        return f"the Hub returned HTTP status {status}. Try again later; log in again if it is 401 or 403."
-    if "LocalEntryNotFoundError" in found or is_network_error(error):
-        return (
-            "the Hub cannot be reached, and the data set is not completely cached. Connect to the network, unset "
-            "HF_HUB_OFFLINE, or load it on a machine with a network and copy HF_HOME."
-        )
-    return None

@@ -1,12 +1,16 @@
-"""Samples from rows with decoded pictures: tables of the ``datasets`` library and Parquet files of the Hub."""
+"""Rows of tables with pictures as samples: tables of the ``datasets`` library, and Parquet files of others."""
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
@@ -14,7 +18,7 @@ from xaibench.component.info import describe_own_data
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset
 from xaibench.data.disk.disk_split import DiskSplit
-from xaibench.data.disk.file_readers import DataFileError
+from xaibench.data.disk.file_readers import IMAGE_FORMATS, DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.disk.image_files import convert_image
 from xaibench.data.disk.image_lists import UNLABELED
 from xaibench.data.disk.lazy_split import Normalize
@@ -22,9 +26,9 @@ from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import Splits, split_indices
 
 #: Usual names of the columns, in order of priority.
-IMAGE_COLUMNS = ("image", "img", "pixel_values", "picture")
-MASK_COLUMNS = ("mask", "segmentation", "annotation", "ground_truth")
-LABEL_COLUMNS = ("label", "labels", "target", "class", "fine_label")
+_IMAGE_COLUMNS = ("image", "img", "pixel_values", "picture")
+_MASK_COLUMNS = ("mask", "segmentation", "annotation", "ground_truth")
+_LABEL_COLUMNS = ("label", "labels", "target", "class", "fine_label")
 
 
 class TableOptions(TypedDict, total=False):
@@ -107,7 +111,7 @@ def decode_picture(value: Any, where: str) -> Image.Image:
         value = value.get("bytes")
     if isinstance(value, bytes):
         try:
-            picture = Image.open(io.BytesIO(value))
+            picture = Image.open(io.BytesIO(value), formats=IMAGE_FORMATS)
             picture.load()
         except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
             raise DataFileError(f"{where}: the bytes are not an image that Pillow reads ({error}).") from error
@@ -171,43 +175,152 @@ def make_dataset(
     return Dataset(train, val, test, info, parameters={"size": size, "splits": splits, "seed": seed})
 
 
-def choose_column(name: str, given: str | None, usual: Sequence[str], there: Sequence[str], what: str) -> str | None:
-    """Return the column ``given``, or the first usual one that exists; None if there is none.
-
-    Raises:
-        ValueError: If the given column does not exist.
-    """
-    if given is None:
-        return next((column for column in usual if column in there), None)
-    if given not in there:
-        raise ValueError(f"{what}={given!r}: {name} has the columns {listed(there)}.")
-    return given
-
-
-def encode_labels(
-    values: Sequence[Any] | None, names: Sequence[str] | None, count: int, what: str
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the class index of each row, and the class names.
+def open_columns(
+    name: str,
+    columns: Sequence[str],
+    read_labels: Callable[[str], tuple[Sequence[Any], Sequence[str] | None]],
+    count: int,
+    *,
+    image: str | None,
+    mask: str | None,
+    label: str | None,
+) -> tuple[str, str | None, NDArray[np.int64], tuple[str, ...]]:
+    """Return the columns of images and masks of a table, the class index of each row, and the class names.
 
     Args:
-        values: Labels: integers, or names. None = all rows are of the class ``unlabeled``.
-        names: Class names of integer labels; None = the numbers.
+        name: Name of the table, for messages.
+        columns: Names of its columns.
+        read_labels: Returns the values of a column, and the names of integer labels if they are known.
         count: Number of rows.
-        what: Name of the column, for messages.
+        image: Column of the images; None = the usual name that exists.
+        mask: Column of the masks; None = the usual name that exists, if any.
+        label: Column of the classes; None = the usual name that exists; without any, all rows are ``unlabeled``.
 
     Raises:
-        DataFileError: If a label is missing, or an integer has no name.
+        DataFileError: If there is no column of images, or a row has no valid label.
+        ValueError: If a column does not exist.
     """
-    if values is None:
-        return np.zeros(count, dtype=np.int64), (UNLABELED,)
+    images = _choose_column(name, image, _IMAGE_COLUMNS, columns, "image")
+    if images is None:
+        raise DataFileError(f"{name} has no column of images among {listed(columns)}; name it as image=.")
+    masks = _choose_column(name, mask, _MASK_COLUMNS, columns, "mask")
+    labels = _choose_column(name, label, _LABEL_COLUMNS, columns, "label")
+    if labels is None:
+        return images, masks, np.zeros(count, dtype=np.int64), (UNLABELED,)
+    return images, masks, *_encode_labels(*read_labels(labels), f"{name}, column {labels}")
+
+
+def list_parquet(path: Path) -> list[Path]:
+    """Return the sorted Parquet files of a folder, in ``data`` or at any depth; a Parquet file itself; or nothing."""
+    if path.is_file():
+        return [path] if path.suffix == ".parquet" else []
+    for directory in (path / "data", path):
+        if files := sorted(directory.glob("*.parquet")):
+            return files
+    return sorted(path.rglob("*.parquet"))
+
+
+def choose_test_files(files: Sequence[Path]) -> list[Path]:
+    """Return the files of the test split; without one, of the validation split; otherwise all files."""
+    for split in ("test", "val"):
+        if chosen := [file for file in files if _split_of(file) == split]:
+            return chosen
+    return list(files)
+
+
+def open_files(
+    files: Sequence[Path], *, image: str | None = None, mask: str | None = None, label: str | None = None
+) -> PictureSource:
+    """Open Parquet files that xaibench did not write, such as files of the Hugging Face Hub, as one table.
+
+    Args:
+        files: The files, with the same columns.
+        image: Column of the images; None = the usual name that exists.
+        mask: Column of the masks; None = the usual name that exists, if any.
+        label: Column of the classes; None = the usual name that exists, if any.
+
+    Returns:
+        The rows. Rows without a mask are not annotated.
+
+    Raises:
+        MissingDataError: If there are no rows.
+        DataFileError: If a file is damaged, differs in its columns, or has no column of images.
+        ValueError: If a named column does not exist.
+    """
+    tables = []
+    for file in files:
+        with wrap_file_errors(file):
+            tables.append(pq.read_table(file, memory_map=True))
+    folder = str(files[0].parent if len(files) > 1 else files[0])
+    try:
+        table = pa.concat_tables(tables)
+    except pa.ArrowInvalid as error:
+        raise DataFileError(f"{folder}: the files have different columns ({error}).") from error
+    if not len(table):
+        raise MissingDataError(f"{folder} has no rows.")
+
+    def read_labels(column: str) -> tuple[Sequence[Any], Sequence[str] | None]:
+        try:  # the class names that the datasets library has written into the schema
+            notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+            names = notes["info"]["features"][column]["names"]
+        except (ValueError, KeyError, TypeError):
+            names = None
+        return table[column].to_pylist(), names
+
+    images, masks, codes, classes = open_columns(
+        folder, table.column_names, read_labels, len(table), image=image, mask=mask, label=label
+    )
+    pictures = table.select([images] if masks is None else [images, masks])
+
+    def row(number: int) -> Mapping[str, Any]:
+        values: Mapping[str, Any] = pictures.slice(number, 1).to_pylist()[0]
+        return values
+
+    splits = [_split_of(file) for file in files]
+    names = np.repeat(np.array([split or "" for split in splits]), [len(one) for one in tables])
+    official = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
+    return PictureSource(
+        folder,
+        row,
+        codes,
+        classes,
+        image=images,
+        mask=masks,
+        has_mask=np.zeros(len(table), bool) if masks is None else np.asarray(table[masks].is_valid()),
+        official=official if "train" in official and len(official) > 1 and None not in splits else None,
+    )
+
+
+def _split_of(file: Path) -> str | None:
+    """Return the split in the name of a file or of its folder."""
+    for name in (file.name, file.parent.name):
+        for start, split in {"train": "train", "val": "val", "dev": "val", "test": "test"}.items():
+            if name.casefold().startswith(start):
+                return split
+    return None
+
+
+def _choose_column(
+    name: str, wanted: str | None, usual: Sequence[str], columns: Sequence[str], parameter: str
+) -> str | None:
+    if wanted is None:
+        return next((column for column in usual if column in columns), None)
+    if wanted not in columns:
+        raise ValueError(f"{parameter}={wanted!r}: {name} has the columns {listed(columns)}.")
+    return wanted
+
+
+def _encode_labels(
+    values: Sequence[Any], names: Sequence[str] | None, what: str
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return the class index of each row, and the class names: ``names``, or the labels themselves."""
     if any(value is None for value in values):
         raise DataFileError(f"{what} has rows without a label; leave these rows out.")
     if any(isinstance(value, str) for value in values):
-        known = tuple(sorted({str(value) for value in values}))
-        places = {name: place for place, name in enumerate(known)}
-        return np.array([places[str(value)] for value in values], dtype=np.int64), known
+        classes, codes = np.unique(np.array([str(value) for value in values]), return_inverse=True)
+        return codes.astype(np.int64), tuple(map(str, classes))
     labels = np.asarray(values)
-    if labels.shape != (count,) or labels.dtype.kind not in "biu":
+    if labels.ndim != 1 or labels.dtype.kind not in "biu":
         raise DataFileError(
             f"{what} has labels of type {labels.dtype}, shape {labels.shape[1:]}; expected one class each."
         )

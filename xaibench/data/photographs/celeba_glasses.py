@@ -14,7 +14,7 @@ from PIL import Image
 
 from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
-from xaibench.data.disk.file_readers import BoundedFile, DataFileError, read_lines, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, opened_image, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.source import Source
 
@@ -165,7 +165,7 @@ def _read_attributes(file: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def _read_part(file: Path, face: Path) -> NDArray[np.bool_]:
-    with wrap_file_errors(file), BoundedFile(file) as stream, Image.open(stream) as image:
+    with opened_image(file) as image:
         mask = np.asarray(image.convert("L")) > 0
     height, width = image_size(face)
     if mask.shape[0] * width != mask.shape[1] * height:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
 from xaibench.component.info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
-from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, opened_image
 from xaibench.data.disk.groups import assign_groups
 from xaibench.data.disk.image_files import check_same_size, is_image
 from xaibench.data.disk.image_lists import (
@@ -238,7 +238,7 @@ class MaskFiles:
 
 
 def _read_picture(path: Path) -> NDArray[np.bool_]:
-    with wrap_file_errors(path), BoundedFile(path) as stream, Image.open(stream) as opened:
+    with opened_image(path) as opened:
         exact = opened.format != "JPEG"
         opened.load()
         ImageOps.exif_transpose(opened, in_place=True)
