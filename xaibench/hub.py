@@ -22,7 +22,7 @@ from xaibench.report.read.results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import FAILURES, JOBS, SAMPLES, TABLES
 
-__all__ = ["LicenseError", "prepare_dataset", "prepare_run", "push_dataset", "push_run", "upload"]
+__all__ = ["LicenseError", "push_dataset", "push_run"]
 
 #: Tables with names of machines, files or patients, which are not uploaded.
 _PRIVATE_TABLES = (SAMPLES, JOBS, FAILURES)
@@ -64,7 +64,23 @@ def push_run(
     public: bool = False,
     revision: str | None = None,
 ) -> str:
-    """Upload the results of a run; see :func:`prepare_run` and :func:`push_dataset` for the parameters and errors."""
+    """Upload the results of a run.
+
+    Args:
+        run: Folder written by ``xaibench run``; see :func:`prepare_run` for what is uploaded.
+        repo: ``"owner/name"``; created if it does not exist.
+        license: License of the results, as an identifier of the Hub; None = not stated.
+        public: Make a new repository public.
+        revision: Branch, created if it does not exist; None = the main branch.
+
+    Returns:
+        Address of the uploaded page.
+
+    Raises:
+        RunFolderError: If ``run`` is not a run folder, or one of its files is damaged.
+        ValueError: If the repository is malformed, or is public but ``public`` is False.
+        OSError: If no user is logged in, the repository is not writable, or the Hub cannot be reached.
+    """
     with tempfile.TemporaryDirectory(prefix="xaibench-push-") as folder:
         return upload(prepare_run(run, folder, license=license), repo, public=public, revision=revision)
 

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -71,7 +70,6 @@ def split_run(
         RunFolderError: If the folder is not a run folder, or one of its files is damaged.
         ResultError: If a job of the run failed, a method is unknown or has no scores, the suite of the run is not
             one of the library, or the repository has results of the suite on other images.
-        LicenseError: If a license name is malformed.
     """
     folder = Path(run)
     parts = read_parts(folder)
@@ -100,8 +98,6 @@ def split_run(
         entry = explainer_entry(text, name)
         parameters = {"parameters": {key: value for key, value in entry.items() if key != "use"}}
         method = _method_info(parts.explainers[name], uses[name], parameters | dict((about or {}).get(name, {})))
-        if method.license and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", method.license):
-            raise ValueError(f"license={method.license!r}: expected a license identifier, such as cc-by-4.0 or mit.")
         manifest = Manifest(method, version, day, code or CodeInfo(), drawn.name if drawn else "")
         facts = write_facts(folder, facts_folder(Path(repository), manifest))
         pictures = _Pictures(cells, facts.layout)
