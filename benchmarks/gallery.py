@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
 import xaibench as xb
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.explainers import EXPLAINERS
 from xaibench.models import accuracy, build, fit
 

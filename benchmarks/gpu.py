@@ -37,10 +37,10 @@ import torchvision
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import precision_context
+from xaibench.compute.device import precision_context, resolve_device
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.types import Precision
-from xaibench.explainers.base import UnsupportedModelError, target_gradient
+from xaibench.explainers.base import target_gradient
 from xaibench.models import build
 from xaibench.models.networks.stackable import Network
 from xaibench.models.training.fitting import _cross_entropy

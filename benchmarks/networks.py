@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
 from xaibench.models import build
 

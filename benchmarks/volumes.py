@@ -26,7 +26,7 @@ import torch
 from networks import LIBRARIES, resident
 
 import xaibench as xb
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 
 #: Explainers of a few passes, Integrated Gradients with its default steps, and those with a fixed number of layers.
 FAST = (

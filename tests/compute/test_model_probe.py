@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.compute.model_probe import check_classes, check_module, model_device_and_dtype, probe
-from xaibench.compute.network_outputs import check_logits
+from xaibench.compute.network_outputs import check_classes, check_logits, check_module, model_device_and_dtype, probe
 
 IMAGES = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 

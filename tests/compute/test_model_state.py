@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.compute.model_state import evaluation_mode, restore_model_state
+from xaibench.compute.lending import evaluation_mode, restore_model_state
 
 
 def modes(model):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from xaibench.compute.precision import current_precision, precision_context
+from xaibench.compute.device import current_precision, precision_context
 
 
 def switches():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 
 
 def test_inside_the_seed_decides_and_after_it_the_caller_goes_on():

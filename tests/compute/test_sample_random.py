@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.compute import sample_random as sample_draws
-from xaibench.compute.sample_random import normal_numbers, sample_generators, seeded_by
+from xaibench.compute import random_numbers as sample_draws
+from xaibench.compute.random_numbers import normal_numbers, sample_generators, seeded_by
 from xaibench.explainers.base import blocks
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from explainer_trials import CASE, NAMES, maps_of, network
 
-from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.output import ExplainedOutput
 from xaibench.explainers import EXPLAINERS, build, explain
 from xaibench.explainers.budgets import passes_of
 from xaibench.explainers.shared.passes import Adjustable

@@ -20,7 +20,7 @@ from pretend_device import WrongPlaceError, pretended
 from torch import nn
 
 import xaibench as xb
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.explainers.gradients import smoothgrad
 from xaibench.explainers.perturbation import kernel_shap

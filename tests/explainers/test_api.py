@@ -16,7 +16,7 @@ from torch import nn
 import xaibench
 from xaibench.component.info import ExplainerInfo
 from xaibench.component.registry import UnknownNameError
-from xaibench.compute.precision import precision_context
+from xaibench.compute.device import precision_context
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
 from xaibench.explainers.controls import Uniform
 from xaibench.explainers.perturbation.lime import LIME

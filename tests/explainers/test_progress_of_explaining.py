@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.output import ExplainedOutput
 from xaibench.core import progress as module
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.explainers.shared.passes import Countable

@@ -29,7 +29,7 @@ from xaibench.auditing.sanity import agreement, check_sanity
 from xaibench.auditing.subject import Subject, logits_of, make_subject
 from xaibench.auditing.user_images import read_samples
 from xaibench.auditing.verdicts import REQUIRED, judge
-from xaibench.compute.model_probe import check_module
+from xaibench.compute.network_outputs import check_module
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.progress import ProgressBar
 from xaibench.core.truth_kinds import TRUTHS, Truth

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.auditing.subject import Subject
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.progress import ProgressBar
 
 #: Significance level of the test.

@@ -13,7 +13,7 @@ from xaibench.auditing.known_causes import KnownCauses
 from xaibench.auditing.subject import Subject
 from xaibench.compute.device import resolve_device
 from xaibench.compute.network_outputs import check_logits
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.progress import ProgressBar
 
 #: Side of the pattern as a share of the image; copies of every image for training, half of them with the pattern.

@@ -13,10 +13,16 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import resolve_device
-from xaibench.compute.explained_output import OutputOrFunction, two_sided
-from xaibench.compute.model_probe import check_classes, check_module, ends_in_sigmoid, probe
-from xaibench.compute.model_state import evaluation_mode
-from xaibench.compute.network_outputs import check_logits, check_scalars
+from xaibench.compute.lending import evaluation_mode
+from xaibench.compute.network_outputs import (
+    check_classes,
+    check_logits,
+    check_module,
+    check_scalars,
+    ends_in_sigmoid,
+    probe,
+)
+from xaibench.compute.output import OutputOrFunction, two_sided
 from xaibench.evaluation.model_placement import to_device
 
 #: How logits become probabilities: over all classes, or for each label on its own; or a function of the outputs, whose

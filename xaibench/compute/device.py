@@ -1,16 +1,34 @@
-"""Resolution of a user's ``device`` argument to a torch device.
+"""Where and how precisely something is computed: the device, and the precision of float32 arithmetic.
+
+By default, PyTorch lets cuDNN round the inputs of float32 convolutions to TF32 (10 bits of mantissa): float32 maps from
+a GPU then correlate with the CPU's at 0.96 only, without a warning. Here, float32 is exact unless another precision is
+requested. Torch's flags are global, so they are set inside a block and restored after it.
 
 Torch is imported on use, since the runner and the command line import this module.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from xaibench.core.checks import check_choice
 from xaibench.core.messages import first_line, listed
+from xaibench.core.types import Precision
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor, nn
+
+#: Precision of the innermost block that states one; None outside.
+_STATED: ContextVar[Precision | None] = ContextVar("precision", default=None)
+
+# Flags of torch 2.9 and later, per operator. The legacy flags still exist and must agree with them: otherwise reading
+# them raises.
+_OPERATORS = (("cuda", "matmul"), ("cudnn", "conv"), ("cudnn", "rnn"), ("mkldnn", "matmul"), ("mkldnn", "conv"))
+_LEGACY = (("cuda", "matmul"), ("cudnn",))
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -97,3 +115,155 @@ def _cuda_devices() -> list[str]:
     import torch
 
     return [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+
+
+@contextmanager
+def precision_context(precision: Precision | None = None, device: str | torch.device = "cpu") -> Iterator[None]:
+    """Set the precision of float32 arithmetic inside the block and restore torch's global flags after it.
+
+    Args:
+        precision: None = that of the enclosing block. Outside of all blocks: exact float32, with ``torch.autocast`` as
+            the caller has set it.
+        device: Where the block computes; ``torch.autocast`` is set for its type.
+
+    Raises:
+        ValueError: If the precision is unknown.
+
+    Example:
+        >>> with precision_context("tf32"):
+        ...     with precision_context():
+        ...         print(current_precision())
+        tf32
+        >>> current_precision() is None
+        True
+    """
+    import torch
+
+    if precision is not None:
+        check_precision(precision)
+    chosen = precision or current_precision()
+    with ExitStack() as stack:
+        stack.enter_context(_set_precision_flags("tf32" if chosen == "tf32" else "ieee"))
+        if chosen is not None:
+            kind = torch.device(device).type
+            stack.enter_context(torch.autocast(kind, torch.bfloat16, enabled=chosen == "bfloat16"))
+        token = _STATED.set(chosen)
+        try:
+            yield
+        finally:
+            _STATED.reset(token)
+
+
+def current_precision() -> Precision | None:
+    """Return the precision of the innermost :func:`precision_context` block that states one, or None."""
+    return _STATED.get()
+
+
+def stored_dtype(precision: Precision) -> torch.dtype:
+    """Return the dtype of stored numbers: float64 for ``"float64"``, otherwise float32.
+
+    Example:
+        >>> stored_dtype("bfloat16")
+        torch.float32
+    """
+    import torch
+
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+def check_precision(precision: object) -> None:
+    """Check that ``precision`` is a :data:`~xaibench.core.types.Precision`."""
+    check_choice("precision", precision, get_args(Precision))
+
+
+def resolve_dtype(
+    model: nn.Module | None,
+    images: Tensor,
+    dtype: torch.dtype | Literal["auto"],
+    precision: Precision | None,
+    device: torch.device,
+) -> torch.dtype:
+    """Return the dtype in which a model is run, which is also that of its images and maps.
+
+    Args:
+        model: A module. Its attribute ``explain_dtype`` decides if it exists, otherwise its parameters do. None = there
+            is no model, and the images decide.
+        images: ``[N, C, H, W]``.
+        dtype: Requested dtype. ``"auto"``: the stored dtype of ``precision`` if one is given, otherwise the model's
+            own.
+        precision: Requested precision; None = that of the innermost :func:`precision_context` block.
+        device: Where it is computed.
+
+    Raises:
+        ValueError: If dtype and precision contradict each other, or float64 is needed and the device does not support
+            it.
+    """
+    import torch
+
+    if precision is not None:
+        check_precision(precision)
+        if dtype not in ("auto", torch.float64) and precision == "float64":
+            raise ValueError(f"precision='float64' with dtype={dtype}: expected one of them, or both float64.")
+    chosen = precision or current_precision()
+    kept = dtype
+    if kept == "auto":
+        kept = stored_dtype(chosen) if chosen else _model_dtype(model, images)
+    if kept == torch.float64 and device.type == "mps":
+        raise ValueError(
+            "device 'mps' has no float64, in which this model is explained; pass precision='float32', or device='cpu'."
+        )
+    return kept
+
+
+def _model_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
+    if model is None:
+        return images.dtype
+    import torch
+
+    own = getattr(model, "explain_dtype", None)
+    if isinstance(own, torch.dtype):
+        return own
+    floating = (parameter.dtype for parameter in getattr(model, "parameters", tuple)() if parameter.is_floating_point())
+    return next(floating, images.dtype)
+
+
+@contextmanager
+def _set_precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[None]:
+    before = [(place, name, getattr(place, name), wanted) for place, name, wanted in _precision_flags(how)]
+    try:
+        for place, name, _, wanted in before:
+            setattr(place, name, wanted)
+        yield
+    finally:
+        for place, name, value, _ in before:
+            setattr(place, name, value)
+
+
+def _precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[tuple[Any, str, object]]:
+    """Yield the flags of this torch version and the values to set.
+
+    Legacy flags come first, because setting them overwrites the newer ones.
+    """
+    for path in _LEGACY:
+        place = _backend(path)
+        try:
+            _ = place.allow_tf32
+        except RuntimeError:  # the caller has set new flags one by one: legacy flags are unreadable and not needed
+            continue
+        yield place, "allow_tf32", how == "tf32"
+    for path in _OPERATORS:
+        place = _backend(path)
+        if hasattr(place, "fp32_precision"):
+            yield place, "fp32_precision", how
+    # The fastest algorithms of cuDNN sum gradients in a different order each time.
+    yield _backend(("cudnn",)), "deterministic", True
+    yield _backend(("cudnn",)), "benchmark", False
+
+
+def _backend(path: tuple[str, ...]) -> Any:
+    import torch
+
+    place: Any = torch.backends
+    for name in path:
+        place = getattr(place, name, None)
+    return place

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from xaibench.compute.explained_output import OutputOrFunction
+    from xaibench.compute.output import OutputOrFunction
 
     #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
     Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
-    from xaibench.compute.explained_output import OutputOrFunction
+    from xaibench.compute.output import OutputOrFunction
     from xaibench.core.types import Precision
     from xaibench.data import Dataset, Split
     from xaibench.evaluation.apply import Batch
@@ -135,9 +135,8 @@ def evaluate(
     """
     import torch
 
-    from xaibench.compute.device import resolve_device
-    from xaibench.compute.model_probe import check_module
-    from xaibench.compute.precision import precision_context
+    from xaibench.compute.device import precision_context, resolve_device
+    from xaibench.compute.network_outputs import check_module
 
     check_numbers(samples, batch_size)
     split, classes, training, distribution = _open_dataset(dataset)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from xaibench.compute.explained_output import OutputOrFunction
+    from xaibench.compute.output import OutputOrFunction
 
 
 class ModelAnswers:
@@ -47,7 +47,7 @@ class ModelAnswers:
         Raises:
             ValueError: If a target is not a class of the model.
         """
-        from xaibench.compute.model_probe import check_classes
+        from xaibench.compute.network_outputs import check_classes
 
         outputs = self._outputs(images, None, finite=False).cpu()
         if callable(self._output) or outputs.shape[1] < 2:
@@ -59,9 +59,8 @@ class ModelAnswers:
 
     def _outputs(self, images: Tensor, classes: Sequence[str] | None, *, finite: bool) -> Tensor:
         """Return logits ``[n, K]``; under ``"sigmoid"`` the logits of both classes for a single output."""
-        from xaibench.compute.explained_output import two_sided
-        from xaibench.compute.model_probe import ends_in_sigmoid, probe
-        from xaibench.compute.network_outputs import check_logits, check_scalars
+        from xaibench.compute.network_outputs import check_logits, check_scalars, ends_in_sigmoid, probe
+        from xaibench.compute.output import two_sided
 
         if self._ends_in_sigmoid is None:
             self._ends_in_sigmoid = ends_in_sigmoid(self._model, images)

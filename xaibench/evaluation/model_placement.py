@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
     """Return the model itself if it is on the device, otherwise a copy on the device. The model is never moved.
 
-    Inside :func:`xaibench.compute.precision.precision_context`, the result has the dtype of that precision.
+    Inside :func:`xaibench.compute.device.precision_context`, the result has the dtype of that precision.
 
     Args:
         model: A network.
@@ -25,8 +25,7 @@ def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
     """
     import torch
 
-    from xaibench.compute.device import resolve_device
-    from xaibench.compute.precision import current_precision, stored_dtype
+    from xaibench.compute.device import current_precision, resolve_device, stored_dtype
 
     target = torch.empty(0, device=resolve_device(device)).device  # with the GPU's index, unlike "cuda"
     precision = current_precision()

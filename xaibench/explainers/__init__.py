@@ -7,17 +7,11 @@ of the model.
 
 from typing import Any
 
-from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.output import ExplainedOutput, UnsupportedModelError
 from xaibench.compute.targets import label_pairs
 from xaibench.core.lazy_names import load_public_name
 from xaibench.explainers.api import explain
-from xaibench.explainers.base import (
-    Attribution,
-    Channels,
-    Explainer,
-    UnsupportedModelError,
-    reduce_channels,
-)
+from xaibench.explainers.base import Attribution, Channels, Explainer, reduce_channels
 from xaibench.explainers.building import build
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
 from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError

@@ -13,22 +13,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.compute.device import resolve_device
-from xaibench.compute.explained_output import ExplainedOutput, OutputOrFunction, network_of
-from xaibench.compute.input_copies import protect_input
-from xaibench.compute.model_probe import check_classes, check_module, probe
-from xaibench.compute.model_state import remove_compilation, restore_model_state
-from xaibench.compute.precision import current_precision, precision_context, resolve_dtype
-from xaibench.compute.sample_random import seeded_by
+from xaibench.compute.device import current_precision, precision_context, resolve_device, resolve_dtype
+from xaibench.compute.lending import protect_input, remove_compilation, restore_model_state
+from xaibench.compute.network_outputs import check_classes, check_module, probe
+from xaibench.compute.output import (
+    ExplainedOutput,
+    OutputOrFunction,
+    UnsupportedModelError,
+    network_of,
+    remove_final_activation,
+)
+from xaibench.compute.random_numbers import seeded_by
 from xaibench.compute.targets import Targets, as_targets
 from xaibench.core.checks import check_count
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
-from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
+from xaibench.explainers.base import Channels, Explainer
 from xaibench.explainers.budgets import assign_budget, explain_within_budget
 from xaibench.explainers.building import build, configured, explainer_name, part_output
 from xaibench.explainers.checks import check_images, check_returned_maps
-from xaibench.explainers.shared.final_activation import remove_final_activation
 from xaibench.explainers.shared.fitted_data import NotFittedError
 from xaibench.explainers.shared.gradient_free import gradient_free_advice
 from xaibench.explainers.shared.layer_calls import with_layer_name

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.batching import default_batch_size
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.shared.gradient_free import gradient_free_advice
 
@@ -40,10 +41,6 @@ class Explainer(Protocol):
             Maps ``[N, H, W]``, signed; a larger magnitude means more important.
         """
         ...
-
-
-class UnsupportedModelError(ValueError):
-    """The explainer does not support this network; the message names the layer and an alternative."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.output import ExplainedOutput
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.building import explainer_name
 from xaibench.explainers.shared.passes import Adjustable, Countable, budget_error

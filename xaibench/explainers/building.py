@@ -8,7 +8,7 @@ import inspect
 from typing import Any, cast
 
 from xaibench.component.parameters import has_any_parameter, named_parameters
-from xaibench.compute.explained_output import OutputOrFunction
+from xaibench.compute.output import OutputOrFunction
 from xaibench.core.checks import check_names
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.shared.exact_template import ExactMethod, is_exact

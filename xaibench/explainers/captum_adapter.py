@@ -15,8 +15,8 @@ from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
 from xaibench.component.parameters import named_parameters
-from xaibench.compute.model_state import restore_model_state
-from xaibench.compute.random_state import seeded_globals
+from xaibench.compute.lending import restore_model_state
+from xaibench.compute.random_numbers import seeded_globals
 from xaibench.core.checks import check_choice, check_names
 from xaibench.explainers.base import Channels, reduce_channels
 

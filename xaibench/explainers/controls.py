@@ -18,7 +18,7 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
 from xaibench.explainers.shared.fitted_data import NotFittedError, mean_mask

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from xaibench.component.parameters import named_parameters
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.models.networks.user_networks import check_outputs, check_parameters, make_own
 from xaibench.models.table import MODELS
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.compute.model_probe import ImageShapeError
+from xaibench.compute.network_outputs import ImageShapeError
 from xaibench.explainers.shared.token_places import token_layout
 from xaibench.models import build
 

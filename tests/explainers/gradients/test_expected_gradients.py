@@ -4,7 +4,7 @@ from generators.gradient_networks import batch, bending, outputs
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import NotFittedError
 from xaibench.explainers.gradients.expected_gradients import ExpectedGradients
 

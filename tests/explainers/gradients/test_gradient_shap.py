@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import explain
 
 

@@ -3,7 +3,7 @@ import torch
 from generators.gradient_networks import batch, bending, outputs
 from part_cases import ExplainerCase
 
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.integrated_gradients import IntegratedGradients
 from xaibench.explainers.gradients.random_baseline_ig import RandomBaselineIG
 

@@ -5,7 +5,7 @@ from generators.gradient_networks import batch, bending
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.smoothgrad import SmoothGrad
 from xaibench.explainers.gradients.smoothgrad_squared import SmoothGradSquared
 from xaibench.explainers.gradients.vargrad import VarGrad

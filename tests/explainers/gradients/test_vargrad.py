@@ -4,7 +4,7 @@ from oracles import gradients as oracle
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.vargrad import VarGrad
 
 CASES = {"vargrad": ExplainerCase(parameters={"n_samples": 4})}

@@ -5,7 +5,7 @@ from oracles import gradients as oracle
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import NotFittedError, explain
 from xaibench.explainers.perturbation.kernel_shap import draw_coalitions, least_squares_of_sum
 from xaibench.explainers.perturbation.pattern_local import PatternLocal

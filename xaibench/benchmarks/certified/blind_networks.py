@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from xaibench.component.info import ModelInfo
-from xaibench.compute.model_probe import check_module
+from xaibench.compute.network_outputs import check_module
 from xaibench.models.building import build, drawn_seed
 from xaibench.models.table import MODELS
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
-from xaibench.compute.model_probe import check_module, check_plane
+from xaibench.compute.network_outputs import check_module, check_plane
 from xaibench.core.checks import check_count
 from xaibench.models.building import as_it_comes, build, drawn_seed
 from xaibench.models.table import MODELS

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.model_probe import check_module
+from xaibench.compute.network_outputs import check_module
 
 #: The gate opens at this share of the response to the patch itself.
 _GATE_THRESHOLD = 0.9

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
-from xaibench.compute.model_probe import ImageShapeError, check_plane
+from xaibench.compute.network_outputs import ImageShapeError, check_plane
 from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.networks.tiny_vit import TransformerBlock
 

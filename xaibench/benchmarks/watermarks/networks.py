@@ -8,7 +8,7 @@ from torch import nn
 
 from xaibench.benchmarks.watermarks.regimes import CITATION
 from xaibench.component.info import ModelInfo
-from xaibench.compute.model_probe import check_plane
+from xaibench.compute.network_outputs import check_plane
 from xaibench.models.networks.stackable import Network, he_normal_
 
 

@@ -8,9 +8,10 @@ from typing import ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
-from xaibench.explainers.base import UnsupportedModelError, chunks
+from xaibench.explainers.base import chunks
 from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resize_maps
 from xaibench.explainers.shared.token_places import TokenLayout, token_layout
 

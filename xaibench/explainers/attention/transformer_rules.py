@@ -16,9 +16,9 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import network_of
+from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.types import Output
-from xaibench.explainers.base import Attribution, UnsupportedModelError
+from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import out_of_place
 from xaibench.explainers.shared.attention_calls import PRODUCTS

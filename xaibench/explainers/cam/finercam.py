@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_count
-from xaibench.explainers.base import UnsupportedModelError, spatial_axes
+from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 

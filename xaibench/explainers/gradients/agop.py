@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.model_state import remove_compilation
+from xaibench.compute.lending import remove_compilation
 from xaibench.compute.network_outputs import check_logits
+from xaibench.compute.output import UnsupportedModelError, skip_last_layer
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
-from xaibench.explainers.base import Attribution, Channels, UnsupportedModelError, reduce_channels, target_gradient
-from xaibench.explainers.shared.final_activation import skip_last_layer
+from xaibench.explainers.base import Attribution, Channels, reduce_channels, target_gradient
 from xaibench.explainers.shared.fitted_data import NotFittedError, iterate_parts, network_for_fitting
 from xaibench.explainers.shared.gradient_free import gradient_free_advice
 from xaibench.explainers.shared.passes import GRADIENT

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.batching import default_batch_size
-from xaibench.compute.explained_output import network_of
+from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
-from xaibench.explainers.base import UnsupportedModelError, chunks, spatial_axes
+from xaibench.explainers.base import chunks, spatial_axes
 from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.layer_activations import interpolate_linearly
 from xaibench.explainers.shared.layer_calls import CONVOLUTIONS

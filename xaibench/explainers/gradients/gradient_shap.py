@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.sample_random import normal_numbers, sample_generators
+from xaibench.compute.random_numbers import normal_numbers, sample_generators
 from xaibench.explainers.base import (
     Attribution,
     append_axes,

@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.explainers.base import Attribution, UnsupportedModelError, spatial_axes
+from xaibench.compute.output import UnsupportedModelError, run_layers
+from xaibench.explainers.base import Attribution, spatial_axes
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import NORMALIZING, Operation, is_attention_softmax
 from xaibench.explainers.propagation.layer_walk import with_backward
 from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 from xaibench.explainers.shared.layer_activations import find_layer
-from xaibench.explainers.shared.layer_calls import CONVOLUTIONS, check_sees_whole_image, layer_name, run_layers
+from xaibench.explainers.shared.layer_calls import CONVOLUTIONS, check_sees_whole_image, layer_name
 
 #: The backward rule of a ReLU, from the backward signal and its input.
 _BackwardRule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.explained_output import ExplainedOutput, assigned_classes
-from xaibench.compute.sample_random import sample_generators
+from xaibench.compute.output import ExplainedOutput, assigned_classes
+from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
 from xaibench.explainers.shared.fitted_data import KeepsTrainingImages, NotFittedError
 from xaibench.explainers.shared.passes import Repeating

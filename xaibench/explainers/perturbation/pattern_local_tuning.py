@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import OutputOrFunction
+from xaibench.compute.output import OutputOrFunction
 from xaibench.core.checks import check_count
 from xaibench.explainers.api import explain
 from xaibench.explainers.perturbation.pattern_local import PatternLocal

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.model_state import restore_model_state
-from xaibench.explainers.base import Attribution, UnsupportedModelError
+from xaibench.compute.lending import restore_model_state
+from xaibench.compute.output import UnsupportedModelError
+from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import REARRANGING, is_rectifier, operation_kind, tensors_in
 

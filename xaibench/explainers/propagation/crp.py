@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_count
-from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance, operation_layer
 from xaibench.explainers.shared.layer_calls import layer_name

@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice
-from xaibench.explainers.base import Attribution, UnsupportedModelError
+from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.deeplift_attention import normalization_rule, softmax_rule
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from xaibench.compute.explained_output import network_of
-from xaibench.compute.model_state import restore_model_state
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.compute.lending import restore_model_state
+from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.explainers.propagation.layer_operations import (
     Operation,
     is_rectifier,

@@ -22,9 +22,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import target_logits
 from xaibench.compute.network_outputs import map_tensors
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.compute.output import UnsupportedModelError, target_logits
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
     LINEAR,

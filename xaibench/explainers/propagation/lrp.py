@@ -31,10 +31,10 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.explained_output import explains_function
+from xaibench.compute.output import UnsupportedModelError, explains_function
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
-from xaibench.explainers.base import Attribution, UnsupportedModelError
+from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.layer_walk import Condition, propagate, unsupported_operation, with_backward
 from xaibench.explainers.propagation.lrp_rules import (

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Self, get_args
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.model_state import remove_compilation
+from xaibench.compute.lending import remove_compilation
+from xaibench.compute.output import skip_last_layer
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels
@@ -28,7 +29,6 @@ from xaibench.explainers.propagation.pattern_estimation import (
     plain_output,
     record_linear_operations,
 )
-from xaibench.explainers.shared.final_activation import skip_last_layer
 from xaibench.explainers.shared.fitted_data import (
     NotFittedError,
     NotFittedForModelError,

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from xaibench.compute.explained_output import network_of
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.explainers.shared.gradient_free import gradient_free_advice
 
 #: Matrix products, by the name under which torch reports a call.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.explainers.shared.gradient_free import gradient_free_advice
 
 #: Names of the activation functions that networks call as functions.

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.nn.modules import pooling
 
-from xaibench.explainers.shared.layer_calls import CONVOLUTIONS, LayerRun
+from xaibench.compute.output import LayerRun
+from xaibench.explainers.shared.layer_calls import CONVOLUTIONS
 
 
 def is_map(run: LayerRun, runs: list[LayerRun], size: tuple[int, ...]) -> bool:

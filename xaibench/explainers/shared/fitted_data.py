@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import network_of
-from xaibench.compute.model_state import restore_model_state
+from xaibench.compute.lending import restore_model_state
+from xaibench.compute.output import network_of
 
 
 class NotFittedError(ValueError):

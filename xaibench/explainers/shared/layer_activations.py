@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.batching import default_batch_size
-from xaibench.compute.explained_output import network_of
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.compute.output import LayerRun, UnsupportedModelError, network_of, run_layers
 from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.captured_maps import Layer, captured
 from xaibench.explainers.shared.feature_grids import (
@@ -28,7 +27,7 @@ from xaibench.explainers.shared.feature_grids import (
     patch_grid,
     spatial_runs,
 )
-from xaibench.explainers.shared.layer_calls import LayerRun, check_sees_whole_image, layer_name, run_layers
+from xaibench.explainers.shared.layer_calls import check_sees_whole_image, layer_name
 from xaibench.explainers.shared.token_places import TokenLayout, Tokens, token_layout
 
 #: Interpolation to the size of the image: bilinear (trilinear for volumes) without aligned corners, or nearest neighbor

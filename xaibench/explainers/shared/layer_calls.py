@@ -2,58 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from xaibench.compute.explained_output import network_of
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.compute.output import UnsupportedModelError, network_of
 
 #: Convolutions of images and of volumes.
 CONVOLUTIONS = (nn.Conv2d, nn.Conv3d)
-
-
-@dataclass(frozen=True)
-class LayerRun:
-    """One call of a layer in a forward pass.
-
-    Attributes:
-        name: Its name in ``network.named_modules()``.
-        module: The layer.
-        inputs: Its positional arguments.
-        output: Its output.
-    """
-
-    name: str
-    module: nn.Module
-    inputs: tuple[object, ...]
-    output: object
-
-
-@contextmanager
-def record_layer_runs(model: nn.Module) -> Iterator[list[LayerRun]]:
-    """Record every call of a layer or container in the block, in the order in which the calls finish."""
-    runs: list[LayerRun] = []
-    handles = [
-        module.register_forward_hook(lambda m, inputs, out, name=name: runs.append(LayerRun(name, m, inputs, out)))
-        for name, module in network_of(model).named_modules()
-    ]
-    try:
-        yield runs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def run_layers(model: nn.Module, images: Tensor) -> list[LayerRun]:
-    """Return every call of a layer or container for the first image, in the order in which the calls finish."""
-    with record_layer_runs(model) as runs, torch.no_grad():
-        model(images[:1])
-    return runs
 
 
 def layer_name(owner: str, model: nn.Module, layer: nn.Module) -> str:

@@ -15,11 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.explained_output import network_of
-from xaibench.explainers.base import UnsupportedModelError
+from xaibench.compute.output import LayerRun, UnsupportedModelError, network_of, record_layer_runs
 from xaibench.explainers.shared.attention_calls import Attention, no_attention_error, record_attention
 from xaibench.explainers.shared.feature_grids import patch_grid
-from xaibench.explainers.shared.layer_calls import LayerRun, record_layer_runs
 
 
 @dataclass(frozen=True, eq=False)

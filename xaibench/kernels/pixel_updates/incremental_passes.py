@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize
-from xaibench.compute.explained_output import ExplainedOutput
+from xaibench.compute.output import ExplainedOutput
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.pixel_updates.network_stages import FILTER_MULTIPLE, ConvStage, find_stages
 from xaibench.kernels.pixel_updates.stage_tables import FloatArray, IntArray, StageTables

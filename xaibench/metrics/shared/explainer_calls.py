@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.precision import precision_context
-from xaibench.compute.sample_random import seeded_by
+from xaibench.compute.device import precision_context
+from xaibench.compute.random_numbers import seeded_by
 from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite
 from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer
 

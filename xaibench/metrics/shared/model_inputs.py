@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.compute.model_probe import model_device_and_dtype
+from xaibench.compute.network_outputs import model_device_and_dtype
 from xaibench.compute.targets import Targets, as_targets
 from xaibench.core.checks import check_count, plain_array
 from xaibench.core.types import Reduction

@@ -16,12 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize, default_batch_size
-from xaibench.compute.explained_output import OutputOrFunction, two_sided
-from xaibench.compute.input_copies import writes_input
-from xaibench.compute.model_probe import check_classes, ends_in_sigmoid, probe
-from xaibench.compute.model_state import evaluation_mode
-from xaibench.compute.network_outputs import SIGMOID_ADVICE, check_logits, check_scalars, look_like_labels
-from xaibench.compute.precision import precision_context
+from xaibench.compute.device import precision_context
+from xaibench.compute.lending import evaluation_mode, writes_input
+from xaibench.compute.network_outputs import (
+    SIGMOID_ADVICE,
+    check_classes,
+    check_logits,
+    check_scalars,
+    ends_in_sigmoid,
+    look_like_labels,
+    probe,
+)
+from xaibench.compute.output import OutputOrFunction, two_sided
 from xaibench.core.types import Output
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.model_probe import ImageShapeError, check_plane
+from xaibench.compute.network_outputs import ImageShapeError, check_plane
 from xaibench.core.messages import listed
 from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
 

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from xaibench.component.parameters import named_parameters
-from xaibench.compute.model_probe import probe
-from xaibench.compute.network_outputs import check_plain_logits
+from xaibench.compute.network_outputs import check_plain_logits, probe
 from xaibench.core.checks import check_names
 
 _GIVEN = ("in_shape", "num_classes")

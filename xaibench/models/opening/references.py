@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from xaibench.component.registry import UnknownNameError
-from xaibench.compute.model_probe import probe
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.network_outputs import probe
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.models.opening.opened_network import OpenedNetwork, Preprocessing
 from xaibench.models.opening.sources import (
     Request,

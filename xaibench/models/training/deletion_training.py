@@ -16,9 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import precision_context
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.device import precision_context, resolve_device
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.models.training.batches import TrainingData, batch_size_of, loader_of
 from xaibench.models.training.epochs import TrainingDivergedError

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from xaibench.compute.batching import BatchSize
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.models.training.fitting import Training, TrainingDivergedError
 from xaibench.models.training.split_reading import IndexedSplit, read_batches
 

@@ -16,10 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.compute.device import resolve_device
-from xaibench.compute.model_state import evaluation_mode
-from xaibench.compute.precision import precision_context
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.device import precision_context, resolve_device
+from xaibench.compute.lending import evaluation_mode
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.types import Precision
 from xaibench.models.networks.stackable import Network
 from xaibench.models.training.batches import (

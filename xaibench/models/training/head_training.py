@@ -23,9 +23,8 @@ from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
 from xaibench.compute.batching import BatchSize
-from xaibench.compute.device import resolve_device
-from xaibench.compute.model_state import evaluation_mode
-from xaibench.compute.precision import current_precision, precision_context
+from xaibench.compute.device import current_precision, precision_context, resolve_device
+from xaibench.compute.lending import evaluation_mode
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Precision
 from xaibench.models.training.feature_cache import cached, hash_feature_inputs

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from xaibench.compute.model_probe import check_classes, probe
-from xaibench.compute.network_outputs import check_plain_logits
+from xaibench.compute.network_outputs import check_classes, check_plain_logits, probe
 from xaibench.core.messages import listed
 from xaibench.models.training.training_checks import check_target_dtype, check_trainable
 

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.model_probe import check_classes, probe
-from xaibench.compute.network_outputs import check_plain_logits
-from xaibench.compute.precision import check_precision, stored_dtype
-from xaibench.compute.random_state import isolated_rng
+from xaibench.compute.device import check_precision, stored_dtype
+from xaibench.compute.network_outputs import check_classes, check_plain_logits, probe
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.messages import unknown
 from xaibench.core.types import Precision

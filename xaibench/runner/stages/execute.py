@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import current_precision, precision_context
+from xaibench.compute.device import current_precision, precision_context, resolve_device
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.map_encoding import decode_maps, encode_maps

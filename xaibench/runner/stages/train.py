@@ -7,8 +7,7 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import precision_context
+from xaibench.compute.device import precision_context, resolve_device
 from xaibench.runner.parts import build_network
 from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.published_networks import WEIGHTS, load_weights, read_network

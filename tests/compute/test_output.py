@@ -4,7 +4,7 @@ import torch
 from oracles.explainers import softmax_gradient
 from torch import nn
 
-from xaibench.compute.explained_output import class_margins, exact_sigmoid, exact_softmax
+from xaibench.compute.output import class_margins, exact_sigmoid, exact_softmax
 from xaibench.explainers import ExplainedOutput
 
 
