@@ -358,12 +358,3 @@ def test_the_message_of_the_start_page_follows_from_the_published_means():
     below = sum(float(score) < float(laplace) for score, laplace in pairs)
     ties = sum(score == laplace for score, laplace in pairs)
     assert 100 * below / len(pairs) - 0.5 <= share <= 100 * (below + ties) / len(pairs) + 0.5
-
-
-def test_the_message_counts_explainers_below_the_edge_filter(start):
-    means = {
-        ("lin", "corr", "mlp"): {"a": np.array([0.5]), "b": np.array([0.9]), "laplace": np.array([0.8])},
-        ("lin", "white", "mlp"): {"a": np.array([0.1]), "b": np.array([0.1]), "laplace": np.array([0.8])},
-    }
-    cells = importlib.import_module("xaibench.benchmarks.claims").Cells(means, ("a", "b"), ("laplace",), {})
-    assert [float(one[0]) for one in start._filter_above(cells)] == [1.0, 0.0]  # white backgrounds do not count

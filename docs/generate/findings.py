@@ -15,9 +15,7 @@ import pandas as pd
 from csv_tables import csv_link
 from papers import accuracies, table
 
-from xaibench.report.claims.across_sizes import across_sizes
-from xaibench.report.claims.evaluation import Claim
-from xaibench.report.claims.paper_claims import claims, exclusions
+from xaibench.report.claims import Claim, across_sizes, claims, exclusions
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.content import CLASSIFIERS, scored_rule

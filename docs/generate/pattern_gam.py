@@ -18,7 +18,7 @@ from scipy.stats import t as student
 from xaibench.benchmarks.facets import facet_label
 from xaibench.benchmarks.pattern_gam.facets import VARIANTS
 from xaibench.benchmarks.pattern_gam.published_table import METHODS, METRICS, TABLE
-from xaibench.report.claims.paper_claims import claims
+from xaibench.report.claims import claims
 from xaibench.report.read.results import RunResults, read_run
 
 PAGE = Path(__file__).parents[1] / "pattern-gam.md"

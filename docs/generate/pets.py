@@ -17,7 +17,7 @@ from findings import CARDS, WIDE, verdicts
 from papers import table
 
 from xaibench.benchmarks.saliency_bench import published_tables as published
-from xaibench.report.claims.paper_claims import claims
+from xaibench.report.claims import claims
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.metric_agreement import agreements, table_4
 from xaibench.report.numbers.score_summary import summarize

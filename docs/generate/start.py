@@ -9,7 +9,6 @@ picture of the README, into docs/images/maps.png.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from xaibench.benchmarks.claims import Cells, Floats, PaperClaims, Statement, below
-from xaibench.report.claims.evaluation import Claim, check_statements
+from xaibench.benchmarks.claims import EVERY_CELL, PaperClaims, Statement
+from xaibench.report.claims import Claim, check_statements
 from xaibench.report.figures.samples import color_tile, map_array, tile_kind
 from xaibench.report.numbers.inference import cell_matrices, infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, place_text
@@ -38,19 +37,13 @@ INK = {"light": "#333333", "dark": "#d5d7e0"}
 FILTER, METRIC, RESAMPLES = "laplace", "emd_perf", 2000
 
 
-def _filter_above(cells: Cells) -> Iterator[Floats]:
-    """Compare each explainer of each cell with correlated background with the edge filter."""
-    for cell, methods in cells.of_methods():
-        if cell[1] == BACKGROUND:
-            yield from (below(mean, cells.means[cell][FILTER]) for mean in methods.values())
-
-
 def comparison(run: RunResults) -> Claim:
     """Return the share of explainers below the edge filter on correlated backgrounds, with its 95 % interval."""
-    statement = Statement("", "", "", 0.5, True, _filter_above, (METRIC,))
-    (found,) = check_statements(
-        run, list(cell_matrices(run)), PaperClaims(lambda _: True, (statement,)), RESAMPLES, seed=0
+    statement = Statement(
+        bound=0.5, check="above", options={"better": [FILTER], "where": {"variant": BACKGROUND}}, metrics=(METRIC,)
     )
+    paper = PaperClaims(applies=EVERY_CELL, statements=(statement,))
+    (found,) = check_statements(run, list(cell_matrices(run)), paper, RESAMPLES, seed=0)
     return found
 
 

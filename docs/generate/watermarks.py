@@ -17,15 +17,15 @@ from PIL import Image, ImageDraw, ImageFont
 
 import xaibench as xb
 from xaibench.benchmarks import watermark_use
-from xaibench.benchmarks.watermarks.claims import CLAIMS, METHODS, NETWORK
+from xaibench.benchmarks.claims import all_claims
 from xaibench.benchmarks.watermarks.regimes import REGIMES
-from xaibench.report.claims.paper_claims import claims
-from xaibench.report.claims.sample_pairs import paired_scores
+from xaibench.report.claims import claims, paired_scores
 from xaibench.report.figures.samples import palette
 from xaibench.report.page.sample_browser import levels
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.statistics import explained_variance, rank_share
 
+CLAIMS, NETWORK = all_claims()["watermarks"], "small_cnn"
 DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "watermarks.md", DOCS / "images" / "watermarks.png"
 START, END = "<!-- {} -->\n", "<!-- until here -->\n"
@@ -37,7 +37,7 @@ INK = "#808080"
 FORMS = {"bright": "", "inverted": "-inverted"}
 #: Explainers on the page; the CSV file has all.
 SHOWN = (
-    *METHODS,
+    *("integrated_gradients", "gradient_shap", "deconvolution", "lrp", "lrp_alpha_beta"),  # the five of the paper
     *("saliency", "input_x_gradient", "smoothgrad", "guided_backprop", "deep_taylor", "gradcam", "occlusion", "lime"),
     *("shapley_sampling", "rise", "pattern_attribution", "sobel", "laplace", "input", "uniform"),
 )

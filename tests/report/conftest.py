@@ -15,7 +15,7 @@ from report.pictures import make_jobs, make_samples
 
 from xaibench.plots.files import encode
 from xaibench.report import write_report
-from xaibench.report.claims.paper_claims import claims
+from xaibench.report.claims import claims
 from xaibench.report.numbers import leaderboards
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize

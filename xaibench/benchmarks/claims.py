@@ -1,58 +1,47 @@
-"""Statements of papers about a benchmark, as functions of the mean scores of a run's cells.
+"""Statements of papers about a benchmark, as data.
 
-A benchmark with a paper defines its :class:`PaperClaims` in ``claims.py`` of its folder. They are tested on a run by
-:mod:`xaibench.report.claims`, with intervals.
+A benchmark with a paper lists the paper's statements in ``claims.toml`` of its folder. Each names a check of
+:mod:`xaibench.report.claims`, which computes a number and its interval from the scores of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+import functools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from xaibench.benchmarks.folders import benchmark_files
 
-from xaibench.benchmarks.folders import benchmark_modules
-
-Floats: TypeAlias = NDArray[np.float64]
 #: Subset, variant and model.
 Cell: TypeAlias = tuple[str, str, str]
-#: Cell to method to scores ``[D, G, 2]`` by data set seed, pair and form; NaN if undefined.
-Pairs: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
-#: Cell to method to means ``[1 + R]``: the mean of the run, then those of the resamples.
-Means: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
+#: Values of ``"subset"``, ``"variant"`` and ``"model"``: one or several; all of an axis that is not named.
+Selection: TypeAlias = Mapping[str, str | Sequence[str]]
+_AXES = ("subset", "variant", "model")
+EVERY_CELL: Selection = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Mean scores by one metric, oriented so that larger is better, from which a statement is evaluated.
+def is_selected(cell: Cell, selections: Selection | Sequence[Selection]) -> bool:
+    """Return whether a cell is in one of the selections.
 
-    Attributes:
-        means: Means by cell and method.
-        methods: The run's explainers without controls.
-        controls: The controls.
-        others: Means by every metric of the run.
+    Example:
+        >>> is_selected(("lin", "white", "mlp"), {"subset": ["lin", "xor"], "variant": "white"})
+        True
     """
-
-    means: Means
-    methods: tuple[str, ...]
-    controls: tuple[str, ...]
-    others: Mapping[str, Means]
-
-    def of_methods(self) -> Iterator[tuple[Cell, dict[str, Floats]]]:
-        """Yield each cell with the means of its methods, without controls."""
-        for cell, means in self.means.items():
-            yield cell, {name: means[name] for name in self.methods if name in means}
-
-    def of_controls(self, cell: Cell) -> list[Floats]:
-        """Return the means of the controls in a cell."""
-        return [self.means[cell][name] for name in self.controls if name in self.means[cell]]
+    every = [selections] if isinstance(selections, Mapping) else selections
+    names = dict(zip(_AXES, cell, strict=True))
+    return any(all(names[axis] in _names(one[axis]) for axis in one) for one in every)
 
 
-@dataclass(frozen=True)
+def _names(names: str | Sequence[str]) -> Sequence[str]:
+    return (names,) if isinstance(names, str) else names
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A paper's statement, and how to evaluate it.
+    """A paper's statement, and how it is checked.
 
     Attributes:
         statement: The statement.
@@ -60,119 +49,103 @@ class Statement:
         quantity: Definition of the number.
         bound: Bound beyond which the statement holds.
         above: Whether the statement holds above the bound, or below it.
-        compare: Yields ``[1 + R]`` per comparison; their mean is the number.
+        check: Name of the check in :mod:`xaibench.report.claims`.
+        options: Keyword arguments of the check.
         metrics: Metrics that the statement is about; empty = all.
         datasets: Ending of the names of the data sets that the statement is about, such as ``"-64x64"``; empty = all.
         tried: If the bound is ours, since the paper gives only words: a lower and an upper bound, at which the verdict
             is given as well. Empty if the bound follows from the words, such as a majority or a sign.
     """
 
-    statement: str
-    source: str
-    quantity: str
-    bound: float
-    above: bool
-    compare: Callable[[Cells], Iterator[Floats]]
+    statement: str = ""
+    source: str = ""
+    quantity: str = ""
+    bound: float = 0.0
+    above: bool = True
+    check: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[str, ...] = ()
     datasets: str = ""
     tried: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
-class CorrelationStatement:
-    """A paper's statement about the correlation of two metrics over the samples of a cell.
-
-    Attributes:
-        statement: The statement.
-        source: Paper and table.
-        metrics: The two metrics, oriented so that higher is better.
-        explainer: The explainer whose scores are correlated.
-        bound: Bound beyond which the statement holds.
-        above: Whether the statement holds above the bound, or below it.
-        tried: Other bounds, if the bound is ours; see :class:`Statement`.
-    """
-
-    statement: str
-    source: str
-    metrics: tuple[str, str]
-    explainer: str
-    bound: float
-    above: bool
-    tried: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class PairStatement:
-    """A paper's statement about samples that come in two forms, such as with and without a watermark.
-
-    Attributes:
-        statement: The statement.
-        source: Paper and section.
-        metric: The metric of the scores.
-        quantity: Definition of the number.
-        bound: Bound beyond which the statement holds.
-        above: Whether the statement holds above the bound, or below it.
-        compute: Returns the number from the scores; NaN if the run lacks a part of them.
-        tried: Other bounds, if the bound is ours; see :class:`Statement`.
-    """
-
-    statement: str
-    source: str
-    metric: str
-    quantity: str
-    bound: float
-    above: bool
-    compute: Callable[[Pairs], float]
-    tried: tuple[float, ...] = ()
-
-
-def _keep(cell: Cell, accuracy: float, note: str) -> str:
-    """Leave no cell out, regardless of its accuracy."""
-    return ""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PaperClaims:
-    """What the paper of a benchmark states.
+    """The statements of a benchmark's paper.
 
     Attributes:
-        applies: Whether the statements are about a cell of a run.
+        applies: The cells that the statements are about.
         statements: Statements about the mean scores of one run.
         size_statements: Statements about two runs of the benchmark with small and large images.
-        correlations: Statements about pairs of metrics.
-        pairs: Statements about samples in two forms.
+        correlations: Statements about the correlation of two metrics over the samples of a cell.
+        pairs: Statements about samples that come in two forms, such as with and without a watermark.
         forms: Endings of the names of the two forms of a sample, in the order of the scores of ``pairs``.
         explainers: The paper's methods and controls. Others of a run are left out, as no statement is about them. Empty
             = all.
-        leave_out: Called with a cell, the mean test accuracy of its networks in percent (NaN if unknown) and the note
-            of its data set; returns why it supports no statement, or an empty string.
+        least_accuracy: Mean test accuracy in percent that the paper asks for; cells below support no statement.
+        noted: Cells that support no statement if their data set has a note, for this reason.
     """
 
-    applies: Callable[[Cell], bool]
-    statements: tuple[Statement, ...]
+    applies: Selection
+    statements: tuple[Statement, ...] = ()
     size_statements: tuple[Statement, ...] = ()
-    correlations: tuple[CorrelationStatement, ...] = ()
-    pairs: tuple[PairStatement, ...] = ()
+    correlations: tuple[Statement, ...] = ()
+    pairs: tuple[Statement, ...] = ()
     forms: tuple[str, str] = ("", "")
     explainers: frozenset[str] = frozenset()
-    leave_out: Callable[[Cell, float, str], str] = _keep
+    least_accuracy: float = 0.0
+    noted: tuple[Selection, str] = ({"subset": ()}, "")
 
     def is_about(self, explainer: str) -> bool:
         """Return whether the statements are about an explainer."""
         return not self.explainers or explainer in self.explainers
 
+    def leave_out(self, cell: Cell, accuracy: float, note: str) -> str:
+        """Return why a cell supports no statement, or an empty string.
 
-def all_claims() -> tuple[PaperClaims, ...]:
-    """Return the claims of every benchmark that defines some, in the order of the benchmarks' names."""
-    return tuple(module.CLAIMS for module in benchmark_modules("claims"))
+        Args:
+            cell: The cell.
+            accuracy: Mean test accuracy of its networks in percent; NaN if unknown.
+            note: Note of its data set.
+        """
+        if note and is_selected(cell, self.noted[0]):
+            return self.noted[1]
+        if accuracy < self.least_accuracy:
+            return f"its networks reach less than the {self.least_accuracy:g} % test accuracy that the paper asks for"
+        return ""
 
 
-def below(lower: Floats, upper: Floats) -> Floats:
-    """Return 1 if ``lower`` is below ``upper``, 0 if it is above, and 0.5 for a tie."""
-    return (np.sign(upper - lower) + 1) / 2
+@functools.cache
+def all_claims() -> Mapping[str, PaperClaims]:
+    """Return the claims by the benchmark's folder, for every benchmark that has some.
+
+    Example:
+        >>> list(all_claims())
+        ['pattern_gam', 'saliency_bench', 'watermarks', 'xai_tris']
+    """
+    return {file.parent.name: read_claims(file.read_text(encoding="utf-8")) for file in benchmark_files("claims.toml")}
 
 
-def relative_range(some: Sequence[Floats], every: Sequence[Floats]) -> Floats:
-    """Return the range of some means divided by the range of all."""
-    share: Floats = np.ptp(some, axis=0) / np.maximum(np.ptp(every, axis=0), np.finfo(float).tiny)
-    return share
+def read_claims(text: str) -> PaperClaims:
+    """Read the claims of a benchmark from TOML.
+
+    The keys are the attributes of :class:`PaperClaims`; ``paper`` precedes each ``source``. Each statement has
+    attributes of :class:`Statement`, ``above`` or ``below`` for the bound, and the options of its check.
+    """
+    table = tomllib.loads(text)
+    paper = table.pop("paper")
+    kinds = {
+        kind: tuple(_read_statement(paper, **each) for each in table.pop(kind, ()))
+        for kind in ("statements", "size_statements", "correlations", "pairs")
+    }
+    return PaperClaims(**table | kinds | {"explainers": frozenset(table.get("explainers", ()))})
+
+
+def _read_statement(paper: str, **entry: Any) -> Statement:
+    names = [name for name in Statement.__dataclass_fields__ if name in entry and name not in ("above", "bound")]
+    known = {name: entry.pop(name) for name in names}
+    above = "above" in entry
+    bound = entry.pop("above" if above else "below")
+    known |= {name: tuple(known.get(name, ())) for name in ("metrics", "tried")}
+    known |= {"source": f"{paper}, {known['source']}", "bound": bound, "above": above, "options": entry}
+    return Statement(**known)

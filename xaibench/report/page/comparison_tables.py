@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from xaibench.report.claims.evaluation import Claim
+from xaibench.report.claims import Claim
 from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.repetitions import Reproducibility
 from xaibench.report.page.table_columns import (

@@ -14,7 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.core.files import atomic_file
-from xaibench.report.claims.paper_claims import claims, exclusions
+from xaibench.report.claims import claims, exclusions
 from xaibench.report.figures.forests import forest_content
 from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises

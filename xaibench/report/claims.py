@@ -1,0 +1,570 @@
+"""Tests of papers' statements on a run: a number with an interval and a verdict for each.
+
+A statement (:mod:`xaibench.benchmarks.claims`) names one of the checks below. A check is evaluated on the scores of the
+run and on resamples of them (over data sets, trainings and samples). The middle 95 % of the resampled values are the
+interval. A statement is left out if the run has none of its cells.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from xaibench.benchmarks.claims import EVERY_CELL, Cell, PaperClaims, Selection, Statement, all_claims, is_selected
+from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
+from xaibench.report.numbers.metric_agreement import coefficient
+from xaibench.report.read.results import RunResults, place
+from xaibench.runfolder.tables import CELL
+from xaibench.statistics import explained_variance, rank_share
+
+RESAMPLES = 2000
+#: Largest number of resamples of correlations and of pairs of samples, which cost more than those of means.
+_FEW_RESAMPLES = 500
+ClaimVerdict = Literal["holds", "does not hold", "undecided"]
+#: Cell to method to means ``[1 + R]``: the mean of the run, then those of the resamples.
+Means: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
+#: Cell to method to scores ``[D, G, 2]`` by data set seed, pair and form; NaN if undefined.
+Pairs: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Statement):
+    """A paper's statement, tested on a run.
+
+    Attributes:
+        metric: Name of the metric.
+        cells: Number of comparisons that ``value`` is the mean of.
+        value: Value in the run.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+    """
+
+    metric: str = ""
+    cells: int
+    value: float
+    low: float
+    high: float
+
+    @property
+    def paper(self) -> str:
+        """Authors and year of the source."""
+        return self.source[: self._end_of_year]
+
+    @property
+    def place(self) -> str:
+        """Section or figure of the paper."""
+        return self.source[self._end_of_year :].removeprefix(", ")
+
+    @property
+    def _end_of_year(self) -> int:
+        year = re.search(r"\b\d{4}\b", self.source)
+        return year.end() if year else len(self.source)
+
+    @property
+    def verdict(self) -> ClaimVerdict:
+        """The verdict at the bound."""
+        return self.verdict_at(self.bound)
+
+    def verdict_at(self, bound: float) -> ClaimVerdict:
+        """Return ``"holds"`` if the whole interval is on the stated side, ``"undecided"`` if the bound is inside it."""
+        if self.low <= bound <= self.high:
+            return "undecided"
+        return "holds" if (self.value > bound) == self.above else "does not hold"
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict, and if the bound is ours, the verdicts at the other bounds.
+
+        Example:
+            >>> Claim(cells=3, value=0.85, low=0.82, high=0.88, bound=0.8, tried=(0.7, 0.9)).verdict_text
+            'holds at 0.8 (also at 0.7), does not hold at 0.9'
+        """
+        if not self.tried:
+            return self.verdict
+        same = [f"{bound:g}" for bound in self.tried if self.verdict_at(bound) == self.verdict]
+        other = [f", {self.verdict_at(bound)} at {bound:g}" for bound in self.tried if f"{bound:g}" not in same]
+        also = f" (also at {' and '.join(same)})" if same else ""
+        return f"{self.verdict} at {self.bound:g}{also}{''.join(other)}"
+
+    @property
+    def bound_text(self) -> str:
+        """The bound with its side, marked if it is ours: ``"> 0.8 (ours)"``."""
+        return f"{'>' if self.above else '<'} {self.bound:g}{' (ours)' if self.tried else ''}"
+
+
+def _make_claim(stated: Statement, values: Floats, cells: int, metric: str, **changes: str) -> Claim:
+    """Return the claim for a value and its resamples ``[1 + R]``."""
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    numbers = {"value": float(values[0]), "low": float(low), "high": float(high)}
+    return Claim(**vars(stated) | changes, **numbers, cells=cells, metric=metric)
+
+
+def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Claim]:
+    """Test the papers' statements for which the run has the cells, by each of its metrics.
+
+    Args:
+        run: The run.
+        resamples: Number of resamples of the intervals.
+        seed: Seed of the resamples.
+
+    Returns:
+        The claims paper by paper: metric by metric, followed by those on pairs of metrics and of samples. Empty for a
+        run of other data sets.
+    """
+    matrices = list(cell_matrices(run))
+    tested: list[Claim] = []
+    for paper in all_claims().values():
+        cells = _supported_cells(run, matrices, paper)
+        tested += check_statements(run, cells, paper, resamples, seed)
+        tested += check_correlations(run, cells, paper.correlations, resamples, seed)
+        tested += check_pairs(run, paper, resamples, seed)
+    return tested
+
+
+def across_sizes(small: RunResults, large: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Claim]:
+    """Test the statements about both image sizes on the cells that both runs have, by the skills that both have.
+
+    Scores of two sizes are compared by their skill, since the score of a random map depends on the image size.
+
+    Args:
+        small: Run on the small images.
+        large: Run on the large images.
+        resamples: Number of resamples of the intervals.
+        seed: Seed of the resamples, which are independent between the two runs.
+
+    Returns:
+        Claims, metric by metric; empty if the runs share no cell or no skill.
+    """
+    tested: list[Claim] = []
+    for paper in all_claims().values():
+        if not paper.size_statements:
+            continue
+        matrices = [_supported_cells(run, cell_matrices(run), paper) for run in (small, large)]
+        resampled = [resampled_means(cells, resamples, seed + k) for k, cells in enumerate(matrices)]
+        methods = [name for name in _paper_methods(small, paper, False) if name in large.explainers]
+        for metric, info in small.metrics.items():
+            if info.skill_of and metric in large.metrics:
+                both = zip(matrices, resampled, strict=True)
+                means, other = (_cell_means(*each, metric, info.higher_is_better) for each in both)
+                cells = Cells(means, tuple(methods), (), {"large": other})
+                tested += filter(None, (evaluate_statement(each, metric, cells) for each in paper.size_statements))
+    return tested
+
+
+def exclusions(run: RunResults) -> list[str]:
+    """Return a phrase per reason for which cells of a run are left out of the claims: the cells, and the reason."""
+    cells: dict[str, list[str]] = {}
+    for paper in all_claims().values():
+        for (subset, variant, model), reason in _left_out(run, paper).items():
+            names = (place(subset), place(variant), run.models[model].label)
+            cells.setdefault(reason, []).append(" ".join(filter(None, names)))
+    return [f"{', '.join(names)} ({reason})" for reason, names in cells.items()]
+
+
+def _supported_cells(run: RunResults, matrices: Iterable[Matrices], paper: PaperClaims) -> list[Matrices]:
+    excluded = _left_out(run, paper)
+    return [each for each in matrices if is_selected(each.cell, paper.applies) and each.cell not in excluded]
+
+
+def _left_out(run: RunResults, paper: PaperClaims) -> dict[Cell, str]:
+    """Return why cells of a run that the paper's statements are about support none of them."""
+    if not any(is_selected(cell, paper.applies) for cell in run.scored_cells):
+        return {}
+    accuracies = run.accuracy.drop_duplicates(list(CELL)).set_index(list(CELL))["mean"].to_dict()
+    notes = run.environment.get("notes", {})
+    reasons = {
+        cell: paper.leave_out(cell, float(accuracies.get(cell, math.nan)), notes.get(name, ""))
+        for cell, name in _cell_datasets(run).items()
+        if is_selected(cell, paper.applies)
+    }
+    return {cell: reason for cell, reason in reasons.items() if reason}
+
+
+def _cell_datasets(run: RunResults) -> dict[Cell, str]:
+    rows = run.scores[[*CELL, "dataset"]].drop_duplicates(list(CELL))
+    return {(str(s), str(v), str(m)): str(name) for s, v, m, name in rows.itertuples(index=False)}
+
+
+def _paper_methods(run: RunResults, paper: PaperClaims, is_control: bool) -> tuple[str, ...]:
+    return tuple(n for n, info in run.explainers.items() if info.control is is_control and paper.is_about(n))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Mean scores by one metric, oriented so that larger is better, from which a statement is evaluated.
+
+    Attributes:
+        means: Means by cell and method.
+        methods: The run's explainers without controls.
+        controls: The controls.
+        others: Means by every metric of the run, or of another run.
+    """
+
+    means: Means
+    methods: tuple[str, ...]
+    controls: tuple[str, ...] = ()
+    others: Mapping[str, Means] = field(default_factory=dict)
+
+    def select(self, selections: Selection | Sequence[Selection]) -> Iterator[tuple[Cell, dict[str, Floats]]]:
+        """Yield each selected cell with the means of its methods, without controls."""
+        for cell, means in self.means.items():
+            if is_selected(cell, selections):
+                yield cell, {name: means[name] for name in self.methods if name in means}
+
+
+def check_statements(
+    run: RunResults, matrices: Sequence[Matrices], paper: PaperClaims, resamples: int, seed: int
+) -> list[Claim]:
+    """Test the statements about mean scores for which the run has the cells, metric by metric.
+
+    Args:
+        run: The run.
+        matrices: The scores of its cells.
+        paper: The paper of the statements.
+        resamples: Number of resamples of the intervals.
+        seed: Seed of the resamples.
+
+    Returns:
+        A claim per statement and metric of the run that it is about; none for skills.
+    """
+    resampled, datasets = resampled_means(matrices, resamples, seed), _cell_datasets(run)
+    methods, controls = (_paper_methods(run, paper, is_control) for is_control in (False, True))
+    # The statements are about scores; skills would repeat them.
+    scores = {name: info for name, info in run.metrics.items() if not info.skill_of}
+    means = {name: _cell_means(matrices, resampled, name, info.higher_is_better) for name, info in scores.items()}
+    tested = []
+    for metric, by_cell in means.items():
+        for stated in paper.statements:
+            if metric in (stated.metrics or (metric,)):
+                chosen = {cell: row for cell, row in by_cell.items() if datasets[cell].endswith(stated.datasets)}
+                tested.append(evaluate_statement(stated, metric, Cells(chosen, methods, controls, means)))
+    return [claim for claim in tested if claim is not None]
+
+
+def evaluate_statement(stated: Statement, metric: str, cells: Cells) -> Claim | None:
+    """Evaluate a statement on the cells; None if there is nothing to compare."""
+    compared = list(CHECKS[stated.check](cells, **stated.options))
+    return _make_claim(stated, np.mean(compared, axis=0), len(compared), metric) if compared else None
+
+
+def _cell_means(matrices: Sequence[Matrices], resampled: Mapping[Cell, Floats], metric: str, up: bool) -> Means:
+    """Return the means ``[1 + R]`` by cell and method, larger = better; methods without a score are left out."""
+    means = {}
+    for cell in matrices:
+        if metric in cell.metrics:
+            columns = (1.0 if up else -1.0) * resampled[cell.cell][:, cell.metrics.index(metric)]
+            means[cell.cell] = {n: columns[:, m] for m, n in enumerate(cell.methods) if not np.isnan(columns[0, m])}
+    return means
+
+
+# Checks of mean scores: each yields ``[1 + R]`` per comparison, whose mean is the number of the claim.
+
+
+def _below(lower: Floats, upper: Floats) -> Floats:
+    """Return 1 if ``lower`` is below ``upper``, 0 if it is above, and 0.5 for a tie."""
+    return (np.sign(upper - lower) + 1) / 2
+
+
+def _above(
+    cells: Cells,
+    *,
+    better: Sequence[str] | str = "rest",
+    worse: Sequence[str] | str = "rest",
+    best_of: Sequence[str] = (),
+    largest: bool = False,
+    where: Selection | Sequence[Selection] = EVERY_CELL,
+) -> Iterator[Floats]:
+    """Compare methods of a cell: the share of pairs of which the better one is above the worse one.
+
+    ``better`` and ``worse`` are names of methods or controls, ``"controls"``, or ``"rest"``: the methods that the other
+    side does not name. Only the best one of the sides in ``best_of`` is compared. If ``largest``, the number is the
+    largest share of a cell.
+    """
+    shares = []
+    for cell, methods in cells.select(where):
+        sides = {}
+        for side, names, other in (("better", better, worse), ("worse", worse, better)):
+            rest = [name for name in methods if isinstance(other, str) or name not in other]
+            chosen = {"controls": cells.controls, "rest": rest}[names] if isinstance(names, str) else names
+            means = [cells.means[cell][name] for name in chosen if name in cells.means[cell]]
+            sides[side] = [np.max(means, axis=0)] if side in best_of and means else means
+        compared = [_below(low, high) for high in sides["better"] for low in sides["worse"]]
+        shares += [np.mean(compared, axis=0)] if largest and compared else compared
+    yield from [np.max(shares, axis=0)] if largest and shares else shares
+
+
+def _above_in_other_cell(
+    cells: Cells,
+    *,
+    pairs: Sequence[tuple[Mapping[str, str], Mapping[str, str]]],
+    methods: Sequence[str] = (),
+    where: Selection | Sequence[Selection] = EVERY_CELL,
+) -> Iterator[Floats]:
+    """Compare cells that differ in one axis, such as the model: the share of methods better in the first."""
+    for first, second in pairs:
+        for cell, means in cells.select(where):
+            if is_selected(cell, first):
+                names = dict(zip(CELL, cell, strict=True)) | second
+                other = cells.means.get((names["subset"], names["variant"], names["model"]), {})
+                yield from (_below(other[n], means[n]) for n in means if n in other and n in (methods or means))
+
+
+def _difference(cells: Cells, *, other: str, methods: Sequence[str]) -> Iterator[Floats]:
+    """Subtract the means of methods by another metric, or of the run on large images."""
+    for cell, means in cells.select(EVERY_CELL):
+        others = cells.others.get(other, {}).get(cell, {})
+        yield from (means[name] - others[name] for name in methods if name in means and name in others)
+
+
+def _difference_of_cells(cells: Cells, *, control: str, where: Selection | Sequence[Selection]) -> Iterator[Floats]:
+    """Subtract the mean of a control over all other cells from that over the selected cells."""
+    chosen: dict[bool, list[Floats]] = {True: [], False: []}
+    for cell, means in cells.means.items():
+        if control in means:
+            chosen[is_selected(cell, where)].append(means[control])
+    if all(chosen.values()):
+        yield np.mean(chosen[True], axis=0) - np.mean(chosen[False], axis=0)
+
+
+def _relative_range(cells: Cells, *, some: Sequence[str] | Literal["controls"]) -> Iterator[Floats]:
+    """Divide the range of the means of some by that of the methods and these, in each cell."""
+    for cell, methods in cells.select(EVERY_CELL):
+        names = cells.controls if some == "controls" else some
+        chosen = {name: cells.means[cell][name] for name in names if name in cells.means[cell]}
+        every = list((methods | chosen).values())
+        if 1 < len(chosen) < len(every):
+            yield np.ptp(list(chosen.values()), axis=0) / np.maximum(np.ptp(every, axis=0), np.finfo(float).tiny)
+
+
+def _middle_half(cells: Cells) -> Iterator[Floats]:
+    """Return the interquartile range of the methods' means in each cell."""
+    for _, methods in cells.select(EVERY_CELL):
+        if len(methods) > 3:
+            low, high = np.quantile(list(methods.values()), [0.25, 0.75], axis=0)
+            yield high - low
+
+
+def _best_most_often(cells: Cells) -> Iterator[Floats]:
+    """Return the share of the cells in which the method that is first most often is first."""
+    first: dict[str, Floats] = {}
+    compared = [methods for _, methods in cells.select(EVERY_CELL) if len(methods) > 1]
+    for methods in compared:
+        best = np.max(list(methods.values()), axis=0)
+        for name, mean in methods.items():
+            first[name] = first.get(name, 0.0) + (mean == best)
+    if len(compared) > 1:
+        yield np.max(list(first.values()), axis=0) / len(compared)
+
+
+def _same_order(cells: Cells, *, other: str) -> Iterator[Floats]:
+    """Return Kendall's tau-b of the methods in each cell between the run and another one, for each resample."""
+    for cell, means in cells.select(EVERY_CELL):
+        others = cells.others[other].get(cell, {})
+        shared = [name for name in means if name in others]
+        if len(shared) > 2:
+            one, two = np.triu_indices(len(shared), 1)
+            orders = (np.stack([table[name] for name in shared]) for table in (means, others))
+            a, b = (np.sign(order[one] - order[two]) for order in orders)
+            untied = np.sqrt((a != 0).sum(axis=0) * (b != 0).sum(axis=0))
+            yield (a * b).sum(axis=0) / np.maximum(untied, 1)
+
+
+#: Checks of mean scores by name.
+CHECKS: Mapping[str, Callable[..., Iterator[Floats]]] = {
+    "above": _above,
+    "above_in_other_cell": _above_in_other_cell,
+    "difference": _difference,
+    "difference_of_cells": _difference_of_cells,
+    "relative_range": _relative_range,
+    "middle_half": _middle_half,
+    "best_most_often": _best_most_often,
+    "same_order": _same_order,
+}
+
+
+def check_correlations(
+    run: RunResults, matrices: Sequence[Matrices], statements: Sequence[Statement], resamples: int, seed: int
+) -> list[Claim]:
+    """Test statements on pairs of metrics by the mean correlation over the samples of each cell.
+
+    Args:
+        run: The run.
+        matrices: The scores of its cells.
+        statements: The statements to test; the options name the explainers whose scores are correlated.
+        resamples: Number of resamples of the groups of samples, at most 500.
+        seed: Seed of the resamples.
+
+    Returns:
+        A claim per statement and explainer that the run has with the metrics.
+    """
+    tested, resamples = [], min(resamples, _FEW_RESAMPLES)
+    for stated in statements:
+        pair = stated.metrics
+        for name in stated.options["explainers"]:
+            chosen = [cell for cell in matrices if set(pair) <= set(cell.metrics) and name in cell.methods]
+            values = [_resample_correlation(run, cell, pair, name, resamples, seed) for cell in chosen]
+            values = [each for each in values if np.isfinite(each).all()]
+            if values:
+                labels, explainer = " and ".join(run.metrics[one].label for one in pair), run.explainers[name].label
+                quantity = f"correlation of {labels} over the samples, of {explainer}; mean over the cells"
+                words = {"statement": f"{stated.statement} ({explainer})", "quantity": quantity}
+                tested.append(_make_claim(stated, np.mean(values, axis=0), len(values), pair[0], **words))
+    return tested
+
+
+def _resample_correlation(
+    run: RunResults, cell: Matrices, pair: Sequence[str], method: str, resamples: int, seed: int
+) -> Floats:
+    """Return ``[1 + R]``, the correlation in the cell and in resamples of its groups; NaN if undefined."""
+    columns = [
+        (1.0 if run.metrics[name].higher_is_better else -1.0)
+        * cell.values[:, cell.metrics.index(name), cell.methods.index(method)]
+        for name in pair
+    ]
+    known = ~np.isnan(columns).any(axis=0)
+    x, y = (column[known] for column in columns)
+    groups = np.unique(cell.groups[known], return_inverse=True)[1]
+    members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1]) if len(groups) else []
+    rng = np.random.default_rng(seed)
+    rows = [np.arange(len(x))]
+    for _ in range(resamples if members else 0):
+        rows.append(np.concatenate([members[each] for each in rng.integers(0, len(members), len(members))]))
+    correlations = np.array([coefficient(x[each], y[each], biserial="hit" in pair) for each in rows])
+    # A resample in which one metric is constant has no correlation.
+    return np.where(np.isnan(correlations), correlations[0], correlations)
+
+
+def check_pairs(run: RunResults, paper: PaperClaims, resamples: int, seed: int) -> list[Claim]:
+    """Test statements about samples in two forms.
+
+    The middle 95 % of the values on the run and on its resamples are the interval. A resample draws data set seeds with
+    replacement, and pairs of samples in each of them. It draws the same ones for all cells and methods, which have the
+    same samples.
+
+    Args:
+        run: The run.
+        paper: The paper of the statements.
+        resamples: Number of resamples, at most 500.
+        seed: Seed of the resamples.
+
+    Returns:
+        A claim per statement for which the run has the scores.
+    """
+    tested: list[Claim] = []
+    for stated in paper.pairs:
+        (metric,) = stated.metrics
+        scores = paired_scores(run, paper, metric)
+        value = evaluate_pairs(stated, scores)
+        if not math.isnan(value):
+            drawn = [
+                evaluate_pairs(stated, each) for each in _resample_pairs(scores, min(resamples, _FEW_RESAMPLES), seed)
+            ]
+            known = np.array([value, *drawn])
+            known = known[~np.isnan(known)]
+            tested.append(_make_claim(stated, np.array([value, *known]), len(scores), metric))
+    return tested
+
+
+def evaluate_pairs(stated: Statement, scores: Pairs) -> float:
+    """Return the number of a statement about samples in two forms; NaN if the scores lack something."""
+    return PAIR_CHECKS[stated.check](scores, **stated.options)
+
+
+def paired_scores(run: RunResults, paper: PaperClaims, metric: str) -> Pairs:
+    """Return the scores of the samples that come in both forms.
+
+    Args:
+        run: The run.
+        paper: States the cells and the forms.
+        metric: Name of the metric.
+
+    Returns:
+        Scores ``[D, G, 2]`` by data set seed, pair and form, by cell and explainer. Several trainings on one data set
+        are averaged.
+    """
+    # A run of other data sets may have samples without names.
+    if not any(is_selected(cell, paper.applies) for cell in run.scored_cells):
+        return {}
+    scores = run.scores[(run.scores["metric"] == metric) & run.scores["correct"]]
+    keys = ["dataset", "data_seed", "sample"]
+    names = run.samples[[*keys, "id", "group"]]
+    rows = scores.astype({"dataset": str}).merge(names.astype({"dataset": str}), on=keys)
+    rows["form"] = rows["id"].str.rpartition("-")[2]
+    excluded = _left_out(run, paper)
+    paired: dict[Cell, dict[str, Floats]] = {}
+    for key, group in rows.groupby([*CELL, "explainer"], observed=True):
+        subset, variant, model, explainer = map(str, key)
+        cell = (subset, variant, model)
+        if not is_selected(cell, paper.applies) or cell in excluded:
+            continue
+        table = group.pivot_table("value", "data_seed", ["group", "form"], aggfunc="mean", dropna=False)
+        both = [table.xs(form, axis=1, level="form") for form in paper.forms if form in set(group["form"])]
+        if len(both) == 2:
+            shared = both[0].columns.intersection(both[1].columns)
+            paired.setdefault(cell, {})[explainer] = np.stack([each[shared].to_numpy() for each in both], axis=-1)
+    return paired
+
+
+def _resample_pairs(scores: Pairs, resamples: int, seed: int) -> Iterator[Pairs]:
+    """Yield scores of drawn data set seeds and of drawn pairs in each of them."""
+    seeds, pairs, _ = next(iter(next(iter(scores.values())).values())).shape
+    rng = np.random.default_rng(seed)
+    for _ in range(resamples):
+        sets, which = rng.integers(seeds, size=(seeds, 1)), rng.integers(pairs, size=(seeds, pairs))
+        yield {
+            cell: {name: values[sets % len(values), which % values.shape[1]] for name, values in methods.items()}
+            for cell, methods in scores.items()
+        }
+
+
+# Checks of samples in two forms: each returns the number of the claim.
+
+
+def _select_pairs(scores: Pairs, methods: Sequence[str], variant: str) -> dict[tuple[str, str], Floats]:
+    """Return scores ``[D, G, 2]`` by subset and method."""
+    return {
+        (cell[0], name): by_method[name]
+        for cell, by_method in scores.items()
+        for name in methods
+        if cell[1] == variant and name in by_method
+    }
+
+
+def _least_rank_share(scores: Pairs, *, methods: Sequence[str], variant: str) -> float:
+    """Return the smallest share of ranks with a higher score in the first form, over methods and subsets."""
+    chosen = _select_pairs(scores, methods, variant).values()
+    return min((rank_share(pairs[..., 0].ravel(), pairs[..., 1].ravel()) for pairs in chosen), default=math.nan)
+
+
+def _least_effect_of_form(scores: Pairs, *, methods: Sequence[str], variant: str) -> float:
+    """Return the smallest R² of the form, over methods and subsets."""
+    chosen = _select_pairs(scores, methods, variant).values()
+    return min((explained_variance([pairs[..., 0], pairs[..., 1]]) for pairs in chosen), default=math.nan)
+
+
+def _largest_effect_of_subset(scores: Pairs, *, methods: Sequence[str], variant: str, subsets: Sequence[str]) -> float:
+    """Return the largest R² of the subset on the scores of the first form, over methods."""
+    chosen = _select_pairs(scores, methods, variant)
+    groups = [[chosen[key][..., 0] for one in subsets if (key := (one, name)) in chosen] for name in methods]
+    return max((explained_variance(each) for each in groups if len(each) == len(subsets)), default=math.nan)
+
+
+def _ratio_of_variants(scores: Pairs, *, methods: Sequence[str], variants: Sequence[str]) -> float:
+    """Return the mean ratio of the scores of the first form in two variants, over methods and subsets."""
+    first, second = (_select_pairs(scores, methods, variant) for variant in variants)
+    ratios = [np.nanmean(first[key][..., 0]) / np.nanmean(second[key][..., 0]) for key in second if key in first]
+    return float(np.mean(ratios)) if ratios else math.nan
+
+
+#: Checks of samples in two forms by name.
+PAIR_CHECKS: Mapping[str, Callable[..., float]] = {
+    "least_rank_share": _least_rank_share,
+    "least_effect_of_form": _least_effect_of_form,
+    "largest_effect_of_subset": _largest_effect_of_subset,
+    "ratio_of_variants": _ratio_of_variants,
+}

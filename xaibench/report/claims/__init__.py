@@ -1,1 +1,0 @@
-"""Statements of two papers, tested on a run."""
