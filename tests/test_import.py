@@ -1,5 +1,6 @@
 """``import xaibench`` stays light; and the check that says so can fail."""
 
+import importlib
 import importlib.util
 import json
 import subprocess
@@ -72,6 +73,17 @@ def test_what_is_slow_to_load_is_loaded_on_use():
     assert sandboxed.isdisjoint({"pandas", "scipy", "matplotlib", "numba"})
     assert opened.isdisjoint({"torchvision", "pyarrow", "pandas", "matplotlib", "captum", "pydicom", "nibabel"})
     assert "captum" in adapted
+
+
+@pytest.mark.parametrize("package", ["", ".benchmarks", ".data", ".explainers", ".hub", ".leaderboard", ".metrics"])
+def test_every_public_name_is_there(package):
+    module = importlib.import_module(f"xaibench{package}")
+    for name in module.__all__:
+        called = getattr(getattr(module, name), "__name__", name).rpartition(".")[2]
+        assert called in (name, "Literal"), "an entry that leads to something else"
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError):
+        _ = module.not_there
 
 
 def test_every_metric_is_a_public_name():

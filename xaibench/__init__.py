@@ -6,62 +6,48 @@ captum.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from xaibench._version import __version__
-from xaibench.core.lazy_names import load_public_name as _public_name
+import lazy_loader
+
+from xaibench._version import __version__ as __version__
 from xaibench.metrics.table import METRICS as _METRICS
 
 if TYPE_CHECKING:
-    from xaibench import benchmarks, data, explainers, hub, leaderboard, metrics, models, plots, report, runner
-    from xaibench.auditing import audit
-    from xaibench.data import load, loading
-    from xaibench.evaluation import evaluate
-    from xaibench.explainers import explain, reliance
-    from xaibench.meta_evaluation import meta_evaluate
-    from xaibench.metrics import shares
+    from xaibench import benchmarks as benchmarks
+    from xaibench import data as data
+    from xaibench import explainers as explainers
+    from xaibench import hub as hub
+    from xaibench import leaderboard as leaderboard
+    from xaibench import metrics as metrics
+    from xaibench import models as models
+    from xaibench import plots as plots
+    from xaibench import report as report
+    from xaibench import runner as runner
+    from xaibench.auditing import audit as audit
+    from xaibench.data import load as load
+    from xaibench.data import loading as loading
+    from xaibench.evaluation import evaluate as evaluate
+    from xaibench.explainers import explain as explain
+    from xaibench.explainers import reliance as reliance
+    from xaibench.meta_evaluation import meta_evaluate as meta_evaluate
+    from xaibench.metrics import shares as shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
-    from xaibench.plots import show
-    from xaibench.runner.published_networks import published_network
+    from xaibench.plots import show as show
+    from xaibench.runner.published_networks import published_network as published_network
 
-__all__ = [
-    "__version__",
-    "audit",
-    "benchmarks",
-    "data",
-    "evaluate",
-    "explain",
-    "explainers",
-    "hub",
-    "leaderboard",
-    "load",
-    "loading",
-    "meta_evaluate",
-    "metrics",
-    "models",
-    "plots",
-    "published_network",
-    "reliance",
-    "report",
-    "runner",
-    "shares",
-    "show",
-]
-__all__ += _METRICS
-
-#: Public function -> the package that has it. All other public names are packages of their own.
-_HOME = {"audit": "auditing", "load": "data", "loading": "data", "explain": "explainers", "show": "plots"}
-_HOME |= {"evaluate": "evaluation", "meta_evaluate": "meta_evaluation"}
-_HOME |= {"reliance": "explainers", "shares": "metrics", "published_network": "runner.published_networks"}
-_HOME |= dict.fromkeys(_METRICS, "metrics")
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__ and name not in _HOME:
-        return importlib.import_module(f"xaibench.{name}")
-    return _public_name(__name__, name, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    ["benchmarks", "data", "explainers", "hub", "leaderboard", "metrics", "models", "plots", "report", "runner"],
+    {
+        "_version": ["__version__"],
+        "auditing": ["audit"],
+        "data": ["load", "loading"],
+        "evaluation": ["evaluate"],
+        "explainers": ["explain", "reliance"],
+        "meta_evaluation": ["meta_evaluate"],
+        "metrics": ["shares", *_METRICS],
+        "plots": ["show"],
+        "runner.published_networks": ["published_network"],
+    },
+)

@@ -88,6 +88,22 @@ of your own is given as 'package.module:name'.
         """Prefixes of names that a function turns into a part, such as ``"folder"`` in ``"folder:~/mine"``."""
         return frozenset(self._schemes)
 
+    def names_by_module(self, package: str) -> dict[str, list[str]]:
+        """Return the attributes that the targets name, for lazy imports.
+
+        Args:
+            package: Package of the parts, whose name is left out of the names of the modules.
+
+        Returns:
+            Names of attributes by module.
+        """
+        names: dict[str, list[str]] = {}
+        for target in (*self._targets.values(), *self._aliases.values()):
+            module, _, attribute = target.removeprefix(f"{package}.").partition(":")
+            if attribute:
+                names.setdefault(module, []).append(attribute)
+        return names
+
     def canonical(self, name: str) -> str:
         """Return the registered name of a part; unknown names are returned unchanged.
 

@@ -10,8 +10,6 @@ import sys
 import warnings
 from collections.abc import Iterable
 
-from xaibench.core.renamed import new_name
-
 
 def unknown(start: str, name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
     """Return the error message for an unknown name, with the nearest known name and a list of all.
@@ -45,18 +43,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
         known: The known names. Of two equally near names the first is suggested.
 
     Returns:
-        ``"; it was renamed to 'new'."`` for a name of an older version (:mod:`xaibench.core.renamed`),
         ``"; did you mean 'nearest'?"``, or ``"."`` if no name is near.
 
     Example:
         >>> did_you_mean("TV-Monitor", ["cat", "tv monitor"]), did_you_mean("zebra", ["cat"])
         ("; did you mean 'tv monitor'?", '.')
-        >>> did_you_mean("N", ["n_masks", "n_steps"])
-        "; it was renamed to 'n_masks'."
     """
-    known = list(known)
-    if (new := new_name(str(name), known)) is not None:
-        return f"; it was renamed to {new!r}."
     spellings: dict[str, str] = {}
     for one in known:
         spellings.setdefault(folded(one), one)

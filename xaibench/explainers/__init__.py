@@ -5,11 +5,10 @@ maps``. :func:`explain` is the main entry point: it accepts names, selects the e
 of the model.
 """
 
-from typing import Any
+import lazy_loader
 
 from xaibench.compute.output import ExplainedOutput, UnsupportedModelError
 from xaibench.compute.targets import label_pairs
-from xaibench.core.lazy_names import load_public_name
 from xaibench.explainers.api import explain
 from xaibench.explainers.base import Attribution, Channels, Explainer, reduce_channels
 from xaibench.explainers.building import build
@@ -17,14 +16,6 @@ from xaibench.explainers.reliance_maps import ReliedOn, reliance
 from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
 from xaibench.explainers.shared.gradient_free import gradient_free
 from xaibench.explainers.table import EXPLAINERS
-
-#: Class name -> module, so that ``xaibench.explainers.RISE`` is imported on first access.
-_CLASSES = {
-    name: module.removeprefix(f"{__name__}.")
-    for module, name in (EXPLAINERS.target(one).split(":") for one in (*EXPLAINERS, "reliance"))
-}
-#: Functions that are imported on first access too.
-_FUNCTIONS = {"tune_pattern_local": "perturbation.pattern_local_tuning"}
 
 __all__ = [
     "EXPLAINERS",
@@ -45,10 +36,10 @@ __all__ = [
     "tune_pattern_local",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    return load_public_name(__name__, name, _CLASSES | _FUNCTIONS)
+# The classes of the explainers are imported on first use.
+_HOME = EXPLAINERS.names_by_module(__name__) | {"perturbation.pattern_local_tuning": ["tune_pattern_local"]}
+__getattr__, _list_lazy, _ = lazy_loader.attach(__name__, None, _HOME)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_CLASSES])
+    return sorted({*__all__, *_list_lazy()})

@@ -6,57 +6,6 @@ Face Hub) of results. :func:`submit` writes a result, :func:`check` inspects it 
 into a static site.
 """
 
-from typing import TYPE_CHECKING, Any
+import lazy_loader
 
-from xaibench.core.lazy_names import load_public_name
-
-if TYPE_CHECKING:
-    from xaibench.leaderboard.checks import check
-    from xaibench.leaderboard.manifest import ResultError
-    from xaibench.leaderboard.run_splitting import split_run
-    from xaibench.leaderboard.site.files import SiteError
-    from xaibench.leaderboard.site.write import BuiltSite, write_site
-    from xaibench.leaderboard.submission import SubmissionInfo, submit
-    from xaibench.leaderboard.verdicts import Verification
-    from xaibench.leaderboard.verification import verify
-    from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
-
-__all__ = [
-    "BuiltSite",
-    "ResultError",
-    "SiteError",
-    "SubmissionInfo",
-    "Verification",
-    "VerifiedResult",
-    "check",
-    "split_run",
-    "submit",
-    "verify",
-    "verify_all",
-    "write_site",
-]
-
-#: Public name -> module, loaded on first use: sandboxed processes import this package, and need neither pandas nor the
-#: templates of the site. No module has the name of a public function, because importing it would hide the function.
-_HOME = {
-    "BuiltSite": "site.write",
-    "ResultError": "manifest",
-    "SiteError": "site.files",
-    "SubmissionInfo": "submission",
-    "Verification": "verdicts",
-    "VerifiedResult": "verification_runs",
-    "check": "checks",
-    "split_run": "run_splitting",
-    "submit": "submission",
-    "verify": "verification",
-    "verify_all": "verification_runs",
-    "write_site": "site.write",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_public_name(__name__, name, _HOME)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,57 +12,45 @@ Conventions of all metrics in this package:
   shapes that do not match, a mask that is not binary) raises an error.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from xaibench.core.lazy_names import load_public_name
-from xaibench.metrics.table import METRICS
+import lazy_loader
+
+from xaibench.metrics.table import METRICS as METRICS
 
 if TYPE_CHECKING:
-    from xaibench.metrics.correlations import MetricAgreement, agreement
-    from xaibench.metrics.localization.chance_corrected import chance_level, skill_scores
-    from xaibench.metrics.localization.emd import TransportError
-    from xaibench.metrics.localization.mass_shares import Shares, shares
-    from xaibench.metrics.localization.part_shares import part_shares
-    from xaibench.metrics.localization.shapley_error import shapley_error, sign_agreement
+    from xaibench.metrics.correlations import MetricAgreement as MetricAgreement
+    from xaibench.metrics.correlations import agreement as agreement
+    from xaibench.metrics.localization.chance_corrected import (
+        chance_level as chance_level,
+    )
+    from xaibench.metrics.localization.chance_corrected import (
+        skill_scores as skill_scores,
+    )
+    from xaibench.metrics.localization.emd import TransportError as TransportError
+    from xaibench.metrics.localization.mass_shares import Shares as Shares
+    from xaibench.metrics.localization.mass_shares import shares as shares
+    from xaibench.metrics.localization.part_shares import part_shares as part_shares
+    from xaibench.metrics.localization.shapley_error import (
+        shapley_error as shapley_error,
+    )
+    from xaibench.metrics.localization.shapley_error import (
+        sign_agreement as sign_agreement,
+    )
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
-    from xaibench.metrics.undefined import undefined_reasons
+    from xaibench.metrics.undefined import undefined_reasons as undefined_reasons
 
-__all__ = [
-    "METRICS",
-    "MetricAgreement",
-    "Shares",
-    "TransportError",
-    "agreement",
-    "chance_level",
-    "part_shares",
-    "shapley_error",
-    "shares",
-    "sign_agreement",
-    "skill_scores",
-    "undefined_reasons",
-]
-__all__ += METRICS
-
-#: Public names other than metrics -> their module.
-_HOME = {
-    "MetricAgreement": "correlations",
-    "Shares": "localization.mass_shares",
-    "TransportError": "localization.emd",
-    "agreement": "correlations",
-    "chance_level": "localization.chance_corrected",
-    "part_shares": "localization.part_shares",
-    "shapley_error": "localization.shapley_error",
-    "shares": "localization.mass_shares",
-    "sign_agreement": "localization.shapley_error",
-    "skill_scores": "localization.chance_corrected",
-    "undefined_reasons": "undefined",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Imported on first use, because metrics that call a model load torch.
-    return METRICS.resolve(name) if name in METRICS else load_public_name(__name__, name, _HOME)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_HOME = METRICS.names_by_module(__name__)
+for _module, _names in {
+    "correlations": ["MetricAgreement", "agreement"],
+    "localization.chance_corrected": ["chance_level", "skill_scores"],
+    "localization.emd": ["TransportError"],
+    "localization.mass_shares": ["Shares", "shares"],
+    "localization.part_shares": ["part_shares"],
+    "localization.shapley_error": ["shapley_error", "sign_agreement"],
+    "table": ["METRICS"],
+    "undefined": ["undefined_reasons"],
+}.items():
+    _HOME[_module] = [*_HOME.get(_module, []), *_names]
+# Imported on first use, because metrics that call a model load torch.
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, None, _HOME)

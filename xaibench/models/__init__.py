@@ -9,9 +9,6 @@ makes it from ``"package.module:name"``: a class, a factory ``(in_shape, num_cla
 encoder and text embeddings.
 """
 
-from typing import Any
-
-from xaibench.core.lazy_names import load_public_name
 from xaibench.models.building import build
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalize
@@ -50,7 +47,3 @@ __all__ = [
     "open_network",
     "zero_shot_head",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return load_public_name(__name__, name, {})

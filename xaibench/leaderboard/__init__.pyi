@@ -1,0 +1,12 @@
+from .checks import check as check
+from .manifest import ResultError as ResultError
+from .run_splitting import split_run as split_run
+from .site.files import SiteError as SiteError
+from .site.write import BuiltSite as BuiltSite
+from .site.write import write_site as write_site
+from .submission import SubmissionInfo as SubmissionInfo
+from .submission import submit as submit
+from .verdicts import Verification as Verification
+from .verification import verify as verify
+from .verification_runs import VerifiedResult as VerifiedResult
+from .verification_runs import verify_all as verify_all

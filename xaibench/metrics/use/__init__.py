@@ -1,1 +1,0 @@
-"""Metrics for networks that provably use only some of the pixels."""

@@ -1,1 +1,0 @@
-"""Certified networks: by construction it is known which pixels of an image they use."""
