@@ -75,7 +75,7 @@ def test_what_is_slow_to_load_is_loaded_on_use():
     assert "captum" in adapted
 
 
-@pytest.mark.parametrize("package", ["", ".benchmarks", ".data", ".explainers", ".hub", ".leaderboard", ".metrics"])
+@pytest.mark.parametrize("package", ["", ".benchmarks", ".data", ".explainers", ".leaderboard", ".metrics"])
 def test_every_public_name_is_there(package):
     module = importlib.import_module(f"xaibench{package}")
     for name in module.__all__:
