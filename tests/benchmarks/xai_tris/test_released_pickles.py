@@ -109,38 +109,43 @@ def stored(thing, new_format):
 
 
 @pytest.mark.parametrize(
-    ("evil", "name"),
+    "evil",
     [
-        (Calls(os.system, "touch {}"), f"refused {os.name}.system"),
-        (Calls(eval, "open('{}', 'w')"), r"refused builtins\.eval"),
-        (Calls(exec, "open('{}', 'w')"), r"refused builtins\.exec"),
-        (Calls(getattr, "a", "upper"), r"refused builtins\.getattr"),
-        (np.array([Calls(os.system, "touch {}")], dtype=object), "refused an array of type 'O8'|refused posix.system"),
-        (torch.nn.Linear(1, 1), r"refused torch\.nn\.modules\.linear\.Linear"),
-        (np.float64(1), r"refused numpy\._core\.multiarray\.scalar|refused numpy\.core\.multiarray\.scalar"),
-        (np.array(["text"]), "refused an array of type 'U4'"),
-        (Calls(torch.load, "{}"), r"refused torch\.serialization\.load"),
-        (Calls(torch._utils._rebuild_tensor_v2, "{}", 0, (1,), (1,), False, {}), "not built from a tensor's storage"),
-        (Calls(np._core.numeric._frombuffer, "{}", "f8", (1,), "C"), "an array does not contain plain numbers"),
+        Calls(os.system, "touch {}"),
+        Calls(eval, "open('{}', 'w')"),
+        Calls(exec, "open('{}', 'w')"),
+        Calls(getattr, Calls(__import__, "os"), "system"),
+        Calls(Calls, os.system, "touch {}"),
+        np.array([Calls(os.system, "touch {}")], dtype=object),
+        torch.nn.Linear(1, 1),
+        np.float64(1),
+        np.array(["text"]),
+        Calls(torch.load, "{}"),
+        Calls(torch._utils._rebuild_tensor_v2, "{}", 0, (1,), (1,), False, {}),
+        Calls(torch._utils._rebuild_tensor_v2, Calls(os.system, "touch {}"), 0, (1,), (1,), False, {}),
+        Calls(np._core.numeric._frombuffer, "{}", "f8", (1,), "C"),
     ],
 )
 @pytest.mark.parametrize("where", ["alone", "in a record"])
-def test_whatever_else_a_file_names_is_refused(tmp_path, evil, name, where):
+def test_other_names_are_refused(tmp_path, evil, where):
     trace = tmp_path / "trace"
-    if isinstance(evil, Calls):
-        function, arguments = evil.call
-        evil = Calls(function, *(text.format(trace) if isinstance(text, str) else text for text in arguments))
-    content = evil if where == "alone" else {"k": record(y_val=evil)}
-    with pytest.raises(ValueError, match=name):
+
+    def aimed(value):
+        if isinstance(value, Calls):
+            return Calls(value.call[0], *map(aimed, value.call[1]))
+        return value.format(trace) if isinstance(value, str) else value
+
+    content = aimed(evil) if where == "alone" else {"k": record(y_val=aimed(evil))}
+    with pytest.raises(ValueError, match=r"set\.pkl"):
         read_released(dump(tmp_path / "set.pkl", content))
     assert not trace.exists()
 
 
-@pytest.mark.parametrize(("new_format", "what"), [(True, "an archive"), (False, f"{os.name}.system")])
-def test_a_storage_that_hides_a_call_is_refused(tmp_path, new_format, what):
+@pytest.mark.parametrize("new_format", [True, False])
+def test_a_storage_that_hides_a_call_is_refused(tmp_path, new_format):
     trace = tmp_path / "trace"
     hidden = stored(Calls(os.system, f"touch {trace}"), new_format)
-    with pytest.raises(ValueError, match=f"refused {what} inside a tensor's storage"):
+    with pytest.raises(ValueError, match="refused"):
         read_released(dump(tmp_path / "set.pkl", {"k": record(x_val=hidden)}))
     assert not trace.exists()
 
@@ -165,7 +170,7 @@ def test_a_refused_file_changes_nothing_of_this_process(tmp_path, name, state):
     head = b"\x80\x03c" + b"\n".join(name.encode().split()) + b"\n"
     path.write_bytes(head + _body(state) + b"b.")
     fields, swapped = DataRecord._fields, DataRecord.x_train
-    with pytest.raises(ValueError, match="refused to set the state of an object"):
+    with pytest.raises(ValueError, match=r"set\.pkl"):
         read_released(path)
     assert (DataRecord._fields, DataRecord.x_train) == (fields, swapped)
     assert "_make" not in vars(DataRecord) or callable(DataRecord._make)
