@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from xaibench.compute.batching import default_batch_size
 from xaibench.metrics.faithfulness.insertion_deletion import deletion, insertion
-from xaibench.metrics.shared.perturbed_images import blurred
+from xaibench.metrics.shared.perturb import blurred
 
 
 def loop(case: Case, steps: int, insert: bool) -> NDArray[np.float64]:

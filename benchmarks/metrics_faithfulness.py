@@ -30,7 +30,7 @@ from scipy.ndimage import gaussian_filter
 import xaibench as xb
 from xaibench import metrics
 from xaibench.metrics.faithfulness.road import imputed
-from xaibench.metrics.shared.randomized_layers import layers_with_parameters
+from xaibench.metrics.shared.explainer_calls import layers_with_parameters
 
 #: Parameters of each metric that calls the model, and its rows per image.
 ASKING: dict[str, tuple[dict[str, Any], int]] = {

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.metrics.shared.perturbed_images import ranks
+from xaibench.metrics.shared.perturb import ranks
 
 #: A registered metric.
 Metric: TypeAlias = Callable[..., Any]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import xaibench as xb
 from xaibench.metrics.faithfulness.road import imputed
 from xaibench.metrics.shared.model_inputs import random_generator
-from xaibench.metrics.shared.perturbed_images import blurred, unit_scaled
+from xaibench.metrics.shared.perturb import blurred, unit_scaled
 
 #: Of the picture of the attack: large enough to be seen.
 EPSILON = 0.3

@@ -22,7 +22,7 @@ from xaibench.benchmarks.parts.creatures import CLASSES, DECIDING, PART_NAMES
 from xaibench.data import PartSplit
 from xaibench.metrics import part_shares
 from xaibench.metrics.faithfulness.part_rank import part_rank_model_scores
-from xaibench.metrics.shared.perturbed_images import score_drops
+from xaibench.metrics.shared.perturb import score_drops
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, read_run

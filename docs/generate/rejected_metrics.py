@@ -23,7 +23,7 @@ from xaibench.component.info import MetricInfo
 from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation_model_scores
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller
 from xaibench.metrics.shared.model_inputs import as_samples, random_generator
-from xaibench.metrics.shared.perturbed_images import perturbed_scores, score_drops, unit_scaled
+from xaibench.metrics.shared.perturb import perturbed_scores, score_drops, unit_scaled
 
 _LIPSCHITZ = "Alvarez-Melis, Jaakkola: On the Robustness of Interpretability Methods, 2018, arXiv 1806.08049"
 _STABILITY = "Agarwal et al.: Rethinking Stability for Attribution-based Explanations, 2022, arXiv 2203.06877"

@@ -1,5 +1,6 @@
 """Every registered data set and metric says which kind of truth it is of, and a score takes one of them."""
 
+import re
 import typing
 
 import pytest
@@ -14,14 +15,14 @@ from xaibench.metrics import METRICS
 BY_FAMILY = {
     "localization": None,
     "sparsity": NO_TRUTH,
-    **dict.fromkeys(("faithfulness", "robustness", "randomization"), "intervention"),
+    **dict.fromkeys(("faithfulness", "sensitivity", "randomization"), "intervention"),
 }
 ABOUT_USE = {"mass_outside", "grid_pointing", "use_auc", "use_ap"}
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_metric_has_the_truth_of_its_family(name):
-    info, family = METRICS.resolve(name).info, METRICS.target(name).split(".")[2]
+    info, family = METRICS.resolve(name).info, re.split("[.:]", METRICS.target(name))[2]
     expected = "use" if name in ABOUT_USE else BY_FAMILY[family]
     assert info.own_truth == expected
     assert info.truth in (None, "use")  # the kind says the rest

@@ -8,7 +8,7 @@ import xaibench as xb
 from xaibench.evaluation import PROTOCOLS
 from xaibench.evaluation.apply import AppliedMetric
 from xaibench.metrics import METRICS, chance_level
-from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
+from xaibench.metrics.shared.inputs import PERFECT_CHANCE
 
 RAW = [name for name in METRICS if METRICS.resolve(name).info.chance_level]
 SKILLS = [name for name in METRICS if METRICS.resolve(name).info.skill_of]

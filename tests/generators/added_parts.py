@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
+from xaibench.metrics.shared.inputs import Scores, flat, score_pairs, share
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

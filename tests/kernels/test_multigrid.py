@@ -5,7 +5,7 @@ import pytest
 
 from xaibench.kernels import multigrid as grid_solver
 from xaibench.kernels.multigrid import impute_on_grid
-from xaibench.metrics.faithfulness.road import factorized, imputed
+from xaibench.metrics.faithfulness.road import imputed, solve_sparse
 
 
 def all_but(*known):
@@ -60,7 +60,7 @@ def agrees(shape, removed, channels=2, scale=1.0):
     assert found is not None
     assert np.array_equal(image, before)
     assert np.array_equal(found[:, ~removed], image[:, ~removed])
-    assert np.abs(found - factorized(image, removed)).max() <= 1e-9 * np.ptp(image)
+    assert np.abs(found - solve_sparse(image, removed)).max() <= 1e-9 * np.ptp(image)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -93,11 +93,11 @@ def test_a_channel_of_one_value_keeps_it():
     assert not found[2].any()
 
 
-def test_what_does_not_converge_is_factorized(monkeypatch):
+def test_what_does_not_converge_is_solve_sparse(monkeypatch):
     image, removed = np.random.default_rng(0).standard_normal((1, 20, 20)), MASKS["all but a column"]((20, 20))
     monkeypatch.setattr(grid_solver, "_MOST_CYCLES", 3)
     assert impute_on_grid(image, removed) is None
-    np.testing.assert_array_equal(imputed(image, removed), factorized(image, removed))
+    np.testing.assert_array_equal(imputed(image, removed), solve_sparse(image, removed))
 
 
 def test_threads_find_the_same_as_one_after_the_other():

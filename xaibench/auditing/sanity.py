@@ -16,8 +16,8 @@ from xaibench.auditing.candidates import COMPLETE, Candidates
 from xaibench.auditing.questions import defined_mean
 from xaibench.auditing.subject import Subject
 from xaibench.evaluation.apply import AppliedMetric
-from xaibench.metrics.shared.randomized_layers import layers_with_parameters, reinitialize
-from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
+from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
+from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
 Floats = NDArray[np.float64]
 #: Images that are explained again for the checks.

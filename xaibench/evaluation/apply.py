@@ -312,7 +312,7 @@ class AppliedMetric:
             where the chance level is perfect.
         """
         from xaibench.metrics import skill_scores
-        from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
+        from xaibench.metrics.shared.inputs import PERFECT_CHANCE
 
         assert self.raw is not None, "only the table of the underlying metric is converted"
         parameters = self.raw._chance_parameters(self.raw._own_inputs(sample_inputs))
@@ -363,8 +363,8 @@ class AppliedMetric:
 
     def _score_maps_as_chance(self, table: pd.DataFrame, masks: Any, sample_inputs: Mapping[str, Any]) -> pd.DataFrame:
         """Replace scores that are undefined because of the map by the chance level, if it is known."""
-        from xaibench.metrics.localization.chance_corrected import call_chance_level
-        from xaibench.metrics.shared.undefined_scores import REASONS_OF_MAP
+        from xaibench.metrics.localization.chance import call_chance_level
+        from xaibench.metrics.shared.inputs import REASONS_OF_MAP
 
         rows = np.flatnonzero(table["reason"].isin(REASONS_OF_MAP))
         if not len(rows) or not scores_constant_maps(self.info) or self.info.chance_level is None:

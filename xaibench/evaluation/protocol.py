@@ -37,7 +37,7 @@ DEFAULT_SIGN: Sign = "magnitude"
 #: The threshold of ``"scaled"``.
 THRESHOLD = 0.5
 
-#: Increased whenever the protocol or the rule for ties (:mod:`xaibench.metrics.shared.ties`) changes, so that stored
+#: Increased whenever the protocol or the rule for ties (:mod:`xaibench.metrics.shared.ranks`) changes, so that stored
 #: scores of the old one are not reused.
 REVISION = 2
 

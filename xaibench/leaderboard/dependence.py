@@ -22,7 +22,7 @@ from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
 from xaibench.evaluation.map_encoding import round_maps
 from xaibench.evaluation.training_data import training_batches
-from xaibench.metrics.shared.randomized_layers import layers_with_parameters, reinitialize
+from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.stages.execute import has_maps, read_maps, read_network

@@ -21,33 +21,24 @@ from xaibench.metrics.table import METRICS as METRICS
 if TYPE_CHECKING:
     from xaibench.metrics.correlations import MetricAgreement as MetricAgreement
     from xaibench.metrics.correlations import agreement as agreement
-    from xaibench.metrics.localization.chance_corrected import (
-        chance_level as chance_level,
-    )
-    from xaibench.metrics.localization.chance_corrected import (
-        skill_scores as skill_scores,
-    )
+    from xaibench.metrics.localization.chance import chance_level as chance_level
+    from xaibench.metrics.localization.chance import skill_scores as skill_scores
     from xaibench.metrics.localization.emd import TransportError as TransportError
-    from xaibench.metrics.localization.mass_shares import Shares as Shares
-    from xaibench.metrics.localization.mass_shares import shares as shares
-    from xaibench.metrics.localization.part_shares import part_shares as part_shares
-    from xaibench.metrics.localization.shapley_error import (
-        shapley_error as shapley_error,
-    )
-    from xaibench.metrics.localization.shapley_error import (
-        sign_agreement as sign_agreement,
-    )
+    from xaibench.metrics.localization.shapley_error import shapley_error as shapley_error
+    from xaibench.metrics.localization.shapley_error import sign_agreement as sign_agreement
+    from xaibench.metrics.localization.shares import Shares as Shares
+    from xaibench.metrics.localization.shares import part_shares as part_shares
+    from xaibench.metrics.localization.shares import shares as shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.metrics.undefined import undefined_reasons as undefined_reasons
 
 _HOME = METRICS.names_by_module(__name__)
 for _module, _names in {
     "correlations": ["MetricAgreement", "agreement"],
-    "localization.chance_corrected": ["chance_level", "skill_scores"],
+    "localization.chance": ["chance_level", "skill_scores"],
     "localization.emd": ["TransportError"],
-    "localization.mass_shares": ["Shares", "shares"],
-    "localization.part_shares": ["part_shares"],
     "localization.shapley_error": ["shapley_error", "sign_agreement"],
+    "localization.shares": ["Shares", "part_shares", "shares"],
     "table": ["METRICS"],
     "undefined": ["undefined_reasons"],
 }.items():

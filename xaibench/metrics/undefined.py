@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.shared.map_inputs import Threshold, check_pair, check_threshold, finite_samples, flat
-from xaibench.metrics.shared.undefined_scores import (
+from xaibench.metrics.shared.inputs import (
     CONSTANT_MAP,
     EMPTY_MASK,
     FULL_MASK,
     NOT_FINITE,
     PERFECT_CHANCE,
     ZERO_MAP,
+    Threshold,
+    check_pair,
+    check_threshold,
+    finite_samples,
+    flat,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +83,7 @@ def _causes(metric: str | None, threshold: Threshold) -> tuple[str, ...]:
 
 def _perfect_chance(skill: str, truth: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return ``[N]`` bool: where noise already has the best score, such as for a mask of the whole image."""
-    from xaibench.metrics.localization.chance_corrected import chance_level
+    from xaibench.metrics.localization.chance import chance_level
     from xaibench.metrics.table import METRICS
 
     info = METRICS.resolve(skill).info

@@ -85,7 +85,7 @@ def test_a_set_is_scored_by_each_map_alone(monkeypatch):
     np.testing.assert_array_equal(together, alone)
     shuffled = rng.permutation(40)
     np.testing.assert_array_equal(emd(maps[shuffled], masks[shuffled], reduction="none"), together[shuffled])
-    monkeypatch.setattr("xaibench.metrics.shared.map_inputs._BLOCK_PIXELS", 3 * 8 * 8)
+    monkeypatch.setattr("xaibench.metrics.shared.inputs._BLOCK_PIXELS", 3 * 8 * 8)
     np.testing.assert_array_equal(emd(maps, masks, reduction="none"), together)
 
 
@@ -328,7 +328,7 @@ def test_progress(workers):
 
 
 def test_samples_keep_their_number_when_the_batch_is_cut(monkeypatch):
-    monkeypatch.setattr("xaibench.metrics.shared.map_inputs._BLOCK_PIXELS", 2 * 8 * 8)
+    monkeypatch.setattr("xaibench.metrics.shared.inputs._BLOCK_PIXELS", 2 * 8 * 8)
     seen = []
     maps = np.random.default_rng(0).random((5, 8, 8))
     emd(maps, maps < 0.5, progress=seen.append)

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from xaibench import metrics
 from xaibench.metrics import undefined_reasons
-from xaibench.metrics.shared import map_inputs as inputs
+from xaibench.metrics.shared import inputs
 
 OF_MAGNITUDE = ["emd", "emd_perf", "topk_precision", "mass_accuracy"]
 OF_RANKS = ["topk_precision", "hit", "roc_auc", "average_precision"]

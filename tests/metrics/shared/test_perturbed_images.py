@@ -1,6 +1,6 @@
 import torch
 
-from xaibench.metrics.shared.perturbed_images import resolve_baseline
+from xaibench.metrics.shared.perturb import resolve_baseline
 
 
 def test_a_number_is_a_baseline_in_the_precision_of_the_images():

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from xaibench import metrics
-from xaibench.metrics.shared.perturbed_images import ranks
-from xaibench.metrics.shared.rank_correlation import centered_ranks
-from xaibench.metrics.shared.ties import TOLERANCE, merge_ties, order_descending
+from xaibench.metrics.shared.perturb import ranks
+from xaibench.metrics.shared.ranks import TOLERANCE, centered_ranks, merge_ties, order_descending
 
 SIZE = 8
 ORDERED = ("topk_precision", "precision_skill", "hit", "roc_auc", "average_precision", "use_auc", "use_ap")

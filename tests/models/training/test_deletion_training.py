@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.metrics.shared.image_patches import patch_numbers
+from xaibench.metrics.shared.perturb import patch_numbers
 from xaibench.models import accuracy, fine_tune_for_deletion
 from xaibench.models.training import deletion_training
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
     as_map_tensor,
@@ -23,7 +23,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer, check_scores, model_scorer
-from xaibench.metrics.shared.perturbed_images import constant, ranks
+from xaibench.metrics.shared.perturb import constant, ranks
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

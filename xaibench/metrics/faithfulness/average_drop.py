@@ -14,10 +14,10 @@ from torch import Tensor
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
-from xaibench.metrics.shared.perturbed_images import unit_scaled
+from xaibench.metrics.shared.perturb import unit_scaled
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

@@ -10,8 +10,7 @@ from torch import Tensor
 from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.image_patches import patch_numbers, patch_sums
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_inputs import (
     LabeledImages,
     Model,
@@ -22,14 +21,15 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbed_images import (
+from xaibench.metrics.shared.perturb import (
     Baseline,
     PixelOrder,
+    patch_numbers,
+    patch_sums,
     perturbed_scores_in_order,
     score_drops,
 )
-from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
-from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
+from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

@@ -15,7 +15,7 @@ from torch import Tensor
 from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import ZERO_MAP, Scores, without_unit_axes
 from xaibench.metrics.shared.model_inputs import (
     Model,
     as_map_tensor,
@@ -26,10 +26,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbation_fields import Field, Fields, field_scores
-from xaibench.metrics.shared.perturbed_images import peaks
-from xaibench.metrics.shared.spatial_axes import without_unit_axes
-from xaibench.metrics.shared.undefined_scores import ZERO_MAP
+from xaibench.metrics.shared.perturb import Field, Fields, field_scores, peaks
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

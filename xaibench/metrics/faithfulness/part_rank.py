@@ -12,8 +12,7 @@ from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Reduction
 from xaibench.metrics.faithfulness.idsds import deletion_scores
-from xaibench.metrics.shared.image_patches import patch_numbers
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_inputs import (
     LabeledImages,
     Model,
@@ -24,9 +23,8 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbed_images import constant, peaks, score_drops
-from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
-from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
+from xaibench.metrics.shared.perturb import constant, patch_numbers, peaks, score_drops
+from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

@@ -17,7 +17,7 @@ from xaibench.compute.host_threads import background_threads
 from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.types import Reduction
 from xaibench.kernels.compilation import kernels_enabled
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores, without_unit_axes
 from xaibench.metrics.shared.model_inputs import (
     Model,
     as_map_tensor,
@@ -29,8 +29,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
-from xaibench.metrics.shared.perturbed_images import Curves, constant, ranks
-from xaibench.metrics.shared.spatial_axes import without_unit_axes
+from xaibench.metrics.shared.perturb import Curves, constant, ranks
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array
@@ -43,6 +42,10 @@ _NEIGHBORS: dict[int, list[tuple[tuple[int, ...], float]]] = {
     2: [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j],
     3: [(offset, 1 / 6) for offset in itertools.product((-1, 0, 1), repeat=3) if np.abs(offset).sum() == 1],
 }
+
+
+#: Norm of the residual, relative to the right side, at which conjugate gradients end.
+_TOLERANCE = 1e-12
 
 
 @MetricInfo(
@@ -207,26 +210,21 @@ def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[n
         return image
     sides = without_unit_axes(removed.shape)
     problem = image.reshape(len(image), *sides), removed.reshape(sides)
-    filled = _iterated(*problem) if kernels_enabled() else None
-    return (factorized(*problem) if filled is None else filled).reshape(image.shape)
+    filled = None
+    if len(sides) == 2 and kernels_enabled():
+        from xaibench.kernels.multigrid import impute_on_grid  # loads numba
+
+        filled = impute_on_grid(*problem)
+    return (solve_sparse(*problem) if filled is None else filled).reshape(image.shape)
 
 
-def _iterated(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-    """Impute by conjugate gradients; None if they do not converge."""
-    # Both load numba.
-    if removed.ndim == 2:
-        from xaibench.kernels.multigrid import impute_on_grid
+def solve_sparse(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Impute by a sparse matrix: images by factorization, volumes by conjugate gradients.
 
-        return impute_on_grid(image, removed)
-    from xaibench.kernels.volume_imputation import impute_in_volume
-
-    return impute_in_volume(image, removed)
-
-
-def factorized(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Impute by sparse factorization, which takes ten times as long; used if the iteration does not converge."""
-    from scipy.sparse import csc_matrix
-    from scipy.sparse.linalg import splu
+    Multigrid is up to twenty times as fast for images of 224×224. The factors of a volume would fill the memory.
+    """
+    from scipy.sparse import csc_matrix, diags_array
+    from scipy.sparse.linalg import cg, splu
 
     unknowns = int(removed.sum())
     places, sides = np.array(np.nonzero(removed)), np.array(removed.shape)[:, None]
@@ -246,10 +244,13 @@ def factorized(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArra
     entries.append((np.arange(unknowns), np.arange(unknowns), diagonal))
     rows, columns, numbers = (np.concatenate(part) for part in zip(*entries, strict=True))
     matrix = csc_matrix((numbers, (rows, columns)), shape=(unknowns, unknowns))
-    # The matrix is symmetric and positive definite: no pivoting is needed, and a symmetric ordering has less fill-in.
-    solver = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     result = image.copy()
-    result[:, removed] = solver.solve(right).T
+    if removed.ndim == 3:
+        scale = diags_array(1 / diagonal)
+        result[:, removed] = [cg(matrix, column, rtol=_TOLERANCE, M=scale)[0] for column in right.T]
+    else:  # symmetric and positive definite: no pivoting is needed, and a symmetric ordering has less fill-in
+        solver = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        result[:, removed] = solver.solve(right).T
     return result
 
 

@@ -10,10 +10,10 @@ import torch
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbed_images import (
+from xaibench.metrics.shared.perturb import (
     Baseline,
     PixelOrder,
     constant,

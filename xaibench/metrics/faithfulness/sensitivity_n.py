@@ -11,7 +11,7 @@ from torch import Tensor
 from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
     as_map_tensor,
@@ -24,9 +24,8 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbation_fields import Fields, field_scores
-from xaibench.metrics.shared.perturbed_images import Baseline, constant, score_drops
-from xaibench.metrics.shared.ties import TOLERANCE
+from xaibench.metrics.shared.perturb import Baseline, Fields, constant, field_scores, score_drops
+from xaibench.metrics.shared.ranks import TOLERANCE
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

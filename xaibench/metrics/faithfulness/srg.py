@@ -9,7 +9,7 @@ import torch
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
     as_map_tensor,
@@ -19,7 +19,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbed_images import Baseline, Curves, Segmentation, perturbed_scores
+from xaibench.metrics.shared.perturb import Baseline, Curves, Segmentation, perturbed_scores
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.kernels.compilation import kernels_enabled
-from xaibench.metrics.shared.map_inputs import flat
-from xaibench.metrics.shared.spatial_axes import without_unit_axes
+from xaibench.metrics.shared.inputs import flat, without_unit_axes
 
 #: A lower and an upper bound of one distance.
 Bounds: TypeAlias = tuple[float, float]

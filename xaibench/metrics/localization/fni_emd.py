@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.kernels.compilation import kernels_enabled
+from xaibench.metrics.localization.emd import draws
 from xaibench.metrics.localization.emd_bounds import (
     FEW_PAIRS,
     ROUNDING,
@@ -30,9 +31,7 @@ from xaibench.metrics.localization.emd_bounds import (
     wasserstein,
     wasserstein_to_few,
 )
-from xaibench.metrics.localization.emd_noise import draws
-from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs
-from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
+from xaibench.metrics.shared.inputs import Scores, Spacing, flat, pixel_spacing, score_pairs
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

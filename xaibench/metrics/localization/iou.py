@@ -19,7 +19,7 @@ regardless of their precision.
 With ``threshold="area"`` the :math:`k = |F^+|` largest pixels are marked, as many as the ground truth has, so that the
 score depends on the order of the pixels only. Precision, recall and F1 are then the same number, that of
 :func:`xaibench.metrics.topk_precision` (which ranks by magnitude). The score is the expected value over all choices
-among the pixels that tie at the cut (:mod:`xaibench.metrics.shared.ties`). A map that is all zero ranks no pixels, and
+among the pixels that tie at the cut (:mod:`xaibench.metrics.shared.ranks`). A map that is all zero ranks no pixels, and
 its score is undefined.
 """
 
@@ -32,16 +32,24 @@ from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
-from xaibench.metrics.localization.chance_levels import (
+from xaibench.metrics.localization.chance import (
     expected_f1,
     expected_iou,
     expected_iou_at_area,
     expected_precision,
     expected_recall,
 )
-from xaibench.metrics.shared.map_inputs import Scores, Threshold, check_threshold, flat, score_pairs, share
-from xaibench.metrics.shared.ties import top_pixels
-from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, NOTHING_ABOVE
+from xaibench.metrics.shared.inputs import (
+    EMPTY_MASK,
+    NOTHING_ABOVE,
+    Scores,
+    Threshold,
+    check_threshold,
+    flat,
+    score_pairs,
+    share,
+)
+from xaibench.metrics.shared.ranks import top_pixels
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

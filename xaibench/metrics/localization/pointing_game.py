@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
-from xaibench.metrics.localization.chance_levels import marked_share
-from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
-from xaibench.metrics.shared.spacing import Spacing, pixel_spacing
-from xaibench.metrics.shared.ties import tie_tolerance
+from xaibench.metrics.localization.chance import marked_share
+from xaibench.metrics.shared.inputs import Scores, Spacing, check_finite_number, flat, pixel_spacing, score_pairs, share
+from xaibench.metrics.shared.ranks import tie_tolerance
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
-from xaibench.metrics.localization.chance_levels import expected_average_precision, half
-from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
-from xaibench.metrics.shared.ties import ascending_steps, tie_tolerance
-from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, ZERO_MAP
+from xaibench.metrics.localization.chance import expected_average_precision, half
+from xaibench.metrics.shared.inputs import EMPTY_MASK, FULL_MASK, ZERO_MAP, Scores, flat, score_pairs, share
+from xaibench.metrics.shared.ranks import ascending_steps, tie_tolerance
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array
@@ -148,7 +147,7 @@ def mean_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
 class _Groups(NamedTuple):
     """Groups of tied pixels of all samples, one sample after the other, from the smallest value up.
 
-    Ties are defined in :mod:`xaibench.metrics.shared.ties`.
+    Ties are defined in :mod:`xaibench.metrics.shared.ranks`.
 
     Attributes:
         size: Number of pixels per group ``[G]``.

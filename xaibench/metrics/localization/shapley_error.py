@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores, check_reduction, checked_maps, flat, reduce_scores, share
+from xaibench.metrics.shared.inputs import Scores, check_reduction, checked_maps, flat, reduce_scores, share
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

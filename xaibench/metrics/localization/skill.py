@@ -17,15 +17,21 @@ from typing import TYPE_CHECKING, Any
 from xaibench.component.info import MetricInfo
 from xaibench.component.parameters import Frozen
 from xaibench.core.types import Reduction
-from xaibench.metrics.localization.chance_corrected import skill_scores
+from xaibench.metrics.localization.chance import skill_scores
 from xaibench.metrics.localization.emd import emd_perf
 from xaibench.metrics.localization.fni_emd import PATTERN_GAM, fni_emd
 from xaibench.metrics.localization.iou import iou
 from xaibench.metrics.localization.roc_auc import average_precision
 from xaibench.metrics.localization.topk_precision import topk_precision
-from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
-from xaibench.metrics.shared.spacing import Spacing
-from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP
+from xaibench.metrics.shared.inputs import (
+    EMPTY_MASK,
+    PERFECT_CHANCE,
+    ZERO_MAP,
+    Scores,
+    Spacing,
+    check_reduction,
+    reduce_scores,
+)
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array
@@ -67,7 +73,7 @@ def emd_skill(
     At 8×8 noise has an EMD performance of about 0.8; the skill subtracts this reward for being spread out.
 
     The expectation is integrated over fixed draws (64 at 8×8, 2 at 64×64, in antithetic pairs), once per mask, with a
-    standard error of the skill below 0.003 (:mod:`xaibench.metrics.localization.emd_noise`).
+    standard error of the skill below 0.003 (:mod:`xaibench.metrics.localization.emd`).
 
     Departures: the paper reports only the performance.
 

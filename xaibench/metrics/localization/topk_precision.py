@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Reduction
-from xaibench.metrics.localization.chance_levels import marked_share
-from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
-from xaibench.metrics.shared.ties import top_pixels
+from xaibench.metrics.localization.chance import marked_share
+from xaibench.metrics.shared.inputs import Scores, flat, score_pairs, share
+from xaibench.metrics.shared.ranks import top_pixels
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

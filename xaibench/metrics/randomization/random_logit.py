@@ -17,11 +17,10 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores, without_unit_axes
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, random_generator, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
-from xaibench.metrics.shared.spatial_axes import without_unit_axes
+from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

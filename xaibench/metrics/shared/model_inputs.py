@@ -14,7 +14,7 @@ from xaibench.compute.network_outputs import model_device_and_dtype
 from xaibench.compute.targets import Targets, as_targets
 from xaibench.core.checks import check_count, plain_array
 from xaibench.core.types import Reduction
-from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
+from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

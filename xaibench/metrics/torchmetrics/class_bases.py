@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.metrics.shared.map_inputs import mean_of_defined
+from xaibench.metrics.shared.inputs import mean_of_defined
 from xaibench.metrics.table import METRICS
 
 try:

@@ -1,4 +1,4 @@
-"""Checks of maps and masks, and the reduction of scores."""
+"""Checks of maps and masks, reduction of scores, and reasons why a score is undefined; loads no torch."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ from xaibench.core.types import Reduction
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array
+
+NOT_FINITE = "map is not finite"
+EMPTY_MASK = "mask is empty"
+FULL_MASK = "mask covers the whole image"
+ZERO_MAP = "map is all zero"
+CONSTANT_MAP = "map is constant"
+NOTHING_ABOVE = "no pixel above the threshold"
+PERFECT_CHANCE = "noise is perfect already"
+
+#: Reasons caused by the map. A benchmark scores such a map as chance where it knows the chance level.
+REASONS_OF_MAP = (ZERO_MAP, CONSTANT_MAP, NOTHING_ABOVE)
+
 
 #: Result of a metric: a ``float`` for ``reduction="mean"``, otherwise ``[N]`` in the type of the maps. (``Any``,
 #: because callers would have to narrow a union although they know the type.)
@@ -233,3 +245,58 @@ def _has_map_shape(values: NDArray[Any]) -> bool:
 def _blocks(values: NDArray[Any]) -> Iterator[slice]:
     step = max(1, _BLOCK_PIXELS // math.prod(values.shape[1:]))
     return (slice(start, start + step) for start in range(0, len(values), step))
+
+
+#: Distance between neighboring pixels, in any unit of length: None (1 along every axis), one positive number per
+#: spatial axis in the order of the axes, such as ``(5.0, 0.7, 0.7)`` millimeters for D, H and W, or a row of them per
+#: sample, ``[N, axes]``.
+Spacing: TypeAlias = "Sequence[float] | Array | None"
+
+
+def pixel_spacing(spacing: Spacing, shape: Sequence[int]) -> NDArray[np.float64]:
+    """Return the spacing along every axis for every sample, ``[N, axes]``.
+
+    Args:
+        spacing: As the caller of a metric gave it.
+        shape: Shape of the maps: N and the spatial axes.
+
+    Raises:
+        ValueError: If the shape does not match the maps, or a number is not positive and finite.
+        TypeError: If it does not hold real numbers.
+
+    Example:
+        >>> pixel_spacing((5.0, 0.5), (3, 8, 8)).tolist()
+        [[5.0, 0.5], [5.0, 0.5], [5.0, 0.5]]
+    """
+    count, axes = shape[0], len(shape) - 1
+    if spacing is None:
+        return np.ones((count, axes))
+    given = np.asarray(spacing)
+    if given.dtype.kind not in "fiu":
+        raise TypeError(f"spacing must hold real numbers, got {spacing!r}.")
+    if given.shape not in ((axes,), (count, axes)):
+        hint = " A single volume is [1, D, H, W]." if axes == 2 and given.shape == (3,) else ""
+        raise ValueError(
+            f"spacing must hold {axes} numbers, one per spatial axis, or a row of them per sample, [{count}, {axes}], "
+            f"got the shape {list(given.shape)}.{hint}"
+        )
+    lengths = np.broadcast_to(given.astype(np.float64), (count, axes))
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        raise ValueError(f"spacing must be positive and finite, got values from {lengths.min()} to {lengths.max()}.")
+    return lengths
+
+
+def without_unit_axes(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the spatial axes ``shape`` without axes of size one, as long as two are left.
+
+    Metrics whose definition depends on the number of axes, such as that of the neighbors of a pixel, use it so that a
+    volume of one slice is an image to them.
+
+    Example:
+        >>> without_unit_axes((1, 8, 9)), without_unit_axes((5, 8, 9)), without_unit_axes((1, 1, 9))
+        ((8, 9), (5, 8, 9), (1, 9))
+    """
+    sides = list(shape)
+    while len(sides) > 2 and 1 in sides:
+        sides.remove(1)
+    return tuple(sides)

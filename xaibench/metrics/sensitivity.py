@@ -16,7 +16,7 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
-from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     as_samples,
     check_common,
@@ -26,7 +26,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturbed_images import peaks
+from xaibench.metrics.shared.perturb import peaks
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array

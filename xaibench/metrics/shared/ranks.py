@@ -1,4 +1,4 @@
-"""Near ties: values of a map that differ by less than two machines do, and therefore count as equal.
+"""Order of the pixels of a map: near ties, the largest pixels, and rank correlation.
 
 The same map computed on two machines differs in its last bits. Pixels that are equal by construction, for example by
 symmetry, then come in an order that is decided by rounding, and a score that depends on the order can change by much
@@ -6,8 +6,7 @@ more than the map. So values whose difference is at most :data:`TOLERANCE` of th
 tied, and ties are resolved without looking at the values: their share counts, or the order of the pixels.
 
 The tolerance is some 50,000 times the largest difference that was measured between the maps of two code paths
-(2e-14, ``benchmarks/two_machines.py``), and smaller than the distance of two neighboring float32 numbers near the
-largest magnitude.
+(2e-14), and smaller than the distance of two neighboring float32 numbers near the largest magnitude.
 """
 
 from __future__ import annotations
@@ -113,3 +112,30 @@ def order_descending(values: Tensor) -> Tensor:
     group[:, 1:] = (steps > TOLERANCE * largest).cumsum(1)
     within = (group * values.shape[1] + order).argsort(dim=1)
     return order.gather(1, within)
+
+
+def centered_ranks(values: Tensor) -> NDArray[np.float64]:
+    """Return the centered ranks of ``[N, ...]`` as ``[N, P]``; all zero where all values are equal.
+
+    Values that differ by rounding only are tied (:mod:`xaibench.metrics.shared.ranks`).
+
+    Example:
+        >>> import torch
+        >>> centered_ranks(torch.tensor([[5.0, 7.0, 7.0]])).tolist()
+        [[-1.0, 0.5, 0.5]]
+    """
+    from scipy.stats import rankdata
+
+    flat = merge_ties(values.flatten(1).cpu().numpy())
+    ranks: NDArray[np.float64] = rankdata(flat, axis=1)
+    ranks -= (flat.shape[1] + 1) / 2
+    return ranks
+
+
+def correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Spearman's correlation per sample from centered ranks ``[N, P]``; NaN if either is constant."""
+    size = np.sqrt((one**2).sum(1)) * np.sqrt((other**2).sum(1))
+    found = np.full(len(one), np.nan)
+    np.divide((one * other).sum(1), size, out=found, where=size > 0)
+    np.clip(found, -1.0, 1.0, out=found)  # rounding may exceed the range
+    return found

@@ -1,4 +1,4 @@
-"""Images with replaced pixels, most important first, and the model's scores for them."""
+"""Perturbed images and the model's scores for them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor
 
 from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
+from xaibench.metrics.shared.inputs import without_unit_axes
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
-from xaibench.metrics.shared.spatial_axes import without_unit_axes
-from xaibench.metrics.shared.ties import order_descending
+from xaibench.metrics.shared.ranks import order_descending
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array
@@ -175,7 +175,7 @@ def score_drops(scores: Tensor) -> Tensor:
 def ranks(maps: Tensor) -> Tensor:
     """Return the rank ``[N, H, W]`` of each pixel, the largest first; ties are broken by pixel order, row by row.
 
-    Values that differ by rounding only are tied (:mod:`xaibench.metrics.shared.ties`).
+    Values that differ by rounding only are tied (:mod:`xaibench.metrics.shared.ranks`).
 
     Example:
         >>> ranks(torch.tensor([[[1.0, 3.0], [3.0, -9.0]]])).tolist()
@@ -313,3 +313,92 @@ def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
         raise ValueError("baseline must be finite, got NaN or infinity.")
     is_shared = given.ndim < images.ndim or len(given) == 1
     return _Baselines(expanded, images, expanded[:1] if is_shared else None)
+
+
+#: Returns a perturbation ``[H, W]`` float64 by its index.
+Field: TypeAlias = Callable[[int], Tensor]
+
+
+class Fields(NamedTuple):
+    """The perturbations of an image.
+
+    Attributes:
+        number: Number of perturbations.
+        field: Returns a perturbation by its index; the one after the last is zero.
+        replace: True if the field marks pixels to set to the baseline, False if it is subtracted from the image.
+    """
+
+    number: int
+    field: Field
+    replace: bool
+
+
+def field_scores(
+    model: Model,
+    samples: LabeledImages,
+    fields: Fields,
+    *,
+    output: ModelOutput,
+    batch_size: int | None,
+    baseline: Baseline = 0.0,
+) -> Tensor:
+    """Return the model's scores under each perturbation.
+
+    Args:
+        model: The model that is called.
+        samples: Images and targets.
+        fields: The perturbations.
+        output: Class score.
+        batch_size: Rows per forward pass.
+        baseline: Values of marked pixels.
+
+    Returns:
+        ``[N, number + 1]`` float64; the last column is the original image.
+    """
+    base_of = resolve_baseline(baseline, samples.images)
+
+    def prepare(group: slice) -> MakeRows:
+        image, base = samples.images[group], base_of(group)
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            # Neighboring rows belong to the same point, whose field is computed once.
+            made = {index: fields.field(index) for index in set(point.tolist())}
+            perturbations = torch.stack([made[index] for index in point.tolist()])[:, None]
+            if fields.replace:
+                return torch.where(perturbations > 0, base[sample], image[sample])
+            return image[sample] - perturbations.to(image)
+
+        return rows
+
+    with model_scorer(model, samples, fields.number + 1, output=output, batch_size=batch_size) as scorer:
+        return scorer.predict(samples, fields.number + 1, prepare)
+
+
+def patch_numbers(sides: Sequence[int], grid_size: int) -> Tensor:
+    """Return the patch of each pixel, numbered row by row; a side has at most as many patches as pixels.
+
+    Args:
+        sides: Spatial axes of the image: H and W, or D, H and W.
+        grid_size: Patches along each axis.
+
+    Returns:
+        ``[H, W]`` int64, or ``[D, H, W]``.
+
+    Example:
+        >>> patch_numbers((2, 3), 2).tolist()
+        [[0, 0, 1], [2, 2, 3]]
+    """
+    numbers = torch.zeros((), dtype=torch.int64)
+    for side in sides:
+        patches = min(grid_size, side)
+        numbers = numbers[..., None] * patches + torch.arange(side) * patches // side
+    return numbers
+
+
+def patch_sums(maps: Tensor, grid_size: int) -> Tensor:
+    """Return the sums ``[N, patches]`` of maps ``[N, H, W]``, up to one factor per map; zero for a constant map."""
+    peak = peaks(maps.double())
+    flat = (maps.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)  # avoids overflow in sums of huge values
+    labels = patch_numbers(maps.shape[1:], grid_size).flatten().to(flat.device)
+    sums = flat.new_zeros(len(flat), int(labels.max()) + 1).index_add_(1, labels, flat)
+    return sums.masked_fill_(constant(maps)[:, None], 0)  # otherwise patch sizes would decide

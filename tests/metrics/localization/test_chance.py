@@ -1,4 +1,4 @@
-"""What noise scores: every formula against all orders of few pixels, or against many draws."""
+"""Chance levels."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xaibench.metrics import METRICS, chance_level
-from xaibench.metrics.localization.emd_noise import draws, expected_distance, noise_distances
+from xaibench.metrics.localization.emd import draws, expected_distance, noise_distances
 
 OF_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
 BY_ORDER = [
@@ -124,7 +124,7 @@ def test_large_images_are_integrated_over_bounds_that_are_close():
 
 
 def test_mirrored_and_turned_masks_have_one_distance_found_once(monkeypatch):
-    from xaibench.metrics.localization import emd_noise as noise_distance
+    from xaibench.metrics.localization import emd as noise_distance
 
     mask = np.zeros((5, 7), dtype=bool)
     mask[0, :3] = mask[1, 0] = True

@@ -1,1 +1,0 @@
-"""Metrics of the stability of a map under small changes of the image."""
