@@ -1,6 +1,6 @@
 """The base class of all jobs of a run, and how a job ends.
 
-Jobs are frozen and hashable. They refer to the jobs that they need (a score job has its explain job, which has its
+Jobs are frozen, and equal if their keys are. They refer to the jobs that they need (a score job has its explain job, which has its
 train jobs, and so on), so the objects themselves are the graph. The *key* of a job names its result. It is a hash of
 the job's own parameters, of the revisions of its parts and of the keys of the jobs it needs: if a parameter changes,
 only the results that depend on it are computed again.
@@ -40,11 +40,17 @@ SMALL_PERTURBATIONS = 3
 PASSES_OF_A_PERTURBATION = 50
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job(ABC):
     """A job: its stage, the jobs that it needs, the key of its result, and estimates of its cost."""
 
     stage: ClassVar[Stage]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ from xaibench.runner.suites.schema import NamedPart
 _MB = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DataJob(Job):
     """Make or load one data set.
 
@@ -103,7 +103,7 @@ class DataJob(Job):
         return f"{self.name} (seed {self.seed})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainJob(Job):
     """Train networks of one architecture on one data set together, one per seed, or take the published ones.
 
@@ -245,7 +245,7 @@ class Network:
         return f"{self.model} (seed {self.seed})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExplainJob(Job):
     """Explain the first test samples of a data set with one explainer.
 

@@ -17,7 +17,7 @@ from xaibench.runner.suites.schema import NamedPart
 _MB = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScoreJob(Job):
     """Score the maps of one explain job with one metric.
 
