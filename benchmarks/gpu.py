@@ -42,7 +42,7 @@ from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.types import Precision
 from xaibench.explainers.base import target_gradient
 from xaibench.models import build
-from xaibench.models.networks.stackable import Network
+from xaibench.models.networks.base import Network
 from xaibench.models.training.fitting import _cross_entropy
 from xaibench.models.training.graphed_steps import LearningStep
 from xaibench.models.training.network_stack import Stack

@@ -43,7 +43,7 @@ from xaibench.data.annotated import DataFileError
 from xaibench.data.disk.archives import unpack
 from xaibench.data.disk.file_readers import read_xml
 from xaibench.data.disk.image_files import open_image, read_indices
-from xaibench.data.disk.json_lists import read_items
+from xaibench.data.photographs.coco_captions import read_items
 from xaibench.data.scans.ct_reading import read_header, read_slice
 from xaibench.data.scans.nifti_volumes import read_volume
 from xaibench.evaluation import MapFileError, read_maps

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from xaibench.benchmarks.certified.functions import FUNCTIONS
-from xaibench.benchmarks.checksums import parameters_as_json
+from xaibench.benchmarks.checksums import checksum, parameters_as_json
+from xaibench.benchmarks.facets import PATTERN_GAM_VARIANTS
 from xaibench.benchmarks.pattern_gam import data_sets as pattern_gam
-from xaibench.benchmarks.pattern_gam.facets import VARIANTS
 from xaibench.benchmarks.watermarks.generated import SETS
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
 from xaibench.data import load
-from xaibench.data.checksums import checksum
 
 BENCHMARKS = Path(__file__).parents[2] / "xaibench/benchmarks"
 #: Number of seeds of the suites at 8×8 (25 in the paper), 64×64 and 16×16×16, and of the other benchmarks' suites.
@@ -40,7 +39,7 @@ def sets() -> Iterator[tuple[str, str, Mapping[str, int]]]:
                 for seed in range(SEEDS[size]):
                     yield "xai_tris", f"xai-tris/{scenario}-{background}-{size}", {"seed": seed}
     for scenario in pattern_gam.SCENARIOS:
-        for variant in VARIANTS:
+        for variant in PATTERN_GAM_VARIANTS:
             for seed in range(SEEDS["pattern_gam"]):
                 yield "pattern_gam", f"pattern-gam/{scenario}-{variant.removeprefix('plain-')}", {"seed": seed}
     for function in FUNCTIONS:

@@ -15,8 +15,7 @@ from findings import CARDS, WIDE, verdicts
 from papers import table
 from scipy.stats import t as student
 
-from xaibench.benchmarks.facets import facet_label
-from xaibench.benchmarks.pattern_gam.facets import VARIANTS
+from xaibench.benchmarks.facets import PATTERN_GAM_VARIANTS, facet_label
 from xaibench.benchmarks.pattern_gam.published_table import METHODS, METRICS, TABLE
 from xaibench.report.claims import claims
 from xaibench.report.read.results import RunResults, read_run
@@ -104,7 +103,7 @@ def beside(run: RunResults, metric: str) -> tuple[str, Counter[tuple[str, str]]]
     every, rows = scores(run), []
     agree = Counter[tuple[str, str]]()
     for subset in SUBSETS:
-        for variant, label in VARIANTS.items():
+        for variant, label in PATTERN_GAM_VARIANTS.items():
             for method in METHODS:
                 printed = TABLE[subset, variant, method][metric]
                 row = [f"{facet_label(subset)} {label}", run.explainers[method].label]

@@ -13,8 +13,7 @@ from findings import WIDE
 from papers import table
 from scipy.stats import t as student
 
-from xaibench.benchmarks.facets import facet_label
-from xaibench.benchmarks.whitening.facets import FACETS
+from xaibench.benchmarks.facets import facet_label, variant_order
 from xaibench.report.read.results import RunResults, read_run
 
 PAGE = Path(__file__).parents[1] / "whitening.md"
@@ -71,7 +70,7 @@ def changes(run: RunResults) -> tuple[pd.Series, dict[str, pd.DataFrame]]:
     means = scored.groupby(keys, observed=True)["value"].mean().unstack("subset")
     over = means.mean(axis=1, skipna=False).unstack("data_seed")
     plain = over.loc[PLAIN]
-    return plain.mean(axis=1), {kind: over.loc[kind] - plain for kind in FACETS.variants}
+    return plain.mean(axis=1), {kind: over.loc[kind] - plain for kind in variant_order() if kind.startswith("corr-")}
 
 
 def page(run: RunResults) -> str:

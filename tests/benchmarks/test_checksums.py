@@ -12,11 +12,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from xaibench.benchmarks.checksums import check_published, published_checksum, published_checksums
+from xaibench.benchmarks.checksums import check_published, checksum, published_checksum, published_checksums
 from xaibench.cli import app
 from xaibench.data import DATASETS, load
 from xaibench.data.base import Dataset, Split
-from xaibench.data.checksums import checksum
 
 #: The names of the published sets.
 NAMES = sorted({name for name, _ in published_checksums()})
@@ -31,7 +30,7 @@ FEW = {name: {"n_samples": 80 if name.startswith("parts/") else 300} for name in
 #: Prints the checksums of every published set with seed 0; of those with many pixels, of a few samples only.
 CODE = f"""
 from xaibench.data import load
-from xaibench.data.checksums import checksum
+from xaibench.benchmarks.checksums import checksum
 for name in {NAMES}:
     print(name, checksum(load(name, **{FEW}.get(name, {{}}))))
 """

@@ -4,9 +4,10 @@ import itertools
 import subprocess
 import sys
 
-from xaibench.benchmarks.certified.facets import SUBSETS
 from xaibench.benchmarks.certified.functions import FUNCTIONS
 from xaibench.benchmarks.facets import (
+    CERTIFIED,
+    PATTERN_GAM_VARIANTS,
     answering_controls,
     facet_headings,
     facet_label,
@@ -14,7 +15,6 @@ from xaibench.benchmarks.facets import (
     subset_order,
     variant_order,
 )
-from xaibench.benchmarks.pattern_gam.facets import VARIANTS as PATTERN_GAM
 from xaibench.benchmarks.watermarks.regimes import REGIMES
 from xaibench.benchmarks.xai_tris.noise import BACKGROUNDS
 from xaibench.benchmarks.xai_tris.patterns import SCENARIOS
@@ -25,7 +25,7 @@ from xaibench.metrics import precision_skill
 
 def test_facets_are_those_of_the_data_sets():
     assert set(subset_order()) == {*SCENARIOS, *REGIMES}
-    assert {*variant_order()} > {*BACKGROUNDS, *PATTERN_GAM, "bright", "inverted"}
+    assert {*variant_order()} > {*BACKGROUNDS, *PATTERN_GAM_VARIANTS, "bright", "inverted"}
     assert facet_headings(SCENARIOS) == ("Scenario", "Background")
     assert facet_headings(REGIMES) == ("Watermark in training", "Intensities")
     assert facet_headings(["my-set"]) == ("Subset", "Variant")
@@ -39,8 +39,8 @@ def test_controls_that_are_the_answer_score_best_where_the_facets_say_so():
         prior = Prior().fit(None, [data.train[:]])(None, *data.test[:][::2])
         skill = precision_skill(prior.numpy(), data.test.masks.numpy())
         assert ("prior" in answering_controls(scenario, background)) == (skill == 1)
-    assert set(SUBSETS) == set(FUNCTIONS)
-    for name in SUBSETS:
+    assert set(CERTIFIED) == set(FUNCTIONS)
+    for name in CERTIFIED:
         masks = load(f"certified:{name}", n_samples=50).test.masks
         assert bool((masks == masks[:1]).all())
         assert answering_controls(name, "-") == {"prior"}
@@ -52,7 +52,5 @@ def test_controls_that_are_the_answer_score_best_where_the_facets_say_so():
 
 
 def test_facets_need_no_torch():
-    code = (
-        "import sys; from xaibench.benchmarks.facets import all_facets; all_facets(); sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys; from xaibench.benchmarks.facets import FACETS; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

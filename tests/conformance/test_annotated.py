@@ -10,7 +10,7 @@ from part_cases import DatasetCase, case
 
 from xaibench.data import DATASETS, load, loading
 from xaibench.data.annotated import AnnotatedSet, MissingDataError
-from xaibench.data.disk.disk_split import resize_mask
+from xaibench.data.disk.lazy_split import resize_mask
 
 PARTS = ("train", "val", "test")
 SIZE = 32

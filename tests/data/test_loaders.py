@@ -9,7 +9,7 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from xaibench.component.registry import UnknownNameError
 from xaibench.data import DATASETS, Split, load, loading
-from xaibench.data.threaded_loader import ThreadedLoader
+from xaibench.data.loaders import ThreadedLoader
 
 LINES = ["Loading data...", "Splitting dataset...", "Creating dataloaders...", "Data loading complete."]
 NAME = "xai-tris/lin-white-8x8"

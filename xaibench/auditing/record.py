@@ -12,7 +12,7 @@ import numpy as np
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.subject import Subject
 from xaibench.core.truth_kinds import Truth
-from xaibench.models.weights_checksum import weights_checksum
+from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.runner.environment import environment
 
 

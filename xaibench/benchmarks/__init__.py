@@ -3,6 +3,18 @@
 The public functions of the benchmarks are imported on first use (PEP 562).
 """
 
+from pathlib import Path
+
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def benchmark_files(pattern: str) -> list[Path]:
+    """Return the files of all benchmarks that match a pattern below their folders, in alphabetical order.
+
+    Example:
+        >>> [file.name for file in benchmark_files("suites/xai-tris-8x8*.toml")]
+        ['xai-tris-8x8-paper.toml', 'xai-tris-8x8.toml']
+    """
+    return sorted(Path(__file__).parent.glob(f"*/{pattern}"))

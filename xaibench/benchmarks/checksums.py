@@ -1,19 +1,21 @@
 """Published checksums of generated data sets, by which a machine shows that it has the published data.
 
 A benchmark keeps them in ``checksums.txt`` of its folder: a line per data set, with its checksum
-(:func:`xaibench.data.checksums.checksum`), its name and its parameters as JSON.
+(:func:`xaibench.benchmarks.checksums.checksum`), its name and its parameters as JSON.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from xaibench.benchmarks.folders import benchmark_files
+import numpy as np
+
+from xaibench.benchmarks import benchmark_files
 from xaibench.data.base import Dataset
-from xaibench.data.checksums import checksum
 
 
 def check_published(dataset: Dataset) -> str:
@@ -49,3 +51,26 @@ def published_checksums() -> Mapping[tuple[str, str], str]:
     """Return the published checksums by name and parameters."""
     lines = [line for file in benchmark_files("checksums.txt") for line in file.read_text("ascii").splitlines()]
     return {(name, parameters): digest for digest, name, parameters in (line.split(maxsplit=2) for line in lines)}
+
+
+def checksum(dataset: Dataset) -> str:
+    """Return the SHA-256 of images, masks and targets of all splits, as hexadecimal digits.
+
+    Args:
+        dataset: A data set that is in memory.
+
+    Example:
+        >>> import torch
+        >>> from xaibench.component.info import DatasetInfo
+        >>> from xaibench.data import Split
+        >>> split = Split(torch.zeros(2, 1, 4, 4), torch.ones(2, 4, 4, dtype=torch.bool), torch.tensor([0, 1]))
+        >>> checksum(Dataset(split, split, split, DatasetInfo("two", ("a", "b"), (1, 4, 4))))[:8]
+        '37b41a80'
+    """
+    digest = hashlib.sha256()
+    for split in (dataset.train, dataset.val, dataset.test):
+        for tensor, kind in ((split.images, "<f4"), (split.masks, "|b1"), (split.targets, "<i8")):
+            values = tensor.numpy().astype(kind, copy=False)
+            digest.update(f"{kind} {values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).view(np.uint8).data)
+    return digest.hexdigest()

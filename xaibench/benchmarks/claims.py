@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from xaibench.benchmarks.folders import benchmark_files
+from xaibench.benchmarks import benchmark_files
 
 #: Subset, variant and model.
 Cell: TypeAlias = tuple[str, str, str]

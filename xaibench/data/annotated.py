@@ -6,8 +6,8 @@ finds the folder, selects classes, resizes images, makes the splits and converts
 """
 
 from xaibench.data.disk.annotated_set import AnnotatedSet, data_root
-from xaibench.data.disk.disk_split import DiskSplit
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
+from xaibench.data.disk.lazy_split import DiskSplit
 from xaibench.data.disk.source import Source
 
 __all__ = ["AnnotatedSet", "DataFileError", "DiskSplit", "MissingDataError", "Source", "data_root"]

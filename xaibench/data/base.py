@@ -31,7 +31,7 @@ _MULTI_HOT = (
 
 
 class Split(torch_data.Dataset[Sample]):
-    """Samples of one split, held in memory (:class:`~xaibench.data.disk.disk_split.DiskSplit` reads them from disk).
+    """Samples of one split, held in memory (:class:`~xaibench.data.disk.lazy_split.DiskSplit` reads them from disk).
 
     Args:
         images: ``[N, C, H, W]`` float32, or volumes ``[N, C, D, H, W]``.

@@ -17,20 +17,20 @@ from torch import Tensor
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.annotated_set import AnnotatedSet
-from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.disk_split import DiskSplit, resize_mask, write_image
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.groups import assign_groups
 from xaibench.data.disk.image_lists import (
     UNLABELED,
     ImageEntry,
     ListedSource,
+    assign_groups,
     choose_optional_classes,
     list_images,
     own_classes,
     own_images,
 )
+from xaibench.data.disk.lazy_split import DiskSplit, resize_mask, write_image
 from xaibench.data.disk.source import Source
+from xaibench.data.disk.splits import choose_classes
 from xaibench.data.exchange.datasets_library import is_table, open_table
 from xaibench.data.exchange.parquet import is_own, read_file, read_parquet
 from xaibench.data.exchange.picture_source import choose_test_files, list_parquet, open_files

@@ -11,10 +11,9 @@ from pathlib import Path
 from xaibench.component.info import describe_own_data
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import DirectorySet
-from xaibench.data.disk.class_choice import choose_classes
 from xaibench.data.disk.image_lists import choose_optional_classes
 from xaibench.data.disk.lazy_split import Normalize, Transform
-from xaibench.data.disk.splits import Splits, split_indices
+from xaibench.data.disk.splits import Splits, choose_classes, split_indices
 from xaibench.data.volume_folder import FolderVolumes, VolumeFolderSplit, open_volumes
 
 _LAYOUT = (

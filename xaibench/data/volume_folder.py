@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
-from xaibench.data.disk.groups import assign_groups
-from xaibench.data.disk.image_lists import UNLABELED, ImageEntry
+from xaibench.data.disk.image_lists import UNLABELED, ImageEntry, assign_groups
 from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform
 from xaibench.data.disk.source import SampleSource
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, find_subfolder

@@ -10,14 +10,13 @@ encoder and text embeddings.
 """
 
 from xaibench.models.building import build
+from xaibench.models.networks.base import Network, he_normal_, zero_shot_head
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
-from xaibench.models.networks.stackable import Network, he_normal_
-from xaibench.models.networks.wrapping import Wrapped
-from xaibench.models.networks.zero_shot import zero_shot_head
-from xaibench.models.opening.opened_network import OpenedNetwork, Preprocessing
+from xaibench.models.networks.user_networks import Wrapped
 from xaibench.models.opening.references import open_network
+from xaibench.models.opening.sources import OpenedNetwork, Preprocessing
 from xaibench.models.table import MODELS
 from xaibench.models.training.deletion_training import fine_tune_for_deletion
 from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many

@@ -147,7 +147,7 @@ class DatasetPart(Part):
     def class_count(self) -> int | None:
         """Number of classes; None if it is known only after the set is loaded."""
         from xaibench.data.annotated import AnnotatedSet
-        from xaibench.data.disk.class_choice import choose_classes
+        from xaibench.data.disk.splits import choose_classes
 
         if self.info is None or not isinstance(self.target, AnnotatedSet):
             return len(self.info.classes) if self.info else None

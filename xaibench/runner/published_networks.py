@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.benchmarks.folders import benchmark_files
+from xaibench.benchmarks import benchmark_files
 from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import did_you_mean
 from xaibench.runner.weight_coding import decode

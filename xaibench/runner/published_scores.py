@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.benchmarks.folders import benchmark_files
+from xaibench.benchmarks import benchmark_files
 from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed
 from xaibench.evaluation.protocol import resolve_protocol

@@ -9,14 +9,13 @@ from oracles import tetromino as oracle
 from part_cases import DatasetCase
 from threadpoolctl import threadpool_limits
 
-from xaibench.benchmarks.checksums import published_checksum
+from xaibench.benchmarks.checksums import checksum, published_checksum
 from xaibench.benchmarks.xai_tris.noise import fill_noise, layout_rng
 from xaibench.benchmarks.xai_tris.patterns import SIGNS, Patterns
 from xaibench.benchmarks.xai_tris.published_accuracy import PAPER, paper_accuracy, paper_alpha
 from xaibench.benchmarks.xai_tris.shapes import fixed_placements
 from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino
 from xaibench.data import DATASETS, load
-from xaibench.data.checksums import checksum
 from xaibench.data.stratified_splits import stratified_split
 
 CELLS = list(itertools.product(("lin", "mult", "rigid", "xor"), ("white", "corr"), (8, 64)))

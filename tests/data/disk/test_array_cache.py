@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 import pytest
 
-from xaibench.data.disk.array_cache import read_cached, write_cached
+from xaibench.data.disk.cache_folders import read_cached, write_cached
 
 
 def read(file):

@@ -1,6 +1,6 @@
 import pytest
 
-from xaibench.data.disk.class_choice import choose_classes
+from xaibench.data.disk.splits import choose_classes
 
 KNOWN = ("cat", "dog", "tv monitor")
 

@@ -5,7 +5,7 @@ from generators.painted import Painted
 from PIL import Image
 from torchvision.transforms import v2
 
-from xaibench.data.disk.disk_split import DiskSplit, resize_mask
+from xaibench.data.disk.lazy_split import DiskSplit, resize_mask
 
 
 @pytest.fixture

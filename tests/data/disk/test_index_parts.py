@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xaibench.data.annotated import DataFileError
-from xaibench.data.disk.index_parts import Part, build_parts, load_arrays, load_part
+from xaibench.data.disk.cache_folders import Part, build_parts, load_arrays, load_part
 
 
 def squares(number):

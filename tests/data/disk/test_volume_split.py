@@ -3,8 +3,8 @@ import pytest
 import torch
 from torchvision.transforms import v2
 
+from xaibench.data.disk.lazy_split import VolumeSplit
 from xaibench.data.disk.source import VolumeSource
-from xaibench.data.disk.volume_split import VolumeSplit
 
 
 class Volumes(VolumeSource):

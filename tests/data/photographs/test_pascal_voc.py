@@ -136,7 +136,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(folder, caplog, monkeypatch
     def full(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("xaibench.data.disk.array_cache.atomic_file", full)
+    monkeypatch.setattr("xaibench.data.disk.cache_folders.atomic_file", full)
     assert len(opened(folder)) == sum(map(len, SHOWN))
     assert "could not be cached" in caplog.text
 

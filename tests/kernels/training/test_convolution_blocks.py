@@ -11,7 +11,7 @@ from torch import nn
 from xaibench.kernels.training import convolution_blocks as convolution
 from xaibench.kernels.training.convolution_blocks import Convolutions
 from xaibench.models import build
-from xaibench.models.networks.stackable import Network
+from xaibench.models.networks.base import Network
 
 FLOAT = torch.zeros(())
 

@@ -12,7 +12,7 @@ from torch import nn
 import xaibench as xb
 from xaibench.component.registry import UnknownNameError
 from xaibench.models import Preprocessing, WeightsNotFoundError, open_network
-from xaibench.models.weights_checksum import weights_checksum
+from xaibench.models.networks.pretrained_weights import weights_checksum
 
 
 def small(channels=1, side=16, classes=3):

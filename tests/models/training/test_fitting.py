@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from xaibench.models import Training, TrainingDivergedError, accuracy, build, fit, fit_many
-from xaibench.models.networks.stackable import Network
+from xaibench.models.networks.base import Network
 
 
 class InMemory(Dataset):

@@ -12,7 +12,7 @@ from pretend_graphs import PretendGraphs
 from torch import nn
 
 from xaibench.models import build, fit_many
-from xaibench.models.networks.stackable import Network
+from xaibench.models.networks.base import Network
 from xaibench.models.training import graphed_steps, network_stack
 from xaibench.models.training.fitting import _cross_entropy
 from xaibench.models.training.graphed_steps import WARM_UP, CudaGraphs, LearningStep

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from xaibench.models import TrainingDivergedError, build, find_head, fit_head
-from xaibench.models.training import feature_cache
+from xaibench.models.training import head_training as feature_cache
 from xaibench.models.training.head_training import extract_features
 
 QUICK = {"epochs": 4, "lr": 0.01, "batch_size": 8, "device": "cpu", "progress": False}

@@ -29,7 +29,7 @@ from xaibench.benchmarks.certified.functions import (
 from xaibench.component.info import ModelInfo
 from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import unknown
-from xaibench.models.networks.stackable import Network
+from xaibench.models.networks.base import Network
 
 FORMS = ("linear", "mlp", "cnn")
 

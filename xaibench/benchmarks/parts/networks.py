@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
 from xaibench.compute.network_outputs import ImageShapeError, check_plane
-from xaibench.models.networks.stackable import Network, he_normal_
+from xaibench.models.networks.base import Network, he_normal_
 from xaibench.models.networks.tiny_vit import TransformerBlock
 
 _CITATION = (

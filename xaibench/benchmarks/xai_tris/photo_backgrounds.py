@@ -23,7 +23,7 @@ from PIL import Image
 
 from xaibench.benchmarks.xai_tris.noise import images_rng
 from xaibench.core.files import default_cache_dir
-from xaibench.data.disk.array_cache import read_cached, write_cached
+from xaibench.data.disk.cache_folders import read_cached, write_cached
 from xaibench.data.disk.file_readers import IMAGE_FORMATS, BoundedFile
 from xaibench.data.disk.image_files import is_image
 

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_names
 from xaibench.data.base import Dataset
-from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.disk_split import DiskSplit
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.lazy_split import Normalize, Transform
+from xaibench.data.disk.lazy_split import DiskSplit, Normalize, Transform
 from xaibench.data.disk.source import SampleSource, Source
-from xaibench.data.disk.splits import Splits, split_indices
+from xaibench.data.disk.splits import Splits, choose_classes, split_indices
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -124,7 +122,7 @@ class AnnotatedSet(ABC):
             normalize: ``"imagenet"``, ``(means, deviations)``, or None for pixels in [0, 1].
             transform: Transforms image and mask together, after resizing: any of ``torchvision.transforms.v2``. It is
                 applied to all splits; for a single split, see
-                :meth:`~xaibench.data.disk.disk_split.DiskSplit.with_transform`.
+                :meth:`~xaibench.data.disk.lazy_split.DiskSplit.with_transform`.
             include_unannotated: Keep samples without an annotation; their mask is empty and their ``meta`` has
                 ``"annotated": False``.
             missing: How to treat images in the lists of the set that are not on disk: ``"skip"`` leaves them out and

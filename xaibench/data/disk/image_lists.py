@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.core.messages import listed
 from xaibench.data.disk.cache_folders import hash_contents
-from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.file_readers import MissingDataError, to_nfc, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, to_nfc, wrap_file_errors
 from xaibench.data.disk.image_files import IMAGE_SUFFIXES, MEDICAL_SUFFIXES, is_image, is_medical, open_image
 from xaibench.data.disk.source import Source
+from xaibench.data.disk.splits import choose_classes
 
 _LOGGER = logging.getLogger("xaibench")
 _PARTS = ("train", "val", "test")
@@ -286,7 +289,7 @@ def require_images(folder: Path, images: Iterable[ImageEntry], classes: Iterable
 
 
 def choose_optional_classes(wanted: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the wanted classes as :func:`~xaibench.data.disk.class_choice.choose_classes` does; empty for no class.
+    """Return the wanted classes as :func:`~xaibench.data.disk.splits.choose_classes` does; empty for no class.
 
     Raises:
         ValueError: If a class is unknown.
@@ -367,3 +370,64 @@ def official_folders(name: str, folder: Path, classes: Sequence[str]) -> list[Im
             (kept if image.part == _PARTS[last] else dropped).append(image)
     warn_about(f"{name}: images that are in a later split as well, left out", (one.file for one in dropped))
     return sorted(kept, key=lambda image: image.file)
+
+
+#: Name of the file in the folder of a data set.
+GROUPS_FILE = "groups.csv"
+
+
+def assign_groups(folder: Path, images: Sequence[ImageEntry], below: str = "") -> list[ImageEntry]:
+    """Return the images with the groups in ``groups.csv``; unchanged if the file does not exist.
+
+    The file has the columns ``file`` and ``group``. A file is the path of an image below ``folder`` or below
+    ``folder/below``, or only its name, each with or without suffix.
+
+    Args:
+        folder: The folder of the data set.
+        images: The images of the data set.
+        below: Subfolder of the images, which rows may leave out.
+
+    Raises:
+        DataFileError: If the file lacks a column, names an image that does not exist, or gives an image two groups.
+    """
+    file = folder / GROUPS_FILE
+    if not file.exists():
+        return list(images)
+    groups = _read_groups(file)
+    used: set[str] = set()
+    grouped = []
+    for image in images:
+        path = to_nfc(image.file)
+        names = path, path.removeprefix(f"{below}/"), path.rpartition("/")[2]
+        keys = [key for key in (*names, *map(image_stem, names)) if key in groups]
+        used.update(keys)
+        grouped.append(dataclasses.replace(image, group=f"/{groups[keys[0]]}") if keys else image)
+    if strange := sorted(groups.keys() - used):
+        raise DataFileError(
+            f"{file} names files that are not images of the data set: {listed(strange, most=5)}; expected names such "
+            f"as {images[0].file}. Correct these rows, or remove them."
+        )
+    return grouped
+
+
+def _read_groups(file: Path) -> dict[str, str]:
+    """Return file name to group."""
+    groups: dict[str, str] = {}
+    with wrap_file_errors(file), open(file, encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream)
+        header = [name.strip().casefold() for name in reader.fieldnames or ()]
+        if "file" not in header or "group" not in header:
+            raise DataFileError(f"{file} has the columns {', '.join(header) or '(none)'}; expected file and group.")
+        reader.fieldnames = header
+        broken = []
+        for row in reader:
+            name, group = ((row[key] or "").strip() for key in ("file", "group"))
+            name = to_nfc(name.replace("\\", "/")).removeprefix("./")
+            if not name or not group:
+                broken.append(f"line {reader.line_num}")
+            elif groups.setdefault(name, group) != group:
+                raise DataFileError(
+                    f"{file}, line {reader.line_num}: {name} is in {groups[name]!r} and in {group!r}; give one group."
+                )
+    warn_about(f"{file}: rows without a file or a group, left out", broken)
+    return groups

@@ -17,11 +17,10 @@ from PIL import Image, UnidentifiedImageError
 from xaibench.component.info import describe_own_data
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset
-from xaibench.data.disk.disk_split import DiskSplit
 from xaibench.data.disk.file_readers import IMAGE_FORMATS, DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.disk.image_files import convert_image
 from xaibench.data.disk.image_lists import UNLABELED
-from xaibench.data.disk.lazy_split import Normalize
+from xaibench.data.disk.lazy_split import DiskSplit, Normalize
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import Splits, split_indices
 

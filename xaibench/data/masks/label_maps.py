@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.array_cache import read_cached, write_cached
+from xaibench.data.disk.cache_folders import read_cached, write_cached
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.image_files import read_indices
 from xaibench.data.disk.image_lists import warn_about

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.core.files import atomic_file
-from xaibench.data.disk.array_cache import read_cached
-from xaibench.data.disk.cache_folders import cache_folder, digest_files
+from xaibench.data.disk.cache_folders import cache_folder, digest_files, read_cached
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
 
 _LOGGER = logging.getLogger("xaibench")

@@ -13,12 +13,12 @@ from PIL import ImageOps
 from xaibench.component.info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, opened_image
-from xaibench.data.disk.groups import assign_groups
 from xaibench.data.disk.image_files import check_same_size, is_image
 from xaibench.data.disk.image_lists import (
     ListedSource,
     MaskRow,
     Masks,
+    assign_groups,
     choose_optional_classes,
     list_classes,
     list_images,

@@ -13,11 +13,11 @@ import numpy as np
 from xaibench.component.info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.groups import assign_groups
 from xaibench.data.disk.image_lists import (
     UNLABELED,
     ImageEntry,
     ListedSource,
+    assign_groups,
     class_folders,
     image_stem,
     list_classes,

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.data.disk.cache_folders import Arrays
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
-from xaibench.data.disk.index_parts import Arrays
 from xaibench.data.scans.ct_reading import SliceHeader, dicom_files, read_header, read_modality
 from xaibench.data.scans.lidc_consensus import Nodule, Votes, find_nodules
 from xaibench.data.scans.lidc_xml import Reading, read_reading

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.index_parts import Part, load_arrays, load_part
+from xaibench.data.disk.cache_folders import Part, load_arrays, load_part
 from xaibench.data.disk.source import VolumeSource
 from xaibench.data.scans.ct_reading import read_slice, scan_rng, window_values
 from xaibench.data.scans.lidc_choice import MAX_DISTANCE, SliceChoice

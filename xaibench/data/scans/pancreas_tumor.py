@@ -13,9 +13,17 @@ from PIL import Image
 
 from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import ProgressCallback
-from xaibench.data.disk.cache_folders import cache_folder, digest_files, digest_folder
+from xaibench.data.disk.cache_folders import (
+    Arrays,
+    Part,
+    build_parts,
+    cache_folder,
+    digest_files,
+    digest_folder,
+    load_arrays,
+    load_part,
+)
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.index_parts import Arrays, Part, build_parts, load_arrays, load_part
 from xaibench.data.disk.source import Source, VolumeSource
 from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, scan_rng, window_image
 from xaibench.data.scans.nifti_volumes import read_volume

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import find_objects, label
 
+from xaibench.data.disk.cache_folders import Arrays, Part, load_arrays, load_part
 from xaibench.data.disk.file_readers import DataFileError
-from xaibench.data.disk.index_parts import Arrays, Part, load_arrays, load_part
 from xaibench.data.disk.source import VolumeSource
 from xaibench.data.scans.ct_reading import is_transposed, read_slice, scan_rng, window_values
 from xaibench.data.scans.nifti_volumes import read_volume

@@ -13,12 +13,10 @@ from typing import Any
 from xaibench.core.checks import ParameterError, check_names
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import AnnotatedSet, own_defaults
-from xaibench.data.disk.class_choice import choose_classes
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.lazy_split import Normalize, Transform
+from xaibench.data.disk.lazy_split import Normalize, Transform, VolumeSplit
 from xaibench.data.disk.source import VolumeSource
-from xaibench.data.disk.splits import Splits, split_indices
-from xaibench.data.disk.volume_split import VolumeSplit
+from xaibench.data.disk.splits import Splits, choose_classes, split_indices
 from xaibench.data.scans.scan_geometry import Triple, check_crop
 
 #: Slices, rows and columns of a crop.
@@ -95,7 +93,7 @@ class ScanSet(AnnotatedSet):
             channels: 1, or 3 for three equal channels.
             splits: Fractions of train, validation and test.
             normalize: ``(means, deviations)``, or None for voxels in [0, 1].
-            transform: Transforms volume and mask together (:class:`~xaibench.data.disk.volume_split.VolumeSplit`).
+            transform: Transforms volume and mask together (:class:`~xaibench.data.disk.lazy_split.VolumeSplit`).
             include_unannotated: As for slices.
             download: As for slices.
             **own: Parameters of this set, as in :meth:`open_volumes`.

@@ -14,8 +14,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.array_cache import read_cached, write_cached
-from xaibench.data.disk.cache_folders import cache_folder, digest_files
+from xaibench.data.disk.cache_folders import cache_folder, digest_files, read_cached, write_cached
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, read_xml, wrap_file_errors
 from xaibench.data.disk.image_lists import warn_about
 

@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from xaibench.kernels.compilation import kernels_enabled
-
 #: Number of weights from which oneDNN is faster than the compiled loops.
 LARGE = 2**14
 
@@ -27,7 +25,7 @@ def linear(images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         # Small layers are faster with samples along the last axis.
         columns = rows.mT
         return (weight @ columns if bias is None else torch.baddbmm(bias[:, :, None], weight, columns)).mT
-    if weight.dtype != torch.float32 or torch.is_autocast_enabled("cpu") or not kernels_enabled():
+    if weight.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
         # Copies, since the algorithm of a library depends on the memory alignment.
         biases = [None] * len(weight) if bias is None else list(bias)
         single = [F.linear(x.clone(), w.clone(), b) for x, w, b in zip(rows, weight, biases, strict=True)]
@@ -52,7 +50,6 @@ def perceptron(images: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]) -
     """
     weight = layers[0][0]
     small = all(each[0].numel() < LARGE for each, _ in layers) and not torch.is_autocast_enabled("cpu")
-    small = small and kernels_enabled()
     if small and weight.device.type == "cpu" and weight.dtype == torch.float32:
         out: Tensor = _SmallLinear.apply(images.flatten(2), *itertools.chain(*layers))
         return out

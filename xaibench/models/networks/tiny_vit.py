@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
-from xaibench.models.networks.stackable import image_side
+from xaibench.models.networks.base import image_side
 
 _CITATION = "Dosovitskiy et al.: An image is worth 16x16 words. ICLR 2021. arXiv:2010.11929"
 

@@ -11,8 +11,10 @@ from torch import nn
 from xaibench.component.registry import UnknownNameError
 from xaibench.compute.network_outputs import probe
 from xaibench.compute.random_numbers import isolated_rng
-from xaibench.models.opening.opened_network import OpenedNetwork, Preprocessing
+from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.models.opening.sources import (
+    OpenedNetwork,
+    Preprocessing,
     Request,
     Source,
     open_file,
@@ -23,7 +25,6 @@ from xaibench.models.opening.sources import (
     open_torchvision,
 )
 from xaibench.models.table import MODELS
-from xaibench.models.weights_checksum import weights_checksum
 
 #: Suffixes of files that contain a network.
 _FILES = (".pt", ".pth", ".ts", ".jit", ".pt2", ".pkl", ".onnx")

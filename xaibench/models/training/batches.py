@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data.dataloader import default_convert
+
+from xaibench.compute.device import check_precision, stored_dtype
+from xaibench.compute.network_outputs import check_classes, check_plain_logits, probe
+from xaibench.compute.random_numbers import isolated_rng
+from xaibench.core.checks import check_amount, check_count
+from xaibench.core.messages import listed, unknown
+from xaibench.core.types import Precision
 
 #: A data set of ``(image, ..., target)``, or a loader of batches of them.
 TrainingData: TypeAlias = Dataset[Any] | DataLoader[Any]
@@ -163,3 +170,146 @@ def _check_members(members: Sequence[tuple[Tensor, Tensor]]) -> None:
             )
         if len(targets) == 0:
             raise ValueError(f"data {number} hold no sample.")
+
+
+def check_data(model: nn.Module, train: TrainingData, val: TrainingData) -> tuple[int, ...]:
+    """Check model and data, and return the shape ``(C, H, W)`` of the images; the model is called on one of each set.
+
+    Raises:
+        ValueError: If data hold no sample, targets are not int64 classes of the model, or it does not accept the
+            images.
+    """
+    check_trainable(model)
+    for name, data in (("training", train), ("validation", val)):
+        images, targets = in_memory(data, shuffled=False) or _first_batch(data)
+        check_target_dtype(targets, name)
+        logits = probe(model, images[:1], what=f"the {name} images", finite=False, select=check_plain_logits)
+        check_classes(targets, logits.shape[1], f"{name} targets")
+    return tuple(images.shape[1:])
+
+
+def check_trainable(model: nn.Module) -> None:
+    """Check that a model has weights."""
+    if next(model.parameters(), None) is None:
+        raise ValueError("The model has no weights to train; give one that has.")
+
+
+def check_target_dtype(targets: Tensor, name: str) -> None:
+    """Check that there are targets, of dtype int64; ``name`` is ``"training"`` or ``"validation"``."""
+    if len(targets) == 0:
+        raise ValueError(f"The {name} data hold no sample, expected at least one.")
+    if targets.dtype != torch.int64:
+        raise ValueError(f"{name} targets are {targets.dtype}, expected int64 class indices; convert with .long().")
+
+
+def _first_batch(data: TrainingData) -> tuple[Tensor, Tensor]:
+    with isolated_rng(0):
+        batch = next(iter(loader_of(data, 1, None)), (torch.zeros(0), torch.zeros(0)))
+    return batch[0], batch[-1]
+
+
+def check_arguments(
+    models: Sequence[nn.Module], each: dict[str, Sequence[Any]], loss: str, losses: Iterable[str]
+) -> None:
+    """Check that models and arguments match in number."""
+    count = len(models)
+    if count == 0:
+        raise ValueError("models is empty; give at least one.")
+    for name, values in each.items():
+        if len(values) != count:
+            raise ValueError(f"{count} models but {len(values)} {name}; give one per model.")
+    if len({id(model) for model in models}) < count:
+        raise ValueError("models has the same model twice; build one for each training.")
+    if loss not in losses:
+        raise ValueError(unknown("Unknown loss", loss, losses))
+
+
+def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, patience: int | None = None) -> None:
+    """Check that numbers are in their range."""
+    check_count("epochs", epochs)
+    check_count("patience", patience, none="for no early stop")
+    check_count("batch_size", batch_size, none="for the loader's own, or 512")
+    check_count("stack", stack)
+    check_amount("lr", lr)
+
+
+def check_precision_of(models: Sequence[nn.Module], precision: Precision | None) -> None:
+    """Check that a precision exists and fits the dtype of the weights."""
+    if precision is None:
+        return
+    check_precision(precision)
+    for model in models:
+        kept = next(model.parameters()).dtype
+        if (kept == torch.float64) != (stored_dtype(precision) == torch.float64):
+            turned = "double" if precision == "float64" else "float"
+            raise ValueError(
+                f"precision={precision!r}: the model's weights are {kept}, expected {stored_dtype(precision)}; train "
+                f"model.{turned}()."
+            )
+
+
+class IndexedSplit(Protocol):
+    """A split from which ``split[[i, j]]`` reads a batch ``(images [n, C, H, W], ..., targets [n])``."""
+
+    @property
+    def targets(self) -> Tensor:
+        """``[N]`` int64 class indices."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: list[int], /) -> tuple[Any, ...]:
+        """Return the samples at these indices."""
+        ...
+
+
+class _BatchDataset(Dataset[tuple[Tensor, Tensor]]):
+    """Data set whose elements are whole batches."""
+
+    def __init__(self, split: IndexedSplit) -> None:
+        self.split = split
+
+    def __getitem__(self, index: list[int]) -> tuple[Tensor, Tensor]:
+        batch = self.split[index]
+        return batch[0], batch[-1]
+
+
+def read_batches(
+    split: IndexedSplit, batches: Sequence[list[int]], *, workers: int = 0, seed: int = 0
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield images ``[n, C, H, W]`` and targets ``[n]`` of each batch, in order.
+
+    Args:
+        split: The samples.
+        batches: Indices of each batch.
+        workers: Number of processes that read ahead; 0 = read in this process.
+        seed: Seed of random numbers that a split draws in the worker processes.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    # Without batch_size, every element of the sampler is one index of the data set, which is a whole batch here.
+    yield from DataLoader(
+        _BatchDataset(split), batch_size=None, sampler=batches, num_workers=workers, generator=generator
+    )
+
+
+def check_splits(model: nn.Module, train: IndexedSplit, val: IndexedSplit) -> None:
+    """Check that a model can be trained on two splits; the model is called on one image.
+
+    Raises:
+        ValueError: If a split is empty, a target is not a class, a class has no training sample, or the model does not
+            accept the images, does not return ``[N, K]`` or returns NaN.
+    """
+    check_trainable(model)
+    for name, split in (("training", train), ("validation", val)):
+        check_target_dtype(split.targets[: len(split)], name)
+    classes = probe(model, train[[0]][0], what="the training images", select=check_plain_logits).shape[1]
+    for name, split in (("training", train), ("validation", val)):
+        check_classes(split.targets, classes, f"{name} targets")
+    counts = torch.bincount(train.targets, minlength=classes)
+    missing = (counts == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(
+            f"The model has {classes} outputs, but {len(missing)} of these classes have no training sample "
+            f"({listed(missing, most=5)}). Build it with num_classes= the number of classes of the set, or take "
+            "samples of every class."
+        )

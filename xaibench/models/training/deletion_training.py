@@ -19,9 +19,8 @@ from tqdm.auto import tqdm
 from xaibench.compute.device import precision_context, resolve_device
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.models.training.batches import TrainingData, batch_size_of, loader_of
+from xaibench.models.training.batches import TrainingData, batch_size_of, check_data, check_ranges, loader_of
 from xaibench.models.training.epochs import TrainingDivergedError
-from xaibench.models.training.training_checks import check_data, check_ranges
 
 #: Deleted parts: a patch of half of the images, or single pixels of all.
 Deleted: TypeAlias = Literal["patches", "pixels"]

@@ -11,8 +11,8 @@ from tqdm.auto import tqdm
 
 from xaibench.compute.batching import BatchSize
 from xaibench.compute.random_numbers import isolated_rng
+from xaibench.models.training.batches import IndexedSplit, read_batches
 from xaibench.models.training.fitting import Training, TrainingDivergedError
-from xaibench.models.training.split_reading import IndexedSplit, read_batches
 
 
 def fine_tune(

@@ -20,7 +20,8 @@ from xaibench.compute.device import precision_context, resolve_device
 from xaibench.compute.lending import evaluation_mode
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.types import Precision
-from xaibench.models.networks.stackable import Network
+from xaibench.kernels.compilation import kernels_enabled
+from xaibench.models.networks.base import Network
 from xaibench.models.training.batches import (
     EVALUATION_BATCH,
     Batches,
@@ -28,13 +29,16 @@ from xaibench.models.training.batches import (
     MemoryBatches,
     TrainingData,
     batch_size_of,
+    check_arguments,
+    check_data,
+    check_precision_of,
+    check_ranges,
     in_memory,
     loader_of,
 )
 from xaibench.models.training.epochs import Training, TrainingDivergedError, run_epochs
 from xaibench.models.training.graphed_steps import LossFunction
 from xaibench.models.training.network_stack import Single, Stack
-from xaibench.models.training.training_checks import check_arguments, check_data, check_precision_of, check_ranges
 
 __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_many"]
 
@@ -141,7 +145,8 @@ def fit_many(
     Each model is trained as :func:`fit` trains it alone with its seed: bit-identical on a CPU, regardless of the other
     models in its stack; on an accelerator up to rounding, which may grow. Some models are trained one after another:
     models with buffers (batch norm) or frozen weights, models other than this library's with dropout, models with data
-    that are not tensors in memory, and on a CPU models that are too large for a stack to be faster (the MLP at 64x64).
+    that are not tensors in memory, and on a CPU models that are too large for a stack to be faster (the MLP at 64x64);
+    without kernels (``XAIBENCH_KERNELS=0``), all of them, which is faster than a stack.
 
     Args:
         models: Models with equal layers, each with its own weights.
@@ -175,7 +180,8 @@ def fit_many(
     where = resolve_device(device)
     check_precision_of(models, precision)
     together = [
-        _is_stackable(model, count, where)
+        kernels_enabled()
+        and _is_stackable(model, count, where)
         and in_memory(train, shuffled=True) is not None
         and in_memory(val, shuffled=False) is not None
         for model, train, val in zip(models, trains, vals, strict=True)

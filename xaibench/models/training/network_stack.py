@@ -19,11 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.training.dense_blocks import DenseBlock
 from xaibench.kernels.training.gpu_blocks import GpuBlock, adam_step, has_triton
 from xaibench.kernels.training.linear_layers import perceptron
-from xaibench.models.networks.stackable import Network
+from xaibench.models.networks.base import Network
 
 #: One or more layers of all members: a function of their weights by name, ``[M, ...]``, and of images ``[M, B, ...]``.
 #: Or dropout, which also needs the generators.
@@ -143,7 +142,7 @@ class Adam:
     def step(self, gradient: Tensor) -> None:
         """Update the weights in place."""
         self.steps += 1
-        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32 and kernels_enabled():
+        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32:
             from xaibench.kernels.training.dense_loops import adam  # loads numba
 
             root = torch.full_like(self.lr, (1 - 0.999**self.steps) ** 0.5)
@@ -223,8 +222,6 @@ def _plan_steps(
     """Return a function that prepares the images once, and the steps from prepared images to logits."""
     if not isinstance(model, Network):
         return _identity, [_module_step(model, like)]
-    if not kernels_enabled():
-        return _identity, _plain_steps(model, like)
     prepare: Callable[[Tensor], Tensor] = _identity
     steps: list[Step] = []
     names, layers = [name for name, _ in model.named_children()], list(model.children())
@@ -258,14 +255,6 @@ def _plan_steps(
             return prepare, [*steps, _module_step(rest, like)]
         names, layers = names[done:], layers[done:]
     return prepare, steps
-
-
-def _plain_steps(model: Network, like: Tensor) -> list[Step]:
-    """Return one step per layer, without any of the faster forms."""
-    return [
-        layer if type(layer) is nn.Dropout else _module_step(Network(OrderedDict({name: layer})), like)
-        for name, layer in model.named_children()
-    ]
 
 
 def _identity(images: Tensor) -> Tensor:

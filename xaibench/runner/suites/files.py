@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from xaibench.benchmarks.folders import benchmark_files
+from xaibench.benchmarks import benchmark_files
 from xaibench.component.registry import Registry
 from xaibench.runner.suites.entry_locations import Origin
 from xaibench.runner.suites.parsing import parse_suite
