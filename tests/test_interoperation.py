@@ -17,7 +17,7 @@ def code(heading):
     """The Python blocks below a heading; of the page's own, those before the first section."""
     sections = re.split(r"^##? ", PAGE.read_text(encoding="utf-8"), flags=re.M)
     (section,) = (text for text in sections if text.startswith(heading))
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", section, flags=re.M | re.S))
+    return "\n".join(re.findall(r"^```python.*?\n(.*?)^```", section, flags=re.M | re.S))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 python docs/generate            # writes what is stale
 python docs/generate --check    # lists what is stale, and fails if anything is
 
-Pages whose numbers come from runs or trials (``findings.py``, ``metric_trials.py``, ...) have commands of their own.
+Commands of their own: ``metric_trials.py`` (verdicts of the metrics), ``checksums.py``, ``published_networks.py`` and
+``published_scores.py`` (files of the published suites).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def derived() -> dict[Path, str]:
         metrics.PAGE: metrics.page(),
         explainers.PAGE: explainers.page(),
         data_sets.PAGE: data_sets.page(),
-        truths.PAGE: truths.with_tables(truths.PAGE.read_text(encoding="utf-8")),
+        truths.PAGE: truths.page(),
     }
     return (
         drawings

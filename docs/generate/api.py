@@ -153,8 +153,8 @@ def linked(target: str, module: str = "") -> str | None:
         if path in _homes():
             return reference(_homes()[path])
     owner, _, name = target.rpartition(".")
-    if owner == "xaibench" and name in xaibench._HOME:
-        return reference(f"xaibench.{xaibench._HOME[name]}.{name}")
+    if owner == "xaibench" and name in xaibench.__all__ and (path := _homes().get(_defined(target))):
+        return reference(path)
     same = [path for path in documented() if path.endswith(f".{target}")]
     return reference(same[0]) if len(same) == 1 and not owner else None
 

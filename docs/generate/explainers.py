@@ -1,9 +1,4 @@
-"""Generate the overview of all explainers and one page per explainer, from the registry and the docstrings.
-
-python docs/generate/explainers.py      # writes docs/explainers.md; the other pages are made when the site is built
-
-The pictures come from ``benchmarks/gallery.py``.
-"""
+"""Tables of docs/explainers.md, and one page per explainer, from the registry and the docstrings."""
 
 from __future__ import annotations
 
@@ -12,14 +7,11 @@ import dataclasses
 import functools
 import inspect
 import re
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from prose import plain, section
+from prose import plain, section, with_blocks
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers.base import Attribution
@@ -63,10 +55,10 @@ FAMILIES = {
         "(Kernel SHAP)."
     ),
     "Controls": (
-        "They do not use the network. A useful explainer scores above [all of them](controls.md). `prior` is fitted to "
-        "the masks of the training split, so it is not among the default controls of `xb.evaluate`; give it in "
-        "`controls=`. Where the ground truth is at the same place in every image, it is perfect: scores on such a data "
-        "set cannot distinguish an explainer from a fixed map."
+        "They do not use the network. A useful explainer scores above [all of them](truths.md#controls). `prior` is "
+        "fitted to the masks of the training split, so it is not among the default controls of `xb.evaluate`; give it "
+        "in `controls=`. Where the ground truth is at the same place in every image, it is perfect: scores on such a "
+        "data set cannot distinguish an explainer from a fixed map."
     ),
 }
 
@@ -92,60 +84,6 @@ PASSES = {
     "ablationcam": "1 + feature maps",
     "legrad": "1 + 2 × layers",
 }
-
-HEAD = """# Explainers
-
-Choose an explainer and look up its definition. Each name links to a page with picture, example, limits, source and
-parameters.
-
-    maps = xb.explain(name, model, images, targets, **parameters)
-
-Images are `[N, C, H, W]`; maps are `[N, H, W]` and signed, and a larger magnitude means more important. The state
-of the model is restored afterwards. Instead of a name, `explain` accepts an instance or class, a callable `(model,
-images, targets) -> maps`, `"package.module:name"`, and any Captum `Attribution` class or object.
-
-{tables}
-
-*Explains* is the explained output by default, which `output=` changes. "Only" means that the explainer begins at the
-logit, also under `output="sigmoid"`, and at the value of a [function](own-network.md). [A separate
-page](explainers-networks.md) lists which explainer supports which network, with time and memory.
-
-## Pictures
-
-![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-light.png#only-light)
-![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-dark.png#only-dark)
-
-One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, with default parameters.
-Red is positive, blue is negative; each map is scaled by its own largest magnitude; the outline is the true pattern.
-The networks are the CNN of the paper, one with global average pooling for the CAM family (\\*), and a vision
-transformer (\\*\\*). The mean is subtracted from the RISE map.
-
-![Maps of the explainers on a photograph of a cat](images/explainers-photo-light.jpg#only-light)
-![Maps of the explainers on a photograph of a cat](images/explainers-photo-dark.jpg#only-dark)
-
-The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, with its
-ImageNet classes merged to cat and dog. Full color is the 99.5th percentile of the magnitude. Features are
-superpixels for Shapley sampling, Kernel SHAP and LIME. Methods that need other images (PFI, the patterns, Expected
-Gradients) or another network (LRP of Captum, methods for transformers) are not shown.
-
-## Passes and budgets
-
-*Passes* are the cost of explaining one image: rows that go through the network, forward or backward. A gradient with
-respect to the image takes two passes, one in each direction, since a backward row uses the same weights and as many
-multiplications (Griewank, Walther: Evaluating Derivatives, SIAM 2008, bound the total by four). A row through a part of
-the network counts in full, and so does a row that is [updated incrementally](speed.md#incremental-passes). Work that is
-done once, regardless of the number of images, is not counted. Tests count the rows of every explainer.
-
-`budget=1000` sets the largest count that takes at most 1,000 passes per image: in `xb.explain("rise", ...,
-budget=1000)`, as a parameter of an explainer in a suite, or as `xb.explainers.build("rise").within(1000, images)`.
-An explainer without such a parameter runs unchanged if the budget suffices; otherwise an error states the required
-budget. [Methods at equal cost](budget.md) shows what a budget changes.
-
-## Shared parameters
-
-{shared}
-- `output`, `device`, `dtype`, `precision`: parameters of `explain` ([precision](gpu.md#precision)).
-"""
 
 #: The page of one explainer; its reference comes from the docstring.
 ENTRY = """# {label}: `{name}`
@@ -261,7 +199,7 @@ def limits(name: str) -> str:
     if info.needs_gradient and not info.control:
         lines.append("Not for networks without gradient (quantized, exported).")
     if networks := refusals().get(name):
-        lines.append(f"Refuses {', '.join(networks)} ([reasons](../explainers-networks.md#why-not)).")
+        lines.append(f"Refuses {', '.join(networks)} ([reasons](../explainers.md#supported-networks)).")
     if info.exact_zero is False and not info.control:
         measured = leaks().get(name)
         share = (
@@ -275,15 +213,10 @@ def limits(name: str) -> str:
 
 @functools.cache
 def refusals() -> dict[str, list[str]]:
-    """Return the networks that an explainer refuses, from docs/explainers-networks.md."""
-    text = (PAGE.parent / "explainers-networks.md").read_text(encoding="utf-8")
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    heads = lines[0]
-    return {
-        cells[0].strip("`"): [heads[at] for at, cell in enumerate(cells) if cell.startswith("– ")]
-        for cells in lines
-        if cells[0].startswith("`")
-    }
+    """Return the networks that an explainer refuses."""
+    with (PAGE.parent / "tables" / "explainers-networks.csv").open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        return {row["explainer"]: [name for name, cell in row.items() if cell == "refused"] for row in rows}
 
 
 @functools.cache
@@ -372,15 +305,6 @@ def family(heading: str, names: list[str]) -> str:
 
 
 def page() -> str:
-    """Return the overview."""
-    tables = "\n".join(family(heading, names) for heading, names in families().items()).strip()
-    return HEAD.format(count=len(EXPLAINERS), tables=tables, shared=shared_of(""))
-
-
-def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE}")
-
-
-if __name__ == "__main__":
-    main()
+    """Return the overview with new tables."""
+    tables = "\n".join(family(heading, names) for heading, names in families().items())
+    return with_blocks(PAGE, {"families": tables, "shared": shared_of("")})

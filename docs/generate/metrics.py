@@ -1,28 +1,20 @@
-"""Generate the overview of all metrics and one page per metric, from the registry and the docstrings.
-
-python docs/generate/metrics.py      # writes docs/metrics.md; the pages of the metrics are made when the site is built
-"""
+"""Tables of docs/metrics.md, and one page per metric, from the registry and the docstrings."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from drawing import title_of
 from example import Example, example
-from metric_notes import CASES
 from pictures import SHOWN_WITH
-from prose import from_subfolder, plain, section
+from prose import from_subfolder, plain, section, with_blocks
 
-from xaibench.core.truth_kinds import NO_TRUTH
+from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS
 from xaibench.metrics import METRICS, chance_level
 from xaibench.report.read.metric_verdicts import known_verdicts
 
@@ -38,85 +30,6 @@ KINDS = {
 }
 #: Number of random maps, and their threshold; the published thresholds would mark all or half of each.
 CHANCE, THRESHOLD = 30, 0.5
-
-HEAD = """# Metrics
-
-Choose a metric and look up its definition. Each name links to a page with formula, picture, example, limits and source.
-
-    score = xb.deletion(model, images, maps, targets)  # mean of the defined scores
-    scores = xb.iou(maps, masks, threshold="area", reduction="none")  # [N]; nan = undefined
-    score, curves = xb.deletion(model, images, maps, targets, return_curves=True)
-
-{tables}
-
-Aliases: {aliases}. Your own metric is selected by `"package.module:name"` wherever a name is accepted.
-
-## Conventions
-
-- **Shapes**: maps are `[N, H, W]` (or `[H, W]`, a batch of one), NumPy or torch. Scores have the same type.
-- **Independence**: a score does not depend on the other samples or on the batch size.
-- **Sign**: no hidden absolute value, scaling, threshold or resize. In one table, `xb.evaluate` and suites let all
-  metrics with masks read a map in one way ([sign](saliency-bench.md#sign)).
-- **Undefined scores** are `nan`; `xb.metrics.undefined_reasons(maps, masks, name)` returns the reasons. In
-  `xb.evaluate` and suites, maps that cannot be scored against a ground truth (constant, or without a pixel above
-  the threshold) score as chance and are counted. Invalid maps (`nan` in a map, shapes that do not match) raise an
-  error.
-- **Kind of truth**: a metric with masks measures the [truth of the masks](truths.md) (*data*, *use* or *human*), a
-  metric that changes the image or the model an *intervention*, a metric of the map alone none.
-- **Reliability**: [tests on maps of known order](metrics-tested.md) show which metrics rank a better map higher.
-- **Pictures** show one XAI-TRIS sample with a hand-defined network and map; their numbers are computed by the
-  library. *By chance* is the score of random maps on this sample: a map with a similar or worse score is not
-  informative. For metrics with a ground truth it is the expected score of uniform noise (`xb.metrics.chance_level`:
-  exact, except for the earth mover's distance, which is integrated to 0.3 %), otherwise the mean over {chance}
-  random maps.
-
-## Chance-corrected scores
-
-If noise scores 0.81, a score of 0.83 is hardly better than chance. `emd_skill`, `precision_skill`, `iou_skill` and
-`average_precision_skill` are (score − chance) / (1 − chance) per sample: 0 is chance, 1 is perfect, and below 0 is
-worse than noise. Suites and `xb.evaluate` derive them from scores that are already computed. Leaderboards rank by
-the skill of a metric if it has one.
-
-    xb.emd_perf(maps, masks), xb.emd_skill(maps, masks)
-    xb.metrics.chance_level("iou", masks, {{"threshold": "area"}})  # [N]
-
-## Agreement of metrics
-
-`xb.metrics.agreement` computes Spearman's rank correlation over the samples that two metrics score, or the
-point-biserial correlation if a metric is binary (Zhang et al. 2023, Table 4). Metrics for which lower is better are
-negated first, so a positive coefficient means that both prefer the same maps.
-
-    matrix = xb.metrics.agreement({{
-        "iou": xb.iou(maps, masks, threshold="area", reduction="none"),
-        "deletion": xb.deletion(model, images, maps, targets, reduction="none"),
-    }})
-    matrix.coefficients.loc["iou", "deletion"]      # also matrix.n and matrix.kind
-    xb.plots.save(xb.plots.agreement(matrix), "agreement.svg")
-
-## In training loops
-
-Each metric has a class in [`xaibench.metrics.torchmetrics`](api/torchmetrics.md)
-(`pip install "xaibench[torchmetrics]"`), which takes the named inputs that it needs:
-
-    from torchmetrics import MetricCollection
-    from xaibench.metrics.torchmetrics import Deletion, IoU, Sparseness
-
-    scores = MetricCollection([IoU(threshold=0.5), Sparseness(), Deletion(steps=56)])
-    scores.update(maps=maps, masks=masks, model=model, images=images, targets=targets)
-    scores.compute()
-
-## Known problems of other implementations
-
-For each, a test in `tests/metrics` makes sure that it does not occur here.
-
-<details markdown="1"><summary>{count} problems found in other libraries</summary>
-
-| library | problem |
-|---|---|
-{cases}
-
-</details>
-"""
 
 #: The page of one metric; its reference comes from the docstring.
 ENTRY = """# {label}: `{name}`
@@ -193,7 +106,7 @@ def verdicts(name: str) -> str:
     """Return the results of the trials of a metric, per kind of truth."""
     found = known_verdicts().get(name, {})
     listed = ", ".join(f"{one.verdict} ({truth})" for truth, one in found.items())
-    return f"[{listed}](../metrics-tested.md)" if listed else "not tested"
+    return f"[{listed}](../metrics.md#reliability)" if listed else "not tested"
 
 
 def entry(name: str, shown: Example, svg: str) -> str:
@@ -232,18 +145,25 @@ def entries() -> dict[str, str]:
     return {name: entry(name, shown, drawings[name]) for name in METRICS}
 
 
+def tested(truth: str) -> str:
+    """Return the metrics that pass the trials with one kind of truth, and the right and wrong draws of the others."""
+    found = {name: one[truth] for name, one in known_verdicts().items() if truth in one}
+    links = {name: f"[`{name}`](metrics/{name}.md)" for name in found}
+    passing = ", ".join(links[name] for name, one in found.items() if one.verdict == "passes")
+    rows = ["| metric | verdict | moved | noise | unmoved |", "|---|---|--:|--:|--:|"]
+    for name, one in found.items():
+        if one.verdict != "passes":
+            shares = (
+                f"{100 * one.right[way]:.0f} / {100 * one.wrong[way]:.0f}" if way in one.right else ""
+                for way in ("moved", "noisy", "unmoved")
+            )
+            rows.append(f"| {links[name]} | {one.verdict} | {' | '.join(shares)} |")
+    return f"Pass: {passing}.\n\n" + "\n".join(rows)
+
+
 def page() -> str:
-    """Return the overview."""
+    """Return the overview with new tables."""
     aliases = ", ".join(f"`{alias}` for `{METRICS.canonical(alias)}`" for alias in METRICS._aliases)
     tables = "\n\n".join(f"## {title}\n\nCall: `{call}`.\n\n{table(kind)}" for kind, (call, title) in KINDS.items())
-    cases = "\n".join(f"| {where} | {what} |" for where, what, _ in CASES)
-    return HEAD.format(tables=tables, aliases=aliases, chance=CHANCE, cases=cases, count=len(CASES))
-
-
-def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE}")
-
-
-if __name__ == "__main__":
-    main()
+    trials = {f"tested: {truth}": tested(truth) for truth in TRUTHS}
+    return with_blocks(PAGE, {"tables": f"{tables}\n\nAliases: {aliases}."} | trials)

@@ -97,7 +97,7 @@ def explain(
         precision: Precision of float32 multiplications. ``"float32"``: full precision, also on a GPU, which would use
             TF32 by default. ``"tf32"``: TF32 where the hardware supports it. ``"bfloat16"``: ``torch.autocast`` runs
             the network in bfloat16 where it considers that safe. The last two are faster and less exact: maps of
-            regions hardly change, gradients do (``docs/gpu.md``). ``"float64"``: everything in float64.
+            regions hardly change, gradients do (``docs/speed.md``). ``"float64"``: everything in float64.
             ``None``: full float32 precision, and the dtype unchanged.
         batch_size: Rows per forward pass; ``None``: chosen by the size of the images. It changes the maps by rounding
             only. If the GPU runs out of memory, it is halved and a line is logged. A callable that is not an explainer

@@ -41,7 +41,7 @@ def test_the_page_marks_it_beside_its_scores_and_says_why(small_run):
     assert head.count("‡") == len(read_run(small_run).cautions) == 1
     footnotes = page[page.index("</table>", page.index('<table class="board')) :]
     assert "On networks of which it is certain what they use it put a worse map before" in footnotes
-    assert "metrics-tested.md" in footnotes
+    assert "metrics.md" in footnotes
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     "important pixels removed first. About 0: no better than chance.",
     pitfalls="Only the order of the pixels counts. A random map scores about 0 regardless of the baseline. The "
     "authors found that the ranking of methods hardly depends on the baseline either; on XAI-TRIS with "
-    "8×8 pixels [it does](robust-rankings.md). The size of the score depends on the baseline and on the "
-    "confidence of the network.",
+    "8×8 pixels [it does](uncertainty.md#effect-of-metric-parameters). The size of the score depends on the "
+    "baseline and on the confidence of the network.",
     class_name="SRG",
     citation="Blücher, Vielhaben, Strodthoff: Decoupling Pixel Flipping and Occlusion Strategy for Consistent XAI "
     "Benchmarks, TMLR 2024, arXiv 2401.06654",
