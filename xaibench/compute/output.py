@@ -19,12 +19,14 @@ from torch import Tensor, nn
 
 from xaibench.compute.network_outputs import (
     SIGMOID_ADVICE,
+    check_classes,
     check_logits,
     check_scalars,
     ends_in_sigmoid,
     find_logits,
     look_like_labels,
 )
+from xaibench.compute.targets import Targets
 from xaibench.core.checks import check_choice
 from xaibench.core.messages import warn_caller
 from xaibench.core.types import Output
@@ -113,12 +115,13 @@ class ExplainedOutput(nn.Module):
         # Under autocast the logits are bfloat16.
         return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
 
-    def select(self, found: object, count: int) -> Tensor:
+    def select(self, returned: object, count: int, name: str = "The model") -> Tensor:
         """Return the logits in what the network returned, or the value of the function ``output``.
 
         Args:
-            found: What the network returned.
+            returned: What the network returned.
             count: Number of images N.
+            name: Name of the network in errors.
 
         Returns:
             ``[N, K]``, or ``[N, 1]`` for a function.
@@ -126,9 +129,9 @@ class ExplainedOutput(nn.Module):
         Raises:
             ValueError: If there are no logits, or the function returns something else than one number per image.
         """
-        return (
-            check_scalars(self.output(found), count)[:, None] if callable(self.output) else check_logits(found, count)
-        )
+        if callable(self.output):
+            return check_scalars(self.output(returned), count)[:, None]
+        return check_logits(returned, count, name)
 
     def head(self, logits: Tensor) -> Tensor:
         """Compute the explained output from the logits.
@@ -146,6 +149,113 @@ class ExplainedOutput(nn.Module):
                 return torch.cat([1 - logits, logits], 1) if logits.shape[1] == 1 else logits
             return two_sided(logits) if self.from_logits else exact_sigmoid(two_sided(logits))
         return class_margins(logits) if self.output == "margin" else logits
+
+    def target_scores(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Compute the explained output of the targets only.
+
+        Args:
+            logits: ``[N, K]``, as :meth:`select` returns them.
+            targets: ``[N]``; ignored if there is one column.
+
+        Returns:
+            ``[N]``.
+        """
+        if self.output == "margin":
+            return target_margins(logits, targets)
+        values = self.head(logits)
+        return values[:, 0] if values.shape[1] == 1 else values.gather(1, targets[:, None])[:, 0]
+
+    def check_targets(self, logits: Tensor, targets: Tensor, labels: Targets) -> int:
+        """Check that all targets are classes of the network.
+
+        Args:
+            logits: ``[n, K]``, as :meth:`select` returns them for some images.
+            targets: ``[N]``.
+            labels: The targets as they were requested.
+
+        Returns:
+            The number of classes; 0 for a function of the outputs, whose one column belongs to no class.
+
+        Raises:
+            ValueError: If a target is not a class, or multi-hot rows do not have K columns.
+        """
+        labels.check_labels(logits.shape[1])
+        classes = logits.shape[1]
+        if classes == 1:
+            classes = 0 if callable(self.output) else 2 if self.output == "sigmoid" else 1
+        if classes:
+            check_classes(targets, classes)
+        return classes
+
+    def check_activation(self, images: Tensor, outputs: Tensor, *, remove: bool = True) -> None:
+        """Detect a softmax or sigmoid at the end of the network, so that no activation is applied twice.
+
+        The softmax of a softmax is flat: the maps of Integrated Gradients, for example, shrink to a quarter.
+
+        Args:
+            images: ``[n, C, H, W]``; the network is called with the first.
+            outputs: ``[n, K]``, as :meth:`select` returns them for these images.
+            remove: Replace a final ``nn.Softmax`` or ``nn.Sigmoid`` by the identity, inside
+                :func:`xaibench.compute.lending.restore_model_state`, which restores it.
+
+        Raises:
+            ValueError: If the network ends in a sigmoid, and an output other than ``"sigmoid"`` and ``"logit"`` was
+                requested, or none. If there is a single output, whose probability is always 1.
+            UnsupportedModelError: If the explainer needs logits, and the network computes its sigmoid by a function.
+
+        Warns:
+            UserWarning: If a layer is removed that the requested output does not expect, or the outputs look like
+                probabilities and are taken for logits.
+        """
+        if outputs.shape[1] == 1 and self.output in ("probability", "margin"):
+            raise ValueError(
+                f"The model returns [N, 1]: with a single class there is no {self.output}. Pass output='sigmoid' "
+                "(class 1 has sigmoid(z), class 0 sigmoid(-z)) or output='logit', or wrap the model so that it returns "
+                "two classes, torch.stack([-z, z], 1) / 2."
+            )
+        values = outputs.double()
+        # One synchronization with a GPU instead of three.
+        low, high, away = torch.stack([values.min(), values.max(), (values.sum(1) - 1).abs().max()]).tolist()
+        if callable(self.output) or low < 0 or high > 1:
+            return
+        # The sigmoid first: probabilities of two independent labels may sum to 1 by chance.
+        name = skip_last_layer(self.network, images, nn.Sigmoid) if remove else ""
+        kind = ""
+        if name or ends_in_sigmoid(self.network, images):
+            self._check_sigmoid(name)
+        elif outputs.shape[1] > 1 and away < _TOLERANCE.get(outputs.dtype, 1e-4) and high < 1:
+            name = skip_last_layer(self.network, images, nn.Softmax) if remove else ""
+            kind = "" if name else "probabilities"
+            if name:
+                warn_caller(
+                    f"The network ends in a softmax ({name!r}), where logits are expected; its inputs are taken as the "
+                    "logits. Pass the network without the softmax to avoid this warning."
+                )
+        elif look_like_labels(outputs):
+            kind = "probabilities of independent labels"
+        if kind and self.output != "logit":
+            warn_caller(
+                f"The outputs of the model look like {kind}, and output={self.output!r} takes them for logits. Return "
+                "the logits, or pass output='logit' to use the outputs unchanged."
+            )
+
+    def _check_sigmoid(self, layer: str) -> None:
+        if self.requested not in ("sigmoid", "logit"):
+            raise ValueError(
+                f"The network ends in a sigmoid{f' ({layer!r})' if layer else ''}, got output={self.requested!r}. "
+                f"{SIGMOID_ADVICE}"
+            )
+        if not layer and self.from_logits:
+            raise UnsupportedModelError(
+                "The network ends in a sigmoid that is called as a function, and the explainer begins at the logits. "
+                "Return the logits, or make the sigmoid the last layer, torch.nn.Sigmoid()."
+            )
+        self.outputs_are_probabilities = not layer
+        if layer and self.output == "logit":
+            warn_caller(
+                f"The network ends in a sigmoid ({layer!r}); its inputs are taken as the logits. Pass output='sigmoid' "
+                "to explain the probability of a label, or the network without the sigmoid to avoid this warning."
+            )
 
 
 def explains_function(model: nn.Module) -> bool:
@@ -246,79 +356,6 @@ def run_layers(model: nn.Module, images: Tensor) -> list[LayerRun]:
     return runs
 
 
-def remove_final_activation(explained: ExplainedOutput, images: Tensor, outputs: Tensor) -> None:
-    """Remove a final ``nn.Softmax`` or ``nn.Sigmoid``, so that no activation is applied twice.
-
-    The softmax of a softmax is flat: the maps of Integrated Gradients, for example, shrink to a quarter.
-
-    Args:
-        explained: The network with its explained output. The network is modified in place, inside
-            :func:`xaibench.compute.lending.restore_model_state`, which restores it.
-        images: ``[n, C, H, W]``; the network is called with the first.
-        outputs: ``[n, K]``, the outputs of the network for them.
-
-    Raises:
-        ValueError: If the network ends in a sigmoid, and an output other than ``"sigmoid"`` and ``"logit"`` was
-            requested, or none.
-        UnsupportedModelError: If the explainer needs logits, and the network computes its sigmoid by a function.
-
-    Warns:
-        UserWarning: If a layer is removed that the requested output does not expect, or the outputs look like
-            probabilities and are taken for logits.
-    """
-    low, high, away = _describe_outputs(outputs)
-    if low < 0 or high > 1:
-        return
-    # The sigmoid first: probabilities of two independent labels may sum to 1 by chance.
-    name = _last_layer(explained.network, images, nn.Sigmoid)
-    if name or ends_in_sigmoid(explained.network, images):
-        _remove_sigmoid(explained, images, name)
-    elif _are_probabilities(outputs, low, high, away):
-        _remove_softmax(explained, images)
-    elif explained.output != "logit" and look_like_labels(outputs):
-        warn_caller(
-            f"The outputs of the model look like probabilities of independent labels, and "
-            f"output={explained.output!r} takes them for logits. Return the logits, or pass output='logit' to explain "
-            "the outputs unchanged."
-        )
-
-
-def _remove_softmax(explained: ExplainedOutput, images: Tensor) -> None:
-    name = skip_last_layer(explained.network, images, nn.Softmax)
-    if name:
-        warn_caller(
-            f"The network ends in a softmax ({name!r}), where logits are expected; its inputs are taken as the "
-            "logits. Pass the network without the softmax to avoid this warning."
-        )
-    elif explained.output != "logit":
-        warn_caller(
-            f"The outputs of the model look like probabilities, and output={explained.output!r} takes them for logits. "
-            "Return the logits, or pass output='logit' to explain the outputs unchanged."
-        )
-
-
-def _remove_sigmoid(explained: ExplainedOutput, images: Tensor, name: str) -> None:
-    if explained.requested not in ("sigmoid", "logit"):
-        raise ValueError(
-            f"The network ends in a sigmoid{f' ({name!r})' if name else ''}, got output={explained.requested!r}. "
-            f"{SIGMOID_ADVICE}"
-        )
-    if name:
-        skip_last_layer(explained.network, images, nn.Sigmoid)
-        if explained.output == "logit":
-            warn_caller(
-                f"The network ends in a sigmoid ({name!r}); its inputs are taken as the logits. Pass output='sigmoid' "
-                "to explain the probability of a label, or the network without the sigmoid to avoid this warning."
-            )
-    elif explained.from_logits:
-        raise UnsupportedModelError(
-            "The network ends in a sigmoid that is called as a function, and the explainer begins at the logits. "
-            "Return the logits, or make the sigmoid the last layer, torch.nn.Sigmoid()."
-        )
-    else:
-        explained.outputs_are_probabilities = True
-
-
 def skip_last_layer(network: nn.Module, images: Tensor, *kinds: type[nn.Module]) -> str:
     """Replace the layer that computes the output by the identity if it is of one of some kinds and is called once.
 
@@ -330,42 +367,16 @@ def skip_last_layer(network: nn.Module, images: Tensor, *kinds: type[nn.Module])
     Returns:
         The name of the layer; empty if there is none.
     """
-    name = _last_layer(network, images, *kinds)
-    if name:
-        parent, _, own = name.rpartition(".")
-        setattr(network.get_submodule(parent), own, nn.Identity())
-    return name
-
-
-def look_like_probabilities(outputs: Tensor) -> bool:
-    """Return whether outputs ``[n, K]`` of two or more classes are nonnegative, below 1 and sum to 1.
-
-    Example:
-        >>> look_like_probabilities(torch.tensor([[0.2, 0.8]])), look_like_probabilities(torch.tensor([[0.0, 1.0]]))
-        (True, False)
-    """
-    return _are_probabilities(outputs, *_describe_outputs(outputs))
-
-
-def _are_probabilities(outputs: Tensor, low: float, high: float, away: float) -> bool:
-    return outputs.shape[1] > 1 and away < _TOLERANCE.get(outputs.dtype, 1e-4) and low >= 0 and high < 1
-
-
-def _describe_outputs(outputs: Tensor) -> tuple[float, float, float]:
-    """Return the smallest and largest output, and how far a row is from summing to 1."""
-    values = outputs.double()
-    # One synchronization with a GPU instead of three.
-    low, high, away = torch.stack([values.min(), values.max(), (values.sum(1) - 1).abs().max()]).tolist()
-    return low, high, away
-
-
-def _last_layer(network: nn.Module, images: Tensor, *kinds: type[nn.Module]) -> str:
     runs = run_layers(network, images.clone())
-    found = [run for run in runs if isinstance(run.module, kinds)]
-    if not found or found[-1].output is not find_logits(runs[-1].output):
+    candidates = [run for run in runs if isinstance(run.module, kinds)]
+    if not candidates or candidates[-1].output is not find_logits(runs[-1].output):
         return ""
-    last = found[-1]
-    return last.name if sum(run.module is last.module for run in found) == 1 else ""
+    last = candidates[-1]
+    if sum(run.module is last.module for run in candidates) > 1:
+        return ""
+    parent, _, name = last.name.rpartition(".")
+    setattr(network.get_submodule(parent), name, nn.Identity())
+    return last.name
 
 
 class _ExactSoftmax(torch.autograd.Function):
@@ -468,3 +479,17 @@ def class_margins(logits: Tensor) -> Tensor:
     others = logits.masked_fill(largest, -torch.inf).logsumexp(1, keepdim=True)
     p = exact_softmax(logits).masked_fill(largest, 0.0)
     return logits - torch.where(largest, others, logits.logsumexp(1, keepdim=True) + torch.log1p(-p))
+
+
+def target_margins(logits: Tensor, targets: Tensor) -> Tensor:
+    """Compute the logits of the targets minus the log-sum-exp of the other logits.
+
+    Args:
+        logits: ``[N, K]``, K at least two.
+        targets: ``[N]``.
+
+    Returns:
+        ``[N]``: the columns of :func:`class_margins`, up to rounding.
+    """
+    others = logits.scatter(1, targets[:, None], -torch.inf)
+    return logits.gather(1, targets[:, None])[:, 0] - others.logsumexp(1)

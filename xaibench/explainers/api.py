@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 from xaibench.compute.device import current_precision, precision_context, resolve_device, resolve_dtype
 from xaibench.compute.lending import protect_input, remove_compilation, restore_model_state
-from xaibench.compute.network_outputs import check_classes, check_module, probe
+from xaibench.compute.network_outputs import check_module, probe
 from xaibench.compute.output import (
     ExplainedOutput,
     OutputOrFunction,
     UnsupportedModelError,
     network_of,
-    remove_final_activation,
 )
 from xaibench.compute.random_numbers import seeded_by
 from xaibench.compute.targets import Targets, as_targets
@@ -311,16 +310,6 @@ def _to_device(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn
 
 
 def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor, labels: Targets) -> None:
-    outputs = probe(explained.network, images[:2], select=lambda found, count, name: explained.select(found, count))
-    if callable(explained.output):
-        return
-    classes = outputs.shape[1]
-    if classes < 2 and explained.output not in ("logit", "sigmoid"):
-        raise ValueError(
-            f"The model returns [N, 1]: with a single class there is no {explained.output} to explain. Pass "
-            "output='sigmoid' (class 1 has sigmoid(z), class 0 sigmoid(-z)) or output='logit', or wrap the model so "
-            "that it returns two classes, torch.stack([-z, z], 1) / 2."
-        )
-    labels.check_labels(classes)
-    check_classes(targets, 2 if explained.output == "sigmoid" and classes == 1 else classes)
-    remove_final_activation(explained, images[:1], outputs)
+    outputs = probe(explained.network, images[:2], select=explained.select)
+    explained.check_activation(images[:1], outputs)
+    explained.check_targets(outputs, targets, labels)

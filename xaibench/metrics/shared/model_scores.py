@@ -7,10 +7,9 @@ every batch normalization is fused into the convolution before it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +17,8 @@ from torch import Tensor, nn
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import precision_context
 from xaibench.compute.lending import evaluation_mode, writes_input
-from xaibench.compute.network_outputs import (
-    SIGMOID_ADVICE,
-    check_classes,
-    check_logits,
-    check_scalars,
-    ends_in_sigmoid,
-    look_like_labels,
-    probe,
-)
-from xaibench.compute.output import OutputOrFunction, two_sided
-from xaibench.core.types import Output
+from xaibench.compute.network_outputs import check_scalars, probe
+from xaibench.compute.output import ExplainedOutput, OutputOrFunction, target_margins, two_sided
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 
 #: The class scores that a metric computes from the model's outputs ``[n, K]``, in float64. ``"probability"``: their
@@ -46,9 +36,6 @@ MakeRows: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 # Fusing batch normalization saves about a seventh of each pass and costs about five passes. On a GPU it saves nothing.
 _MIN_ROWS_TO_FUSE = 64
 
-#: Values of ``output`` in version 0.1, to name the new one in the error.
-_FORMER_OUTPUTS = {"softmax": "probability", "identity": "logit"}
-
 
 class ModelScorer:
     """Computes class scores of a model; created by :func:`model_scorer`.
@@ -62,8 +49,7 @@ class ModelScorer:
         self.rows = BatchSize(batch_size)
         self.classes = 0
         self._model = model
-        self._output = output
-        self._outputs_are_probabilities = False
+        self._explained = ExplainedOutput(cast(nn.Module, model), output, requested=output)
         self._memory_format = torch.contiguous_format
         self._copies_input = False
 
@@ -72,29 +58,18 @@ class ModelScorer:
         rows = rows.contiguous(memory_format=self._memory_format)
         return self._select(self._model(rows.clone() if self._copies_input else rows), len(rows)).double()
 
-    def _select(self, found: Any, count: int, name: str = "The model") -> Tensor:
-        if not callable(self._output):
-            return check_logits(found, count, name)
-        is_table = isinstance(found, Tensor) and found.ndim == 2
-        scores = self._output(found.double() if is_table else found)
-        if is_table and isinstance(scores, Tensor) and scores.shape == found.shape:
+    def _select(self, returned: Any, count: int, name: str = "The model") -> Tensor:
+        function = self._explained.output
+        if not callable(function) or not (isinstance(returned, Tensor) and returned.ndim == 2):
+            return self._explained.select(returned, count, name)
+        scores = function(returned.double())
+        if isinstance(scores, Tensor) and scores.shape == returned.shape:
             return scores
         return check_scalars(scores, count)[:, None]
 
     def target_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the scores ``[n]`` of the targets, given the model's outputs ``[n, K]``."""
-        if self._output == "margin":
-            return _target_margins(outputs, targets)
-        return self._class_scores(outputs).gather(1, targets[:, None])[:, 0] if self.classes else outputs[:, 0]
-
-    def _class_scores(self, outputs: Tensor) -> Tensor:
-        if self._output == "probability":
-            return outputs.softmax(1)
-        if self._output == "sigmoid":
-            if self._outputs_are_probabilities:
-                return torch.cat([1 - outputs, outputs], 1) if outputs.shape[1] == 1 else outputs
-            return two_sided(outputs).sigmoid()
-        return outputs
+        return self._explained.target_scores(outputs, targets)
 
     def attack_objective(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return a function ``[n]`` of the outputs whose gradient has the same signs as the gradient of the scores.
@@ -102,9 +77,9 @@ class ModelScorer:
         For probabilities it is the margin, whose logistic function is the probability, and for sigmoids the logit.
         Where the probability rounds to one and its gradient to zero, the gradient of these does not vanish.
         """
-        if self._output == "probability":
-            return _target_margins(outputs, targets)
-        if self._output == "sigmoid" and not self._outputs_are_probabilities:
+        if self._explained.output == "probability":
+            return target_margins(outputs, targets)
+        if self._explained.output == "sigmoid" and not self._explained.outputs_are_probabilities:
             return two_sided(outputs).gather(1, targets[:, None])[:, 0]
         return self.target_scores(outputs, targets)
 
@@ -126,7 +101,7 @@ class ModelScorer:
         scores = torch.empty((len(samples), columns), dtype=torch.float64, device=samples.images.device)
         with torch.inference_mode():
             if shared is not None:
-                scores[:, -1] = self._shared_scores(self.outputs(shared), samples.targets)
+                scores[:, -1] = self.target_scores(self.outputs(shared).expand(len(samples), -1), samples.targets)
             for group in self.rows.parts(len(samples)):
                 size, rows, targets = self.rows.size, prepare(group), samples.targets[group]
                 flat = torch.arange(len(targets) * points)
@@ -135,12 +110,6 @@ class ModelScorer:
                     sample, point = chunk % len(targets), chunk // len(targets)
                     scores[group.start + sample, point] = self._score_rows(rows, targets, sample, point)
         return check_scores(scores)
-
-    def _shared_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the scores ``[N]`` of all targets for the outputs ``[1, K]`` of one image."""
-        if self._output == "margin":
-            return _target_margins(outputs.expand(len(targets), -1), targets)
-        return self._class_scores(outputs)[0].gather(0, targets) if self.classes else outputs[:, 0]
 
     def _score_rows(self, rows: MakeRows, targets: Tensor, sample: Tensor, point: Tensor) -> Tensor:
         """Return the scores ``[n]`` of some rows of a group, in smaller batches if GPU memory runs out."""
@@ -157,7 +126,8 @@ class ModelScorer:
             ValueError: As :meth:`probe_outputs`, or if the outputs do not fit ``output``.
         """
         outputs = self.probe_outputs(samples)
-        self._check_output(outputs, samples.images[:1])
+        if self._explained.output != "logit":
+            self._explained.check_activation(samples.images[:1], outputs, remove=False)
         self._choose_fastest(samples.images[:1], outputs, rows)
 
     def probe_outputs(self, samples: LabeledImages) -> Tensor:
@@ -168,49 +138,8 @@ class ModelScorer:
         """
         logits = probe(self._model, samples.images[:1], finite=False, select=self._select)
         self._copies_input = writes_input(self._model)
-        samples.labels.check_labels(logits.shape[1])
-        # Scores [n] of a function belong to no class. For one image and one output, [1, 1] would be either.
-        self.classes = 0 if callable(self._output) and logits.shape[1] == 1 else logits.shape[1]
-        if self._output == "sigmoid" and self.classes == 1:
-            self.classes = 2
-        if self.classes:
-            check_classes(samples.targets, self.classes)
+        self.classes = self._explained.check_targets(logits, samples.targets, samples.labels)
         return logits.double()
-
-    def _check_output(self, outputs: Tensor, image: Tensor) -> None:
-        if callable(self._output) or self._output == "logit":
-            return
-        nonnegative = bool(outputs.min() >= 0)
-        if nonnegative and outputs.max() <= 1:
-            self._check_sigmoid(outputs, image)
-        if self._output == "sigmoid":
-            return
-        if self.classes == 1:
-            raise ValueError(
-                f"output={self._output!r} needs a model with at least two outputs (the softmax of one output is always "
-                "1), got a model with one output. Pass output='sigmoid', or output='logit'."
-            )
-        if nonnegative and (outputs.sum(1) - 1).abs().max() < 1e-4 and outputs.max() < 1:
-            warnings.warn(
-                f"The outputs of the model look like probabilities, but output={self._output!r} expects logits. "
-                "Pass output='logit' to use them as they are, if the model's last layer is a softmax.",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def _check_sigmoid(self, outputs: Tensor, image: Tensor) -> None:
-        """Find out whether the model ends in a sigmoid, and raise an error if another output is scored."""
-        recognized = ends_in_sigmoid(self._model, image)
-        if recognized and self._output != "sigmoid":
-            raise ValueError(f"The model ends in a sigmoid, got output={self._output!r}. {SIGMOID_ADVICE}")
-        self._outputs_are_probabilities = recognized
-        if not recognized and look_like_labels(outputs):
-            warnings.warn(
-                "The outputs of the model look like probabilities of independent labels, but "
-                f"output={self._output!r} expects logits. Pass output='logit' to use them as they are.",
-                UserWarning,
-                stacklevel=2,
-            )
 
     def _choose_fastest(self, image: Tensor, outputs: Tensor, rows: int) -> None:
         """Run convolutions channels last, and many rows in a fused copy, if the outputs stay the same.
@@ -225,9 +154,9 @@ class ModelScorer:
             return
         self._memory_format = torch.channels_last
         fuses = rows >= _MIN_ROWS_TO_FUSE and image.device.type == "cpu"
-        for transform in (_fuse_batchnorm, _keep) if fuses else (_keep,):
+        for fused in (True, False) if fuses else (False,):
             try:
-                self._model = transform(given)
+                self._model = _fuse_batchnorm(given) if fused else given
                 with torch.inference_mode():
                     if torch.allclose(self.outputs(image), outputs, rtol=1e-3, atol=1e-4):
                         return
@@ -248,22 +177,11 @@ def model_scorer(
     """
     if not callable(model):
         raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
-    check_output_name(output)
     # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
     with evaluation_mode(model), precision_context(device=samples.images.device):
         scorer = ModelScorer(model, output, batch_size or default_batch_size(samples.images))
         scorer.prepare_model(samples, len(samples) * points)
         yield scorer
-
-
-def check_output_name(output: Any) -> None:
-    """Raise a ValueError unless ``output`` is a known name or a callable."""
-    if callable(output) or (isinstance(output, str) and output in get_args(Output)):
-        return
-    former = _FORMER_OUTPUTS.get(output) if isinstance(output, str) else None
-    hint = f" {output!r} is now called {former!r}." if former else ""
-    names = ", ".join(map(repr, get_args(Output)))
-    raise ValueError(f"output must be {names} or a callable, got {output!r}.{hint}")
 
 
 def check_scores(scores: Tensor) -> Tensor:
@@ -275,17 +193,6 @@ def check_scores(scores: Tensor) -> Tensor:
             f"sample {int(finite.int().argmin())}). Check the model's outputs for these images."
         )
     return scores
-
-
-def _target_margins(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the targets' outputs minus the log-sum-exp of the other outputs, ``[n]``."""
-    logits = outputs.gather(1, targets[:, None])
-    others = outputs.scatter(1, targets[:, None], -torch.inf)
-    return logits[:, 0] - others.logsumexp(1)
-
-
-def _keep(model: nn.Module) -> nn.Module:
-    return model
 
 
 def _fuse_batchnorm(model: nn.Module) -> nn.Module:
