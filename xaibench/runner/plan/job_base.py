@@ -1,9 +1,9 @@
 """The base class of all jobs of a run, and how a job ends.
 
-Jobs are frozen, and equal if their keys are. They refer to the jobs that they need (a score job has its explain job, which has its
-train jobs, and so on), so the objects themselves are the graph. The *key* of a job names its result. It is a hash of
-the job's own parameters, of the revisions of its parts and of the keys of the jobs it needs: if a parameter changes,
-only the results that depend on it are computed again.
+Jobs are frozen, and equal if their keys are. They refer to the jobs that they need (a score job has its explain job,
+which has its train jobs, and so on), so the objects themselves are the graph. The *key* of a job names its result. It
+is a hash of the job's own parameters, of the revisions of its parts and of the keys of the jobs it needs: if a
+parameter changes, only the results that depend on it are computed again.
 
 A job also estimates its work, disk and memory before it runs. The time of jobs of one *kind* is proportional to their
 *amount*, so the cost of a large job follows from that of a small one.
