@@ -8,7 +8,7 @@ import pytest
 from report.reader import Reader
 
 from xaibench.report.page.templating import file_links, template_environment
-from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell, to_csv, to_latex
+from xaibench.report.tables import Column, ColumnGroup, GroupRow, Table, TableCell, to_csv, to_latex
 
 
 @pytest.fixture
@@ -16,24 +16,17 @@ def table():
     groups = (ColumnGroup("LIN", direction="↓"),)
     number = {"format": lambda value: f"{value:.3f}".replace("-", "−"), "is_number": True}
     columns = [
-        Column("Method", is_row_head=True),
-        Column("Mean", unit=", 95 % interval", groups=groups, is_exact=True, has_interval=True, **number),
-        Column("Kept", groups=groups, format=str, is_number=True),
-        Column("Rank", is_hidden=True),
-        Column("", is_page_only=True),
+        Column("Method", "method", is_row_head=True),
+        Column("Mean", "mean", unit=", 95 % interval", groups=groups, is_exact=True, has_interval=True, **number),
+        Column("Kept", lambda row: row["kept"], groups=groups, format=str, is_number=True),
+        Column("Rank", lambda row: 1, is_hidden=True),
+        Column("", lambda row: TableCell(detail="drawn"), is_page_only=True),
     ]
+    mean, kept = TableCell(-0.51234, interval=(-0.6, -0.4), is_best=True), TableCell(5, suffix=" / 18", flag="†")
     rows = [
-        Row(["Of the network"], is_group=True),
-        Row(
-            [
-                "Saliency & co",
-                TableCell(-0.51234, interval=(-0.6, -0.4), is_best=True),
-                TableCell(5, suffix=" / 18", flag="†"),
-                1,
-                TableCell(detail="drawn"),
-            ]
-        ),
-        Row(["Sobel", None, float("nan"), 2, None], css="is-control"),
+        GroupRow("Of the network"),
+        {"method": "Saliency & co", "mean": mean, "kept": kept},
+        {"method": "Sobel", "mean": None, "kept": float("nan")},
     ]
     return Table("scores", "50 % of A_1", columns, rows, notes=["dagger: not proven"])
 
@@ -75,11 +68,10 @@ def tabulars(text):
 
 
 def test_a_wide_table_is_divided_into_parts_of_eight_columns_that_repeat_the_head():
-    heads = [Column("Set"), Column("Method", is_row_head=True)]
-    columns = [*heads, *(Column(f"c{number}", is_number=True) for number in range(13))]
-    columns.insert(5, Column("aside", is_number=True, is_detail=True))
-    rows = [Row(["lin", name, *[f"{name}{number}" for number in range(14)]]) for name in "ab"]
-    table = Table("wide", "Wide", columns, rows)
+    columns = [Column("Set", lambda row: "lin"), Column("Method", str, is_row_head=True)]
+    columns += [Column(f"c{k}", lambda row, k=k: f"{row}{k}", is_number=True) for k in range(13)]
+    columns.insert(5, Column("aside", lambda row: "hidden", is_number=True, is_detail=True))
+    table = Table("wide", "Wide", columns, ["a", "b"])
     parts = tabulars(to_latex(table))
     assert [part[0] for part in parts] == [
         ["Set", "Method", *(f"c{number}" for number in range(6))],
@@ -87,7 +79,7 @@ def test_a_wide_table_is_divided_into_parts_of_eight_columns_that_repeat_the_hea
         ["Set", "Method", "c12"],
     ]
     assert [row[:2] for part in parts for row in part[1:]] == 3 * [["lin", "a"], ["lin", "b"]]
-    assert "a3" not in [cell for part in parts for row in part for cell in row]  # the detail
+    assert "hidden" not in [cell for part in parts for row in part for cell in row]
     assert "aside" in to_csv(table)
 
 
@@ -95,7 +87,7 @@ def test_html_shows_every_column_and_links_the_files(table):
     macros = template_environment().get_template("tables.html.j2").module
     page = str(macros.with_files(table))
     reader = Reader(page)
-    assert reader.all("table") == [{"data-file": "scores"}]
+    assert reader.all("table") == [{"data-file": "scores", "data-sortable": "sort.scores"}]
     assert [head.get("colspan") for head in reader.all("th") if head["scope"] == "colgroup"] == ["2"]
     assert '<td data-v="-0.51234">−0.512<small>−0.600 – −0.400</small></td>' in page
     assert "Saliency &amp; co" in page
@@ -107,7 +99,7 @@ def test_html_shows_every_column_and_links_the_files(table):
 
 
 def test_a_large_file_is_linked_in_the_folder():
-    table = Table("long", "Long", [Column("Text")], [Row(["x" * 60_000])])
+    table = Table("long", "Long", [Column("Text", "text")], [{"text": "x" * 60_000}])
     assert [link.address for link in file_links(table)] == ["tables/long.csv", "tables/long.tex"]
 
 

@@ -18,7 +18,7 @@ from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.headlines import verdict
-from xaibench.report.page.score_grids import grids
+from xaibench.report.page.tables import grid_tables
 from xaibench.report.read.results import read_run
 
 #: The metrics of the made-up run that ask people; the others change pixels.
@@ -162,6 +162,11 @@ def test_what_describes_the_map_has_a_board_that_says_so(small_run):
 
 def test_the_columns_of_a_cell_stand_below_their_truth(mixed_run):
     run = read_run(mixed_run)
-    for grid in grids(run, infer(run, summarize(run))[0]):
-        assert [(text, span) for text, span, _ in grid.levels[0]] == [("Human", 6), ("Intervention", 5)]
-        assert [column.head[1] for column in grid.columns] == [label for label, *_ in VISUAL_METRICS.values()]
+    for table in grid_tables(run, infer(run, summarize(run))[0]):
+        (line,) = table.head_lines()
+        assert [(group and group.label, span) for group, span in line] == [
+            (None, 1),
+            ("Human", 6),
+            ("Intervention", 5),
+        ]
+        assert [column.label for column in table.columns[1:]] == [label for label, *_ in VISUAL_METRICS.values()]

@@ -45,6 +45,7 @@ class Column:
 
     Attributes:
         label: Heading.
+        cell: Key of the value in the rows, or a function that returns the value of a row, or its :class:`TableCell`.
         unit: Rest of the heading, which the CSV file leaves out: ``", 95 % interval"``.
         groups: Headings above, outermost first.
         format: Turns a value (neither text nor missing) into text.
@@ -64,6 +65,7 @@ class Column:
     """
 
     label: str
+    cell: str | Callable[[Any], Any]
     unit: str = ""
     groups: tuple[ColumnGroup, ...] = ()
     format: Callable[[Any], str] = str
@@ -116,20 +118,10 @@ class TableCell:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a table.
+class GroupRow:
+    """The heading of the rows below it: a value or :class:`TableCell` of the first column."""
 
-    Attributes:
-        cells: One cell or plain value per column; a single one if ``is_group``.
-        is_group: Whether the row is the heading of those below it.
-        css: Classes of the row on the page.
-        attributes: Further HTML attributes of the row.
-    """
-
-    cells: Sequence[Any]
-    is_group: bool = False
-    css: str = ""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    head: Any
 
 
 @dataclass(frozen=True)
@@ -140,31 +132,45 @@ class Table:
         name: Name of its files, without suffix.
         caption: Caption.
         columns: Its columns.
-        rows: Its rows.
+        rows: Its rows: records that the columns read, and :class:`GroupRow`.
         notes: Explanations of footnote marks, written into the LaTeX file as comments.
-        label: Accessible name of the scrollable region on the page; the caption if empty.
         id: Identifier on the page.
         css: Classes on the page.
         region_css: Classes of the scrollable region.
-        attributes: Further HTML attributes.
+        sort: Key under which the page's script remembers the order; empty if rows cannot be sorted.
+        row_css: Returns the classes of a row.
+        row_attributes: Returns further HTML attributes of a row.
     """
 
     name: str
     caption: str
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[Any]
     notes: Sequence[str] = ()
-    label: str = ""
     id: str = ""
     css: str = ""
     region_css: str = ""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    sort: str | None = None
+    row_css: Callable[[Any], str] = lambda row: ""
+    row_attributes: Callable[[Any], Mapping[str, Any]] = lambda row: {}
 
-    def cells(self, row: Row) -> list[tuple[Column, TableCell, str]]:
-        """Return each cell of a row with its column and the value's text."""
-        cells = [cell if isinstance(cell, TableCell) else TableCell(cell) for cell in row.cells]
-        columns = self.columns[:1] if row.is_group else self.columns
-        return [(column, cell, column.text(cell.value)) for column, cell in zip(columns, cells, strict=True)]
+    @property
+    def sort_key(self) -> str:
+        """``sort``, by default from the name."""
+        return f"sort.{self.name}" if self.sort is None else self.sort
+
+    def is_group(self, row: Any) -> bool:
+        """Return whether a row is the heading of those below it."""
+        return isinstance(row, GroupRow)
+
+    def cells(self, row: Any) -> list[tuple[Column, TableCell, str]]:
+        """Return each cell of a row with its column and the value's text; of a heading, the first column's only."""
+        if isinstance(row, GroupRow):
+            values = [(self.columns[0], row.head)]
+        else:
+            values = [(one, row[one.cell] if isinstance(one.cell, str) else one.cell(row)) for one in self.columns]
+        cells = [(column, value if isinstance(value, TableCell) else TableCell(value)) for column, value in values]
+        return [(column, cell, column.text(cell.value)) for column, cell in cells]
 
     def head_lines(self, columns: Sequence[Column] | None = None) -> list[list[tuple[ColumnGroup | None, int]]]:
         """Return the lines of the head above the columns' own headings.
@@ -225,8 +231,9 @@ def to_csv(table: Table) -> str:
         missing values are empty.
 
     Example:
-        >>> columns = [Column("Method"), Column("IoU", is_number=True, is_exact=True, format="{:.2f}".format)]
-        >>> to_csv(Table("scores", "Scores", columns, [Row(["LRP", 0.1234]), Row(["LIME", None])]))
+        >>> columns = [Column("Method", "method"), Column("IoU", "iou", is_exact=True, format="{:.2f}".format)]
+        >>> rows = [{"method": "LRP", "iou": 0.1234}, {"method": "LIME", "iou": None}]
+        >>> to_csv(Table("scores", "Scores", columns, rows))
         'Method,IoU\nLRP,0.1234\nLIME,\n'
     """
     chosen = _file_columns(table)
@@ -302,7 +309,7 @@ def _tabular(table: Table, chosen: Sequence[int]) -> str:
     for row in table.rows:
         cells = table.cells(row)
         texts = [_cell_latex(*cells[i]) for i in chosen if i < len(cells)]
-        if row.is_group:
+        if isinstance(row, GroupRow):
             texts.append(_multicolumn("", len(columns) - 1, "l"))
         lines.append(_latex_line(texts))
     lines += ["\\bottomrule", "\\end{tabular}"]

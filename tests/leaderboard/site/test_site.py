@@ -24,7 +24,7 @@ from xaibench.leaderboard.site.write import _suite_entries
 from xaibench.leaderboard.suite_facts import FACTS_FILE
 from xaibench.report.numbers.leaderboards import leaderboard, printable
 from xaibench.report.page.content import board_rows, board_values
-from xaibench.report.page.score_tables import leaderboard_table
+from xaibench.report.page.tables import leaderboard_table
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_the_terminal_the_page_of_a_run_and_the_site_agree(site, board, truth, m
     terminal["method"] = terminal["method"].str.replace(r" \(.*", "", regex=True)
     table = leaderboard_table(run, truth, board_rows(of_page), "")
     rows = rows_of(site / "index.html", truth)
-    assert list(rows) == [row.attributes["data-e"] for row in table.rows]
+    assert list(rows) == [table.row_attributes(row)["data-e"] for row in table.rows]
     assert list(rows) == sorted(METHODS, key=lambda name: lines[name][0])
     assert [run.explainers[name].label for name in rows] == terminal["method"].tolist()
     placed = 0
@@ -116,8 +116,9 @@ def test_the_terminal_the_page_of_a_run_and_the_site_agree(site, board, truth, m
         placed += first is not None
         assert cells[0] == place
         assert printed["place"] == place.replace("–", "", first is None)
-        assert (row.cells[0].value, row.cells[0].suffix) == (first, f"–{last}" if first != last else "")
-        assert cells[2].split()[0] == printed[run.metrics[metric].label] == f"{mean:.3f}" == f"{row.cells[2].value:.3f}"
+        ranks, _, score = (cell for _, cell, _ in table.cells(row)[:3])
+        assert (ranks.value, ranks.suffix) == (first, f"–{last}" if first != last else "")
+        assert cells[2].split()[0] == printed[run.metrics[metric].label] == f"{mean:.3f}" == f"{score.value:.3f}"
     assert 0 < placed < len(METHODS) - 2  # some methods are not ranked, and neither are the two controls
     assert rows["guided_gradcam"][0] == "–"
 

@@ -26,13 +26,6 @@ from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.score_summary import summarize, undefined
 from xaibench.report.numbers.unscored_maps import count_unscored, unscored_notes
-from xaibench.report.page.comparison_tables import (
-    agreement_table,
-    claims_table,
-    published_accuracy_table,
-    published_scores_table,
-    reproducibility_table,
-)
 from xaibench.report.page.content import (
     accuracy_rows,
     board_rows,
@@ -52,24 +45,25 @@ from xaibench.report.page.headlines import unranked, verdict
 from xaibench.report.page.map_strip import map_strip
 from xaibench.report.page.map_tables import map_table, sheet_tables
 from xaibench.report.page.pair_comparisons import method_pairs
-from xaibench.report.page.record_tables import (
+from xaibench.report.page.sample_browser import browser
+from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
+from xaibench.report.page.tables import (
+    accuracy_table,
+    agreement_table,
+    budget_tables,
+    claims_table,
     failures_table,
+    grid_tables,
+    leaderboard_table,
     parameters_table,
+    published_accuracy_table,
+    published_scores_table,
+    reproducibility_table,
+    share_tables,
     time_tables,
     trainings_table,
     undefined_table,
 )
-from xaibench.report.page.sample_browser import browser
-from xaibench.report.page.score_grids import grids
-from xaibench.report.page.score_tables import (
-    accuracy_table,
-    budget_tables,
-    grid_table,
-    leaderboard_table,
-    reference_table,
-    shares_table,
-)
-from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
 from xaibench.report.page.templating import json_block, script, template_environment
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
@@ -242,7 +236,7 @@ def _page_content(run: RunResults, found: Findings, first: str) -> dict[str, Any
         "pairs": pairs,
         "pairs_data": json_block(pairs.data) if pairs else "",
         "parameters": parameters(run),
-        "grids": [grid for grid in grids(run, found.summary) if grid.rows],
+        "grids": grid_tables(run, found.summary),
         "shares": share_bars(run),
         "share_words": SHARE_LABELS,
         "ranks": found.ranks,
@@ -284,12 +278,9 @@ def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]
     boards, paper, agreement = content["boards"], content["published"], content["agreement"]
     for truth, rows in boards.items():
         yield leaderboard_table(run, truth, rows, f"-{truth}" if len(boards) > 1 else "")
-    for index, grid in enumerate(content["grids"], 1):
-        yield grid_table(run, grid, index)
+    yield from content["grids"]
     if content["shares"]:
-        yield shares_table(run, content["shares"])
-        if content["shares"].scored:
-            yield reference_table(run, content["shares"])
+        yield from share_tables(run, content["shares"])
     if content["firsts"] and content["reproducibility"]:
         yield reproducibility_table(run, content["reproducibility"])
     if content["claims"]:
