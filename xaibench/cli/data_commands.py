@@ -138,8 +138,7 @@ def _download(part: AnnotatedSet, root: Path | None) -> None:
         part.find(base)
     except MissingDataError:
         base.mkdir(parents=True, exist_ok=True)
-        with count_bar("downloading", unit="B", unit_scale=True) as progress:
-            part.download(base, progress=progress)
+        part.download(base)
 
 
 def _read_all(images: AnnotatedSet, options: dict[str, Any]) -> None:

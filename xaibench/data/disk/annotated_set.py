@@ -66,12 +66,11 @@ class AnnotatedSet(ABC):
             DataFileError: If a list or an index is malformed.
         """
 
-    def download(self, root: Path, *, progress: ProgressCallback | None = None) -> None:
+    def download(self, root: Path) -> None:
         """Download the set into ``root``, if its license allows that.
 
         Args:
             root: The folder that contains the data sets.
-            progress: Called with the bytes downloaded so far and their total.
 
         Raises:
             MissingDataError: If the set has to be downloaded by hand; the message says how.

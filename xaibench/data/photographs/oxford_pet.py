@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.component.info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.file_readers import DataFileError, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.source import Source
@@ -85,7 +85,7 @@ class Pet(AnnotatedSet):
             )
         return _PetSource(folder, classes, border)
 
-    def download(self, root: Path, *, progress: ProgressCallback | None = None) -> None:
+    def download(self, root: Path) -> None:
         """Download, verify and unpack the two archives listed in torchvision."""
         from torchvision.datasets import OxfordIIITPet
 
@@ -93,7 +93,7 @@ class Pet(AnnotatedSet):
 
         # Images first, so that the list, by which the data set is recognized, is unpacked last.
         for url, md5 in OxfordIIITPet._RESOURCES:
-            fetch_archive(url, root / "oxford-iiit-pet", md5=md5, progress=progress)
+            fetch_archive(url, root / "oxford-iiit-pet", md5=md5)
 
 
 class _PetSource(Source):

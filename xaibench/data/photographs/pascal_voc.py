@@ -73,14 +73,14 @@ class Pascal(AnnotatedSet):
         """Return the segmented images of VOC's lists ``train`` and ``val``."""
         return _PascalSource(_Files(folder), classes)
 
-    def download(self, root: Path, *, progress: ProgressCallback | None = None) -> None:
+    def download(self, root: Path) -> None:
         """Download, verify and unpack the archive listed in torchvision."""
         from torchvision.datasets.voc import DATASET_YEAR_DICT
 
         from xaibench.data.disk.downloads import fetch_archive
 
         release = DATASET_YEAR_DICT["2012"]
-        fetch_archive(release["url"], root, md5=release["md5"], progress=progress)
+        fetch_archive(release["url"], root, md5=release["md5"])
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Read and cache all label maps (:mod:`xaibench.data.masks.label_maps`)."""

@@ -18,8 +18,16 @@ from xaibench.data.disk.cache_folders import Part, build_parts, cache_folder, di
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.source import Source, VolumeSource
 from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, window_image
-from xaibench.data.scans.lidc_choice import SliceChoice, Slices
-from xaibench.data.scans.lidc_index import INDEX_REVISION, Scan, build_patient, find_readings, unpack_scans, xml_files
+from xaibench.data.scans.lidc_index import (
+    INDEX_REVISION,
+    Scan,
+    SliceChoice,
+    Slices,
+    build_patient,
+    find_readings,
+    unpack_scans,
+    xml_files,
+)
 from xaibench.data.scans.lidc_volumes import CropChoice, LidcVolumes
 from xaibench.data.scans.scan_geometry import Triple
 from xaibench.data.scans.scan_set import ScanSet

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from xaibench.data.disk.cache_folders import Part, load_arrays, load_part
 from xaibench.data.disk.source import VolumeSource
 from xaibench.data.scans.ct_reading import read_slice, scan_rng, window_values
-from xaibench.data.scans.lidc_choice import MAX_DISTANCE, SliceChoice
-from xaibench.data.scans.lidc_index import Scan, build_patient, unpack_scans
+from xaibench.data.scans.lidc_index import MAX_DISTANCE, Scan, SliceChoice, build_patient, unpack_scans
 from xaibench.data.scans.scan_geometry import Box, StackGeometry, Triple, measure_stack, window_air
 
 _LOGGER = logging.getLogger("xaibench")

@@ -27,8 +27,10 @@ from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.source import Source, VolumeSource
 from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, scan_rng, window_image
 from xaibench.data.scans.nifti_volumes import read_volume
-from xaibench.data.scans.pancreas_scans import (
+from xaibench.data.scans.pancreas_volumes import (
     DECATHLON,
+    TumorVolumes,
+    build_volume,
     check_finite,
     compact,
     list_healthy_scans,
@@ -37,7 +39,6 @@ from xaibench.data.scans.pancreas_scans import (
     read_healthy_headers,
     read_tumor,
 )
-from xaibench.data.scans.pancreas_volumes import TumorVolumes, build_volume
 from xaibench.data.scans.scan_geometry import Triple
 from xaibench.data.scans.scan_set import ScanSet
 
