@@ -1,18 +1,10 @@
-"""Speed of explainers, compared with default calls of Captum.
+"""Speed of explainers: compared with Captum, per step with few changed values, and on many networks.
 
-    OMP_NUM_THREADS=1 python benchmarks/explainers.py
-    OMP_NUM_THREADS=1 python benchmarks/explainers.py --samples 50 --captum-samples 5
+    OMP_NUM_THREADS=1 python benchmarks/explainers.py [--samples 50 --captum-samples 5]
 
 The 8×8 MLP and CNN with random weights, the probability explained in float64, one thread. Captum gets all its samples
-in one call, with its own defaults (one perturbation at a time; LIME with the 50 perturbations of the XAI-TRIS runs).
-Where that is slow it gets fewer samples; times are for a sample. Each is called once before it is timed. Explainers
-that need another network or a fit (CAM, attention rollout, the pattern ones) are left out.
-
-    OMP_NUM_THREADS=1 python benchmarks/explainers.py --targets
-
-checks the documented targets in processor time, which depends less on other load than wall time does: Shapley
-sampling on the 64×64 MLP, one permutation, against Captum's default call with as many, and within a budget of memory;
-Integrated Gradients on ResNet-18 at 224×224 against its bare gradient passes, in batches of the same size.
+in one call, with its own defaults (one perturbation at a time; LIME with the 50 perturbations of the XAI-TRIS runs),
+and fewer samples where that is slow; times are per sample. Explainers that need another network or a fit are left out.
 
     OMP_NUM_THREADS=1 python benchmarks/explainers.py --steps
 
@@ -20,35 +12,33 @@ measures a step of Shapley sampling, PFI and Occlusion on the networks of XAI-TR
 float64 pass per row over all batch sizes, and with a step by plain passes. Exits with 1 if a step of Shapley sampling
 on the 64×64 CNN takes more than 8 % of the bare pass, or a map differs by more than 1e-9.
 
-    python benchmarks/explainers.py --bfloat16 --device cuda
+    OMP_NUM_THREADS=1 python benchmarks/explainers.py --networks [NAME ...]
 
-measures ``explain(..., precision="bfloat16")`` on ResNet-18 with random weights: seconds in float32 and
-bfloat16, the largest error relative to the largest value, and the correlation of the maps.
+prints docs/tables/explainers-networks.csv: processor milliseconds per image of every explainer on networks with random
+weights and 1000 classes, or why there is none. Half an hour on one core for all networks; needs timm.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
-import multiprocessing
+import signal
 import statistics
 import sys
 import time
 import unittest.mock
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import captum.attr
 import torch
 import torchvision
-from torch import Tensor
+from torch import Tensor, nn
 
 from xaibench.explainers import EXPLAINERS, ExplainedOutput, NotFittedError, UnsupportedModelError, explain
-from xaibench.explainers.base import Explainer, target_gradient
-from xaibench.explainers.gradients.integrated_gradients import IntegratedGradients
+from xaibench.explainers.base import Explainer
 from xaibench.explainers.perturbation.occlusion import Occlusion
 from xaibench.explainers.perturbation.pfi import PFI
 from xaibench.explainers.perturbation.shapley_sampling import ShapleySampling
@@ -127,69 +117,6 @@ def in_turn(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, li
     return times
 
 
-def wide(images: int) -> tuple[ExplainedOutput, Tensor, Tensor]:
-    """The 64×64 MLP, images and targets."""
-    model = ExplainedOutput(build("mlp", in_shape=(1, 64, 64), num_classes=2).double().eval())
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(images, 1, 64, 64, dtype=torch.float64, generator=generator)
-    return model, x, torch.arange(images) % 2
-
-
-def memory(images: int) -> float:
-    """Return the additional peak memory of Shapley sampling in MiB; call it in a new process."""
-
-    def resident(name: str) -> float:
-        (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-        return int(line.split()[1]) / 1024
-
-    torch.set_num_threads(1)
-    model, x, y = wide(images)
-    before = resident("VmRSS")
-    ShapleySampling(n_samples=1)(model, x, y)
-    return resident("VmHWM") - before  # getrusage's peak would be that of the parent process, if higher
-
-
-def shapley(rounds: int, images: int, budget: int = 256) -> None:
-    """Print the ratio to Captum's default call, and (on Linux) the memory compared with the budget, in MiB."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        grown = pool.submit(memory, images).result()
-    model, x, y = wide(images)
-    method = ShapleySampling(n_samples=1)
-    maps = method(model, x, y)
-    theirs = captum.attr.ShapleyValueSampling(model)
-    times = in_turn(
-        {"ours": lambda: method(model, x, y), "captum": lambda: theirs.attribute(x, target=y, n_samples=1)}, rounds
-    )
-    ratio = statistics.median(b / a for a, b in zip(*times.values(), strict=True))
-    torch.manual_seed(method.seed)
-    error = (theirs.attribute(x, target=y, n_samples=1)[:, 0] - maps).abs().max() / maps.abs().max()
-    line = ", ".join(f"{name} {statistics.median(values):.2f} s" for name, values in times.items())
-    print(
-        f"Shapley sampling, 64×64 MLP, {images} image(s), 1 permutation: {line}, {ratio:.1f} times as fast (target: 10)"
-    )
-    print(f"    memory +{grown:.0f} MiB (budget: {budget}), largest relative difference {error:.0e} (Captum: float32)")
-
-
-def gradients(rounds: int, n_steps: int = 16) -> None:
-    """Print the time of Integrated Gradients relative to as many gradients at precomputed points."""
-    torch.manual_seed(0)
-    model = ExplainedOutput(torchvision.models.resnet18().eval().requires_grad_(False))
-    x, y = torch.rand(1, 3, 224, 224), torch.tensor([3])
-    method = IntegratedGradients(n_steps=n_steps)
-    rows = min(method.rows(x), n_steps)
-    points, targets = x.repeat(rows, 1, 1, 1), y.repeat(rows)
-
-    def bare() -> None:
-        for start in range(0, n_steps, rows):
-            target_gradient(model, points[: n_steps - start], targets[: n_steps - start])
-
-    times = in_turn({"ours": lambda: method(model, x, y), "bare": bare}, rounds + 1)
-    pairs = list(zip(*times.values(), strict=True))[1:]  # the first round chooses kernels
-    ratio = statistics.median(a / b for a, b in pairs)
-    line = ", ".join(f"{name} {statistics.median(values[1:]):.2f} s" for name, values in times.items())
-    print(f"Integrated Gradients, ResNet-18, {n_steps} steps, {rows} a pass: {line}, ratio {ratio:.3f} (target: 1.2)")
-
-
 def plainly(method: Explainer, *arguments: Any) -> Tensor:
     """The maps from plain passes."""
     with unittest.mock.patch.object(IncrementalPasses, "find", return_value=None):
@@ -231,60 +158,108 @@ def steps(rounds: int) -> bool:
     return good
 
 
-#: Parameters of each explainer on ResNet-18; explainers that cannot explain it or need no network are left out.
-RESNET = {
-    "saliency": {}, "integrated_gradients": {"n_steps": 16}, "input_x_gradient": {}, "guided_backprop": {},
-    "lrp_epsilon": {}, "lrp_gamma": {}, "lrp_alpha_beta": {}, "cam": {}, "gradcam": {}, "gradcam++": {},
-    "layercam": {}, "eigencam": {}, "rise": {"n_masks": 64}, "occlusion": {"window": 32, "stride": 32},
-    "shapley_sampling": {"feature_mask": "grid", "cell_size": 32, "n_samples": 4},
-    "kernel_shap": {"feature_mask": "grid", "cell_size": 32, "n_samples": 200},
-}  # fmt: skip
+#: Parameters with few passes, except for explainers whose defaults are fast.
+FEW: dict[str, dict[str, Any]] = {
+    **{key: {"n_samples": 10, "feature_mask": "grid"} for key in ("lime", "kernel_shap")},
+    "pfi": {"feature_mask": "grid", "cell_size": 56},
+    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell_size": 56},
+    **{key: {"n_steps": 5} for key in ("integrated_gradients", "guided_ig", "blur_ig", "ig2", "xrai")},
+    "random_baseline_ig": {"n_steps": 5, "n_baselines": 1},
+    "expected_gradients": {"n_samples": 5, "n_baselines": 5},
+    **{key: {"n_samples": 5} for key in ("smoothgrad", "smoothgrad_squared", "vargrad", "gradient_pattern")},
+    **{key: {"n_samples": 10} for key in ("pattern_local", "hsic")},
+    "agop": {"outputs": "predicted"},
+    "rise": {"n_masks": 10},
+    "sobol": {"n_designs": 2, "grid_size": 2},
+    "occlusion": {"window": 56, "stride": 56},
+}
+#: Columns of the table; those of volumes last.
+NETWORKS = ("resnet18", "densenet121", "efficientnet_b0", "convnext_tiny", "vit_b_16", "swin_t")
+NETWORKS += ("timm vit_tiny", "timm deit_tiny", "r3d_18", "swin3d_t")
+#: Seconds after which a cell is stopped: Score-CAM and Ablation-CAM take a pass per channel.
+LIMIT = 20.0
 
 
-def bfloat16(device: str, size: int, images: int) -> None:
-    """Print the speed and the error of bfloat16."""
+def network(name: str) -> nn.Module:
+    """Return a network with random weights and a head that is not zero."""
     torch.manual_seed(0)
-    model = torchvision.models.resnet18().eval().to(device)
-    x, y = torch.randn(images, 3, size, size).to(device), torch.arange(images, device=device)
-    print(f"ResNet-18, {images} images of {size}×{size}, {device}")
-    print(f"{'':22}{'float32':>9}{'bfloat16':>9}{'error':>9}{'r':>8}")
-    for name, parameters in RESNET.items():
-        maps, seconds = [], []
-        for precision in ("float32", "bfloat16"):
-            call = functools.partial(explain, name, model, x, y, device=device, precision=precision, **parameters)
-            maps.append(call())  # not timed: kernels are chosen; explain returns maps on the CPU, so the GPU is done
-            start = time.perf_counter()
+    if name.startswith("timm "):
+        import timm
+
+        model = timm.create_model(f"{name.removeprefix('timm ')}_patch16_224")
+    elif name in torchvision.models.list_models() and name not in ("resnet18", "densenet121", "efficientnet_b0"):
+        model = torchvision.models.get_model(name, weights=None)
+    else:
+        model = build(name, (3, 224, 224), 1000, weights=None)
+    nn.init.normal_([module for module in model.modules() if isinstance(module, nn.Linear)][-1].weight, std=0.02)
+    return model.eval()
+
+
+def cell(call: Callable[[], object], images: int = 1) -> str:
+    """Return the median of up to three calls in milliseconds per image, ``refused`` or ``stopped``."""
+    times: list[float] = []
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    try:
+        while len(times) < 3 and sum(times) < 1000 / images:
+            start = time.process_time()
             call()
-            seconds.append(time.perf_counter() - start)
-        exact, half = maps
-        error = ((half - exact).abs().max() / exact.abs().max()).item()
-        r = torch.corrcoef(torch.stack([exact.flatten(), half.flatten()]))[0, 1].item()
-        print(f"{name:22}{seconds[0]:9.3f}{seconds[1]:9.3f}{error:9.3f}{r:8.4f}")
+            times.append(1000 * (time.process_time() - start) / images)
+    except UnsupportedModelError:
+        return "refused"
+    except TimeoutError:
+        return "stopped"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return f"{statistics.median(times):.0f}"
+
+
+def column(name: str) -> list[str]:
+    """Measure a forward pass, a gradient and every explainer on a network."""
+    model, shape = network(name), (3, 16, 64, 64) if name in ("r3d_18", "swin3d_t") else (3, 224, 224)
+    pixels = torch.rand(1, *shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    found = [cell(lambda: model(pixels.detach())), cell(lambda: torch.autograd.grad(model(pixels)[0, 0], pixels))]
+    for explainer in EXPLAINERS:
+        images = pixels.detach().repeat(2 if explainer == "pfi" else 1, *[1] * len(shape))  # PFI swaps values of images
+        targets = torch.zeros(len(images), dtype=torch.int64)
+        # Through many layers, the maps of patterns leave the range of float32.
+        precise = {"dtype": torch.float64} if explainer in ("pattern_net", "pattern_attribution") else {}
+        part: Any = EXPLAINERS.resolve(explainer)(**FEW.get(explainer, {}))
+        try:
+            if hasattr(part, "fit"):
+                several = torch.cat([images, images])
+                part = part.fit(model, [(several, several[:, 0] > 0.5, targets)])
+        except UnsupportedModelError:
+            found.append("refused")
+            continue
+        call = functools.partial(explain, part, model, images, targets, device="cpu", **precise)
+        found.append(cell(call, len(images)))
+        print(name, explainer, found[-1], file=sys.stderr, flush=True)
+    return found
+
+
+def stop(signal_number: int, frame: object) -> None:
+    """Handle the timer's signal."""
+    raise TimeoutError
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--captum-samples", type=int, default=20)
-    parser.add_argument("--targets", action="store_true", help="only Shapley sampling and Integrated Gradients")
     parser.add_argument("--steps", action="store_true", help="only the time of a step with few changed values")
-    parser.add_argument("--bfloat16", action="store_true", help="only speed and error of bfloat16")
-    parser.add_argument("--device", default="cpu", help="of --bfloat16")
-    parser.add_argument("--size", type=int, default=224, help="of --bfloat16")
+    parser.add_argument("--networks", nargs="*", choices=NETWORKS, help="only every explainer on these networks")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=UserWarning)  # Captum's notes on hooks and on several inputs
-    if arguments.bfloat16:
-        bfloat16(arguments.device, arguments.size, images=2)
+    if arguments.networks is not None:
+        signal.signal(signal.SIGVTALRM, stop)
+        names = arguments.networks or NETWORKS
+        rows = zip(["explainer", "a pass", "a gradient", *EXPLAINERS], *([n, *column(n)] for n in names), strict=True)
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
         return
     if arguments.steps:
         sys.exit(not steps(arguments.rounds))
-    if arguments.targets:
-        for images in (1, 4):
-            shapley(arguments.rounds, images)
-        gradients(arguments.rounds)
-        return
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(arguments.samples, 1, 8, 8, generator=generator).clamp(-1, 1)
     targets = torch.randint(2, (arguments.samples,), generator=generator)

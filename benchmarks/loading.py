@@ -9,20 +9,14 @@ which is read separately.
 ``--root`` is the folder that contains ``VOCdevkit/VOC2012``. Without it, a synthetic tree of 400 images is written to a
 temporary folder: 500×375 pixels, noise with the spectrum of photographs, JPEG files of about 115 kB and label maps with
 void rims, similar to PASCAL VOC 2012 (2,913 images, longer side 500 px, files of about 110 kB).
-
-Finally, the peak memory of each is measured in a separate process.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -141,39 +135,19 @@ def compare(root: Path, epochs: int) -> None:
         print(f"  ratio: median {middle:.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}, {epochs} pairs of epochs")
 
 
-def peak(root: Path, name: str) -> None:
-    """Read one epoch and print the peak of memory of this process and of its largest worker, in MB."""
-    loader = LOADERS[name](root)
-    epoch(loader)
-    del loader  # ends the workers, whose peak is known only then
-    kinds = {"main": resource.RUSAGE_SELF, "worker": resource.RUSAGE_CHILDREN}
-    print(json.dumps({kind: resource.getrusage(who).ru_maxrss / 1024 for kind, who in kinds.items()}))
-
-
-def measure(root: Path, epochs: int) -> None:
-    compare(root, epochs)
-    for name in LOADERS:
-        command = [sys.executable, __file__, "--root", str(root), "--peak", name]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        print(f"{name:12}peak memory: main process {found['main']:.0f} MB, largest worker {found['worker']:.0f} MB")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, help="folder that contains VOCdevkit/VOC2012; default: synthetic images")
     parser.add_argument("--epochs", type=int, default=9, help="pairs of epochs")
-    parser.add_argument("--peak", choices=list(LOADERS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.peak:
-        peak(arguments.root, arguments.peak)
-    elif arguments.root:
-        measure(arguments.root, arguments.epochs)
+    if arguments.root:
+        compare(arguments.root, arguments.epochs)
     else:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["XAIBENCH_CACHE"] = str(Path(folder, "cache"))
             write_voc(Path(folder))
-            measure(Path(folder), arguments.epochs)
+            compare(Path(folder), arguments.epochs)
 
 
 if __name__ == "__main__":

@@ -170,20 +170,18 @@ def explain_literally(method: str, model: nn.Module, images: torch.Tensor, targe
         explainer = captum.attr.FeaturePermutation(f)
         groups = zip(images.split(50), targets.split(50), strict=True)
         return torch.cat([explainer.attribute(some, target=target) for some, target in groups])
-    if method == "shapley_sampling":
-        return captum.attr.ShapleyValueSampling(f).attribute(images, target=targets, n_samples=25)
-    if method == "gradient_shap":
-        return captum.attr.GradientShap(f).attribute(images, baselines=zeros, target=targets)
-    if method == "deep_shap":
-        return captum.attr.DeepLiftShap(f).attribute(images, baselines=zeros[:2], target=targets)
-    plain = {
-        "saliency": captum.attr.Saliency,
-        "integrated_gradients": captum.attr.IntegratedGradients,
-        "guided_backprop": captum.attr.GuidedBackprop,
-        "deconvolution": captum.attr.Deconvolution,
-        "deeplift": captum.attr.DeepLift,
+    plain: dict[str, tuple[Any, dict[str, Any]]] = {
+        "saliency": (captum.attr.Saliency, {}),
+        "integrated_gradients": (captum.attr.IntegratedGradients, {}),
+        "guided_backprop": (captum.attr.GuidedBackprop, {}),
+        "deconvolution": (captum.attr.Deconvolution, {}),
+        "deeplift": (captum.attr.DeepLift, {}),
+        "gradient_shap": (captum.attr.GradientShap, {"baselines": zeros}),
+        "deep_shap": (captum.attr.DeepLiftShap, {"baselines": zeros[:2]}),
+        "shapley_sampling": (captum.attr.ShapleyValueSampling, {"n_samples": 25}),
     }
-    return plain[method](f).attribute(images.clone().requires_grad_(), target=targets)
+    kind, parameters = plain[method]
+    return kind(f).attribute(images.clone().requires_grad_(), target=targets, **parameters)
 
 
 def explain(name: str, model: nn.Module, data: xb.data.Dataset, count: int) -> Row:

@@ -46,7 +46,7 @@ __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_
 #: probabilities in place of logits.
 Loss: TypeAlias = Literal["logits", "probabilities"]
 
-#: Models per stack; more are hardly faster on one thread (``python benchmarks/training.py --speed``).
+#: Models per stack; more are hardly faster on one thread.
 STACK = 12
 
 #: Number of weights above which a model is trained alone on a CPU. In a stack, such models would not fit the cache.
