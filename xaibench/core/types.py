@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    Array: TypeAlias = NDArray[np.floating[Any]] | NDArray[np.bool_] | NDArray[np.integer[Any]] | torch.Tensor
+Array: TypeAlias = "NDArray[np.floating[Any]] | NDArray[np.bool_] | NDArray[np.integer[Any]] | torch.Tensor"
+
+Floats: TypeAlias = "NDArray[np.float64]"
+Bools: TypeAlias = "NDArray[np.bool_]"
 
 #: ``"mean"``: the mean over the defined scores. ``"none"``: one score per sample.
 Reduction: TypeAlias = Literal["mean", "none"]

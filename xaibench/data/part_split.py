@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from xaibench.core.types import Array
 from xaibench.data.base import Split
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 
 class PartSplit(Split):

@@ -6,12 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from xaibench.core.types import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_Floats = NDArray[np.float64]
 
 
 class MetricAgreement(NamedTuple):
@@ -97,7 +96,7 @@ def agreement(
     return MetricAgreement(coefficients, n, kind)
 
 
-def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, _Floats]:
+def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, Floats]:
     """Return the scores of each metric as a float array, all of the same length."""
     columns = {str(name): _as_floats(values, str(name)) for name, values in scores.items()}
     if not columns:
@@ -108,7 +107,7 @@ def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, _Floats]:
     return columns
 
 
-def _as_floats(values: Any, name: str) -> _Floats:
+def _as_floats(values: Any, name: str) -> Floats:
     if hasattr(values, "detach"):
         values = values.detach().cpu()
     found = np.asarray(values, dtype=np.float64)
@@ -140,18 +139,18 @@ def _sign(name: str, given: Mapping[str, bool]) -> float:
     return 1.0 if info.higher_is_better else -1.0
 
 
-def _is_binary(values: _Floats) -> bool:
+def _is_binary(values: Floats) -> bool:
     defined = values[~np.isnan(values)]
     return len(defined) > 0 and bool(np.isin(defined, (0.0, 1.0)).all())
 
 
-def _ranks(values: _Floats) -> _Floats:
+def _ranks(values: Floats) -> Floats:
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(values), dtype=np.float64)
 
 
-def _pearson(x: _Floats, y: _Floats) -> float:
+def _pearson(x: Floats, y: Floats) -> float:
     if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
         return float("nan")
     # Scale before and after centering, so that neither huge nor tiny scores overflow or underflow.

@@ -7,14 +7,13 @@ Both metrics are called with ``(explainer, model, images, targets)``; see
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
@@ -28,9 +27,6 @@ from xaibench.metrics.shared.model_inputs import (
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import peaks
 
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
-
 
 @MetricInfo(
     "Data consistency",
@@ -38,9 +34,8 @@ if TYPE_CHECKING:
     higher_is_better=False,
     range=(0.0, math.inf),
     meaning="Mean change of the map per pixel when random pixels are removed from the image.",
-    pitfalls="An explainer that ignores the image is perfectly consistent: combine it with a metric of "
-    "correctness. Without `relative=True`, an explainer with small values scores well for that reason "
-    "alone.",
+    pitfalls="An explainer that ignores the image is perfectly consistent: combine it with a metric of correctness. "
+    "Without `relative=True`, an explainer with small values scores well for that reason alone.",
     picture="maps without pixels",
     citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
 )

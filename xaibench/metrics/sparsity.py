@@ -7,17 +7,12 @@ their positions. A concentrated map is easier to read; the metrics do not measur
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.inputs import Scores, flat, score_maps
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 _CHALASANI = (
     "Chalasani, Chen, Chowdhury, Jha, Wu: Concise explanations of neural networks using adversarial training, ICML "
@@ -69,7 +64,7 @@ def sparseness(maps: Array, *, reduction: Reduction = "mean") -> Scores:
     return score_maps(_sparseness, maps, reduction)
 
 
-def _sparseness(maps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sparseness(maps: Floats) -> Floats:
     ascending = np.sort(_scaled_magnitude(maps), axis=1)
     pixels = ascending.shape[1]
     # Terms k and d + 1 - k are paired, so that all terms are positive and nothing cancels.
@@ -120,7 +115,7 @@ def complexity(maps: Array, *, reduction: Reduction = "mean") -> Scores:
     return score_maps(_complexity, maps, reduction)
 
 
-def _complexity(maps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _complexity(maps: Floats) -> Floats:
     mass = _scaled_magnitude(maps)
     mass /= mass.sum(axis=1, keepdims=True)
     surprise = np.zeros_like(mass)
@@ -129,7 +124,7 @@ def _complexity(maps: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.minimum(entropy, math.log(mass.shape[1])))  # larger only by rounding
 
 
-def _scaled_magnitude(maps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _scaled_magnitude(maps: Floats) -> Floats:
     """Return ``|s|`` as ``[N, d]`` divided by its maximum, which avoids overflow; NaN for a map of zeros."""
     magnitude = np.abs(flat(maps))
     peak = magnitude.max(axis=1, keepdims=True)

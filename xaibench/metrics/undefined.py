@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.types import Array, Bools
 from xaibench.metrics.shared.inputs import (
     CONSTANT_MAP,
     EMPTY_MASK,
@@ -20,9 +19,6 @@ from xaibench.metrics.shared.inputs import (
     finite_samples,
     flat,
 )
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Default causes for each kind of metric, in the order in which they are reported; ``info.undefined`` overrides them.
 _CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,), "model": (CONSTANT_MAP,)}
@@ -60,7 +56,7 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
     """
     check_threshold(threshold)
     values, truth = check_pair(maps, masks)
-    there: dict[str, NDArray[np.bool_]] = {NOT_FINITE: ~finite_samples(values)}
+    there: dict[str, Bools] = {NOT_FINITE: ~finite_samples(values)}
     for cause in _causes(metric, threshold):
         holds = _perfect_chance(str(metric), truth) if cause == PERFECT_CHANCE else None
         there[cause] = _holds(cause, values, truth, threshold) if holds is None else holds
@@ -81,7 +77,7 @@ def _causes(metric: str | None, threshold: Threshold) -> tuple[str, ...]:
     return usual if info.undefined is None else info.undefined
 
 
-def _perfect_chance(skill: str, truth: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _perfect_chance(skill: str, truth: Bools) -> Bools:
     """Return ``[N]`` bool: where noise already has the best score, such as for a mask of the whole image."""
     from xaibench.metrics.localization.chance import chance_level
     from xaibench.metrics.table import METRICS
@@ -91,9 +87,7 @@ def _perfect_chance(skill: str, truth: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(chance_level(info.skill_of, truth, info.skill_parameters) == best)
 
 
-def _holds(
-    cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], threshold: Threshold
-) -> NDArray[np.bool_]:
+def _holds(cause: str, values: NDArray[np.generic], truth: Bools, threshold: Threshold) -> Bools:
     """Return ``[N]`` bool: for which samples ``cause`` holds."""
     values, truth = flat(values), flat(truth)
     if cause == EMPTY_MASK:

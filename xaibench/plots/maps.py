@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,11 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from xaibench.core.checks import check_count
 from xaibench.core.slices import cut_slices, heaviest_slices, name_slices
+from xaibench.core.types import Array
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import encode, shorten_label
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Inches: side of a tile, of an image and of three slices of a volume; gap between tiles, margins above and left.
 _SIDE, _VOLUME_SIDE, _GAP, _TOP, _LEFT = 1.35, 2.3, 0.06, 0.3, 0.1

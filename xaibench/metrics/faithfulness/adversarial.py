@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -24,9 +24,6 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer, check_scores, model_scorer
 from xaibench.metrics.shared.perturb import constant, ranks
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Pixels that the attack may change: the most important ones, or as many random ones.
 Pixels: TypeAlias = Literal["top", "random"]

@@ -7,20 +7,16 @@ each map is scaled to [0, 1] on its own.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import unit_scaled
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 _GRADCAM_PP = "Chattopadhay, Sarkar, Howlader, Balasubramanian: Grad-CAM++, WACV 2018, arXiv 1710.11063"
 

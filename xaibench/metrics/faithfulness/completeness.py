@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import Baseline, peaks, resolve_baseline
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 
 @MetricInfo(

@@ -7,10 +7,9 @@ first: in a signed map, pixels with negative values come last. Pass ``maps.abs()
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -23,9 +22,6 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Baseline, perturbed_scores
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 _ERASER = "DeYoung et al.: ERASER, ACL 2020, arXiv 1911.03429"
 

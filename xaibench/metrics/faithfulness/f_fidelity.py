@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -25,9 +25,6 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import Baseline, constant, ranks, resolve_baseline
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Pixels from which some are removed: the marked ones, the others, or both in turn.
 Side: TypeAlias = Literal["both", "plus", "minus"]

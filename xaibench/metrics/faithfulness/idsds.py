@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_inputs import (
     LabeledImages,
@@ -30,9 +28,6 @@ from xaibench.metrics.shared.perturb import (
     score_drops,
 )
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 
 def idsds_model_scores(

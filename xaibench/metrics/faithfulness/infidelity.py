@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores, without_unit_axes
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -27,9 +27,6 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Field, Fields, field_scores, peaks
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Kinds of perturbation: a square is set to zero, or Gaussian noise is subtracted.
 Perturbation: TypeAlias = Literal["square", "gaussian"]
@@ -104,9 +101,8 @@ def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Ten
     higher_is_better=False,
     meaning="Mean squared difference between the drop of the class’s score under small changes of the image and "
     "the drop that the map predicts, at the best scale of the map.",
-    pitfalls="In squares of the score: networks with different confidence are not comparable. The perturbation "
-    "must match the meaning of the map, contributions or slopes; with the wrong one, a right map scores "
-    "badly.",
+    pitfalls="In squares of the score: networks with different confidence are not comparable. The perturbation must "
+    "match the meaning of the map, contributions or slopes; with the wrong one, a right map scores badly.",
     undefined=(ZERO_MAP,),
     picture="erased squares",
     shared_scores=SharedModelScores(infidelity_model_scores, infidelity_from_scores),

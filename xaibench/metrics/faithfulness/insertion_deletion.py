@@ -6,13 +6,11 @@ first: in a signed map, pixels with negative values come last. Pass ``maps.abs()
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -25,9 +23,6 @@ from xaibench.metrics.shared.model_inputs import (
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Baseline, Curves, Segmentation, perturbed_scores
 
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
-
 _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"
 
 
@@ -37,11 +32,10 @@ _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"
     higher_is_better=False,
     meaning="Mean score of the class while the pixels of the image are deleted, the most important first, until "
     "none is left.",
-    pitfalls="The network has never seen images with holes, so the score also falls for that reason; `road` "
-    "tries to avoid it. A baseline of 0 is black where pixels are in [0, 1], and the mean color where "
-    "they are normalized. Negative pixels of a signed map are deleted last: pass magnitudes if you do "
-    "not want that. The score depends on the confidence of the network, so compare methods on one "
-    "network, not networks.",
+    pitfalls="The network has never seen images with holes, so the score also falls for that reason; `road` tries to "
+    "avoid it. A baseline of 0 is black where pixels are in [0, 1], and the mean color where they are normalized. "
+    "Negative pixels of a signed map are deleted last: pass magnitudes if you do not want that. The score depends on "
+    "the confidence of the network, so compare methods on one network, not networks.",
     picture="pixels taken away",
     citation=_RISE,
 )

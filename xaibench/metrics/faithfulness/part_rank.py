@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_choice
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.faithfulness.idsds import deletion_scores
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_inputs import (
@@ -25,9 +25,6 @@ from xaibench.metrics.shared.model_inputs import (
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import constant, patch_numbers, peaks, score_drops
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Importance of a part: the sum of the map over its pixels, or their mean, which does not depend on its area.
 PartImportance: TypeAlias = Literal["sum", "mean"]

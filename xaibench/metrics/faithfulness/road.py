@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from xaibench.component.info import MetricInfo
 from xaibench.compute.host_threads import background_threads
 from xaibench.core.checks import check_amount, check_choice
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.shared.inputs import Scores, without_unit_axes
 from xaibench.metrics.shared.model_inputs import (
@@ -30,9 +30,6 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import Curves, constant, ranks
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.
 Order: TypeAlias = Literal["both", "morf", "lerf"]
@@ -53,9 +50,8 @@ _TOLERANCE = 1e-12
     "model",
     higher_is_better=True,
     range=(-1.0, 1.0),
-    meaning="Half of the difference between two drops of the class’s score: with the most important pixels "
-    "imputed from their surroundings, and with the least important ones. About 0: no better than "
-    "chance.",
+    meaning="Half of the difference between two drops of the class’s score: with the most important pixels imputed "
+    "from their surroundings, and with the least important ones. About 0: no better than chance.",
     pitfalls='With `order="both"` a random map scores about 0 on every network. The scores of `both`, `morf` and'
     " `lerf` have different ranges: state the order. The solver runs on the CPU.",
     picture="imputed pixels",
@@ -151,24 +147,22 @@ def road(
     points = [(most_first, number) for most_first in turns for number in range(len(counts))]
 
     @lru_cache(maxsize=16)  # the same for all samples, which follow each other at each share
-    def random_noise(number: int) -> NDArray[np.float64]:
-        drawn: NDArray[np.float64] = noise_std * random_generator(seed, number).standard_normal(
-            samples.images.shape[1:]
-        )
+    def random_noise(number: int) -> Floats:
+        drawn: Floats = noise_std * random_generator(seed, number).standard_normal(samples.images.shape[1:])
         return drawn
 
     def prepare(group: slice) -> MakeRows:
         # The solver runs on the CPU: copy everything that a group needs at once.
         image, rank = samples.images[group], ranks(values[group]).cpu().numpy()
-        exact: NDArray[np.float64] = image.double().cpu().numpy()
+        exact: Floats = image.double().cpu().numpy()
 
-        def row(sample: int, point: int) -> NDArray[np.float64]:
+        def row(sample: int, point: int) -> Floats:
             if point == len(points):  # the last point is the image itself
-                whole: NDArray[np.float64] = exact[sample]
+                whole: Floats = exact[sample]
                 return whole
             most_first, number = points[point]
             removed = rank[sample] < counts[number] if most_first else rank[sample] >= pixels - counts[number]
-            filled: NDArray[np.float64] = imputed(exact[sample], removed) + removed * random_noise(number)
+            filled: Floats = imputed(exact[sample], removed) + removed * random_noise(number)
             return filled
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
@@ -191,7 +185,7 @@ def road(
     return result
 
 
-def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
+def imputed(image: Floats, removed: Bools) -> Floats:
     """Replace all removed pixels at once by the weighted mean of their neighbors.
 
     The equations ``sum_j w_ij (x_i - x_j) = 0`` of the removed pixels i have a symmetric, positive definite matrix: it
@@ -218,7 +212,7 @@ def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[n
     return (solve_sparse(*problem) if filled is None else filled).reshape(image.shape)
 
 
-def solve_sparse(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
+def solve_sparse(image: Floats, removed: Bools) -> Floats:
     """Impute by a sparse matrix: images by factorization, volumes by conjugate gradients.
 
     Multigrid is up to twenty times as fast for images of 224×224. The factors of a volume would fill the memory.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import torch
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
@@ -22,9 +21,6 @@ from xaibench.metrics.shared.perturb import (
     score_drops,
     unit_scaled,
 )
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 
 @MetricInfo(

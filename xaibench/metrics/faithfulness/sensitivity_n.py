@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -26,9 +25,6 @@ from xaibench.metrics.shared.model_inputs import (
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Baseline, Fields, constant, field_scores, score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Default subset sizes as shares of the pixels. The paper's range ends at 80 %.
 FRACTIONS = (0.05, 0.2, 0.5, 0.8)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -20,9 +18,6 @@ from xaibench.metrics.shared.model_inputs import (
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Baseline, Curves, Segmentation, perturbed_scores
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 
 @MetricInfo(

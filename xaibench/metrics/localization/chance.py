@@ -36,11 +36,12 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.types import Array, Bools, Floats
 from xaibench.metrics.shared.inputs import (
     Scores,
     Threshold,
@@ -51,34 +52,29 @@ from xaibench.metrics.shared.inputs import (
     reduce_scores,
 )
 
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
-
 #: Computes chance levels ``[n]`` from masks ``[n, H, W]`` and the metric's parameters.
-ChanceLevel: TypeAlias = Callable[..., NDArray[np.float64]]
+ChanceLevel: TypeAlias = Callable[..., Floats]
 
 #: Standard deviations of a binomial that are summed over; the rest is below rounding error.
 _REACH = 12
 
 
-def marked_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def marked_share(masks: Bools) -> Floats:
     """Return :math:`R/N`, the expected share of randomly chosen pixels that are inside."""
     return _by_count(masks, lambda inside, pixels: inside / pixels)
 
 
-def half(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def half(masks: Bools) -> Floats:
     """Return one half where there are pixels inside and outside."""
     return _by_count(masks, lambda inside, pixels: 0.5 if inside < pixels else math.nan)
 
 
-def expected_average_precision(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def expected_average_precision(masks: Bools) -> Floats:
     """Return the expected average precision over all orders of the pixels."""
     return _by_count(masks, _average_precision)
 
 
-def expected_recall(
-    masks: NDArray[np.bool_], *, threshold: Threshold = 0.5, scaled: bool = False
-) -> NDArray[np.float64]:
+def expected_recall(masks: Bools, *, threshold: Threshold = 0.5, scaled: bool = False) -> Floats:
     """Return the expected share of pixels above the threshold."""
     if threshold == "area":
         return marked_share(masks)
@@ -90,9 +86,7 @@ def expected_recall(
     return _by_count(masks, level)
 
 
-def expected_precision(
-    masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled: bool = False
-) -> NDArray[np.float64]:
+def expected_precision(masks: Bools, *, threshold: Threshold = 0.0, scaled: bool = False) -> Floats:
     """Return :math:`R/N`, given that at least one pixel is above the threshold."""
     if threshold == "area":
         return marked_share(masks)
@@ -104,7 +98,7 @@ def expected_precision(
     return _by_count(masks, level)
 
 
-def expected_f1(masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled: bool = False) -> NDArray[np.float64]:
+def expected_f1(masks: Bools, *, threshold: Threshold = 0.0, scaled: bool = False) -> Floats:
     """Return the expected F1: for any number of marked pixels, their expected share inside is :math:`R/N`."""
     if threshold == "area":
         return marked_share(masks)
@@ -118,7 +112,7 @@ def expected_f1(masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled:
     return _by_count(masks, level)
 
 
-def expected_iou(masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled: bool = False) -> NDArray[np.float64]:
+def expected_iou(masks: Bools, *, threshold: Threshold = 0.0, scaled: bool = False) -> Floats:
     """Return the expected IoU; pixels inside and outside are marked independently, except at the mask's area."""
 
     def level(inside: int, pixels: int) -> float:
@@ -129,7 +123,7 @@ def expected_iou(masks: NDArray[np.bool_], *, threshold: Threshold = 0.0, scaled
     return _by_count(masks, level)
 
 
-def _by_count(masks: NDArray[np.bool_], level: Callable[[int, int], float]) -> NDArray[np.float64]:
+def _by_count(masks: Bools, level: Callable[[int, int], float]) -> Floats:
     """Compute a level that depends only on the number of pixels inside, once per number; NaN where there are none."""
     counts, which = np.unique(np.count_nonzero(flat(masks), axis=1), return_inverse=True)
     levels = [level(int(inside), math.prod(masks.shape[1:])) if inside else math.nan for inside in counts]
@@ -179,7 +173,7 @@ def _count_marked(pixels: int, threshold: float, scaled: bool) -> tuple[int, int
     return int(threshold < 1) + int(threshold < 0), pixels - 2, min(1.0, max(0.0, 1 - threshold))
 
 
-def _binomial(trials: int, p: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _binomial(trials: int, p: float) -> tuple[NDArray[np.int64], Floats]:
     """Return the numbers with non-negligible probability, and these probabilities."""
     from scipy.stats import binom  # imported on use, because it is slow to load
 
@@ -246,9 +240,7 @@ def chance_level(metric: str, masks: Array, parameters: Mapping[str, Any] | None
     return reduce_scores(_chance_scores(metric, truth, parameters or {}), "none", like=masks)
 
 
-def skill_scores(
-    metric: str, scores: Scores, masks: Array, parameters: Mapping[str, Any] | None = None
-) -> NDArray[np.float64]:
+def skill_scores(metric: str, scores: Scores, masks: Array, parameters: Mapping[str, Any] | None = None) -> Floats:
     """Convert scores of a metric to skills: (score - chance) / (best - chance).
 
     Args:
@@ -277,7 +269,7 @@ def skill_scores(
     return skills
 
 
-def _chance_scores(metric: str, masks: NDArray[np.bool_], parameters: Mapping[str, Any]) -> NDArray[np.float64]:
+def _chance_scores(metric: str, masks: Bools, parameters: Mapping[str, Any]) -> Floats:
     from xaibench.metrics.table import METRICS
 
     function = METRICS.resolve(metric)
@@ -291,9 +283,7 @@ def _chance_scores(metric: str, masks: NDArray[np.bool_], parameters: Mapping[st
     return _mean_over_noise(function, masks, {name: parameters[name] for name in parameters if name in taken})
 
 
-def call_chance_level(
-    level: Callable[..., Any], masks: NDArray[np.bool_], parameters: Mapping[str, Any]
-) -> NDArray[np.float64]:
+def call_chance_level(level: Callable[..., Any], masks: Bools, parameters: Mapping[str, Any]) -> Floats:
     """Return the chance levels ``[N]`` of masks ``[N, H, W]`` by a formula (``MetricInfo.chance_level``).
 
     Args:
@@ -302,11 +292,11 @@ def call_chance_level(
         parameters: Parameters of the metric; parameters that the formula does not accept are ignored.
     """
     taken = inspect.signature(level).parameters
-    found: NDArray[np.float64] = level(masks, **{name: value for name, value in parameters.items() if name in taken})
+    found: Floats = level(masks, **{name: value for name, value in parameters.items() if name in taken})
     return found
 
 
-def _mean_over_noise(function: Any, masks: NDArray[np.bool_], parameters: Mapping[str, Any]) -> NDArray[np.float64]:
+def _mean_over_noise(function: Any, masks: Bools, parameters: Mapping[str, Any]) -> Floats:
     """Return the mean score over fixed random maps, for a metric without a formula."""
     noise = np.random.default_rng(0).uniform(-1, 1, (_DRAWS, *masks.shape[1:]))
     levels = np.empty(len(masks))

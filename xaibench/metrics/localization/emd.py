@@ -22,14 +22,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.emd_bounds import (
     FEW_PAIRS,
     Bounds,
@@ -48,9 +48,6 @@ from xaibench.metrics.shared.inputs import (
     reduce_scores,
     score_pairs,
 )
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Total number of noise pixels, and the maximum number of pairs of draws.
 _PIXELS, _MOST_PAIRS = 2**11, 64
@@ -71,7 +68,7 @@ def draws(*shape: int) -> int:
     return 2 * min(_MOST_PAIRS, max(1, _PIXELS // math.prod(shape)))
 
 
-def expected_distance(masks: NDArray[np.bool_], *, spacing: Spacing = None) -> NDArray[np.float64]:
+def expected_distance(masks: Bools, *, spacing: Spacing = None) -> Floats:
     """Return the expected distance of noise to each mask.
 
     Args:
@@ -85,9 +82,7 @@ def expected_distance(masks: NDArray[np.bool_], *, spacing: Spacing = None) -> N
     return np.array([_cached_distance(*pair) if pair[0].any() else math.nan for pair in pairs], dtype=np.float64)
 
 
-def expected_performance(
-    masks: NDArray[np.bool_], *, diameter: Diameter = "image", spacing: Spacing = None
-) -> NDArray[np.float64]:
+def expected_performance(masks: Bools, *, diameter: Diameter = "image", spacing: Spacing = None) -> Floats:
     """Return the score of noise in :func:`xaibench.metrics.emd_perf`.
 
     Args:
@@ -102,7 +97,7 @@ def expected_performance(
     return 1.0 - expected_distance(masks, spacing=spacing) / largest
 
 
-def noise_distances(mask: NDArray[np.bool_], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+def noise_distances(mask: Bools, lengths: Floats) -> Floats:
     """Return the distances of the draws, whose mean is the expected distance.
 
     Args:
@@ -127,14 +122,14 @@ def noise_distances(mask: NDArray[np.bool_], lengths: NDArray[np.float64]) -> ND
     return np.asarray(found.reshape(2, pairs).mean(axis=0))
 
 
-def _cached_distance(mask: NDArray[np.bool_], lengths: NDArray[np.float64]) -> float:
+def _cached_distance(mask: Bools, lengths: Floats) -> float:
     given = _hash(mask, lengths)
     if given not in _BY_MASK:
         _BY_MASK[given] = _distance_of_symmetric(mask, lengths)
     return _BY_MASK[given]
 
 
-def _distance_of_symmetric(mask: NDArray[np.bool_], lengths: NDArray[np.float64]) -> float:
+def _distance_of_symmetric(mask: Bools, lengths: Floats) -> float:
     turned = [(np.transpose(mask, order), lengths[list(order)]) for order in itertools.permutations(range(mask.ndim))]
     directions = [
         tuple(slice(None, None, way) for way in ways) for ways in itertools.product((1, -1), repeat=mask.ndim)
@@ -147,7 +142,7 @@ def _distance_of_symmetric(mask: NDArray[np.bool_], lengths: NDArray[np.float64]
     return _BY_SYMMETRY[key]
 
 
-def _hash(mask: NDArray[np.bool_], lengths: NDArray[np.float64]) -> bytes:
+def _hash(mask: Bools, lengths: Floats) -> bytes:
     return hashlib.sha256(repr((mask.shape, lengths.tolist())).encode() + np.packbits(mask).tobytes()).digest()
 
 
@@ -174,7 +169,7 @@ class TransportProgress:
 
 
 #: Lower and upper bounds of ``n`` scores, each ``[n]``.
-_Intervals: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+_Intervals: TypeAlias = tuple[Floats, Floats]
 #: Called with each :class:`TransportProgress`, from one thread at a time.
 ProgressCallback: TypeAlias = Callable[[TransportProgress], None]
 
@@ -384,7 +379,7 @@ def emd_perf(
         raise ValueError(f"diameter must be 'image' or 'released', got {diameter!r}.")
     solver = _DistanceSolver(exact, workers, time_limit, progress)
 
-    def performance(maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]) -> _Intervals:
+    def performance(maps: Floats, masks: Bools, lengths: Floats) -> _Intervals:
         largest = diameters(maps.shape[1:], lengths, diameter)
         lower, upper = solver(maps, masks, lengths)
         return 1.0 - upper / largest, 1.0 - lower / largest
@@ -403,7 +398,7 @@ class _DistanceSolver:
         self.n_seen = 0
         self.lock = threading.Lock()
 
-    def __call__(self, maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]) -> _Intervals:
+    def __call__(self, maps: Floats, masks: Bools, lengths: Floats) -> _Intervals:
         """Return lower and upper bounds for the next ``n`` samples; both are equal if exact."""
         samples = self.n_seen + np.arange(len(maps))
         self.n_seen += len(maps)
@@ -422,18 +417,16 @@ class _DistanceSolver:
     def _one_by_one(
         self,
         samples: NDArray[np.intp],
-        maps: NDArray[np.float64],
-        masks: NDArray[np.bool_],
-        lengths: NDArray[np.float64],
+        maps: Floats,
+        masks: Bools,
+        lengths: Floats,
     ) -> list[Bounds]:
         if self.workers == 1 or (maps[0].size / 2) ** 2 <= FEW_PAIRS:  # too small for threads to pay off
             return list(map(self._bounds, samples.tolist(), maps, masks, lengths))
         with ThreadPoolExecutor(self.workers) as pool:  # the solver's loops release the GIL
             return list(pool.map(self._bounds, samples.tolist(), maps, masks, lengths))
 
-    def _bounds(
-        self, sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_], lengths: NDArray[np.float64]
-    ) -> Bounds:
+    def _bounds(self, sample: int, values: Floats, mask: Bools, lengths: Floats) -> Bounds:
         magnitude = np.abs(values)
         peak = magnitude.max()
         bounds = math.nan, math.nan
@@ -460,7 +453,7 @@ class _DistanceSolver:
 
 
 def _score(
-    bounds: Callable[[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]], _Intervals],
+    bounds: Callable[[Floats, Bools, Floats], _Intervals],
     exact: bool,
     maps: Array,
     masks: Array,
@@ -470,7 +463,7 @@ def _score(
     """Return scores, or lower and upper scores, from the bounds of each block of samples."""
     lowers = [np.empty(0)]
 
-    def upper(maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    def upper(maps: Floats, masks: Bools, lengths: Floats) -> Floats:
         low, high = bounds(maps, masks, lengths)
         lowers.append(low)
         return high

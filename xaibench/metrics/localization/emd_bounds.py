@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.types import Bools, Floats
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.shared.inputs import flat, without_unit_axes
 
@@ -51,14 +52,14 @@ class TransportError(RuntimeError):
     """The optimum was not reached, or not within the time limit, so the score is not known."""
 
 
-def marks_few(masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def marks_few(masks: Bools) -> Bools:
     """Return ``[N]`` bool: which of the masks :func:`wasserstein_to_few` should solve."""
     marked: NDArray[np.intp] = flat(masks).sum(axis=1)
-    few: NDArray[np.bool_] = (marked > 0) & (marked <= FEW_PLACES) & (marked * masks[0].size <= FEW_PAIRS)
+    few: Bools = (marked > 0) & (marked <= FEW_PLACES) & (marked * masks[0].size <= FEW_PAIRS)
     return few & kernels_enabled()
 
 
-def group_masks(masks: NDArray[np.bool_], spacing: NDArray[np.float64]) -> tuple[list[int], NDArray[np.intp]]:
+def group_masks(masks: Bools, spacing: Floats) -> tuple[list[int], NDArray[np.intp]]:
     """Return the index of the first mask of each group of equal ones, and the group ``[N]`` of each mask.
 
     Args:
@@ -82,12 +83,12 @@ def group_masks(masks: NDArray[np.bool_], spacing: NDArray[np.float64]) -> tuple
 
 def wasserstein_to_few(
     samples: NDArray[np.intp],
-    maps: NDArray[np.float64],
-    masks: NDArray[np.bool_],
-    spacing: NDArray[np.float64],
+    maps: Floats,
+    masks: Bools,
+    spacing: Floats,
     *,
     free_inside: bool = False,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return W1 between maps and masks, both normalized to a mass of one, for masks with few pixels.
 
     Each sample is solved independently, so that a distance does not depend on other maps. Computations that depend only
@@ -115,11 +116,11 @@ def wasserstein_to_few(
 
 def _bounds_to_few(
     samples: NDArray[np.intp],
-    maps: NDArray[np.float64],
-    masks: NDArray[np.bool_],
-    lengths: NDArray[np.float64],
+    maps: Floats,
+    masks: Bools,
+    lengths: Floats,
     free_inside: bool,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the bounds of maps of one spacing."""
     from xaibench.kernels.emd.few_pixels import few_places_emd  # loads numba
     from xaibench.kernels.emd.pyramid import centers
@@ -137,7 +138,7 @@ def _bounds_to_few(
     return bounds
 
 
-def check_proven(samples: NDArray[np.intp], bounds: NDArray[np.float64], absolute: float = 0.0) -> None:
+def check_proven(samples: NDArray[np.intp], bounds: Floats, absolute: float = 0.0) -> None:
     """Check that bounds differ by a relative error of at most 1e-9.
 
     Args:
@@ -155,9 +156,9 @@ def check_proven(samples: NDArray[np.intp], bounds: NDArray[np.float64], absolut
 
 
 def wasserstein(
-    source: NDArray[np.float64],
-    target: NDArray[np.float64],
-    spacing: NDArray[np.float64],
+    source: Floats,
+    target: Floats,
+    spacing: Floats,
     *,
     exact: bool = True,
     time_limit: float | None = None,
@@ -214,12 +215,12 @@ def _transport_error(lower: float, upper: float, time_limit: float | None = None
     )
 
 
-def largest_distance(shape: Sequence[int], spacing: NDArray[np.float64]) -> float:
+def largest_distance(shape: Sequence[int], spacing: Floats) -> float:
     """Return the largest distance between two pixels of an image or volume of this shape."""
     return math.hypot(*((size - 1) * length for size, length in zip(shape, spacing.tolist(), strict=True)))
 
 
-def diameters(shape: Sequence[int], spacing: NDArray[np.float64], kind: Diameter) -> NDArray[np.float64]:
+def diameters(shape: Sequence[int], spacing: Floats, kind: Diameter) -> Floats:
     """Return the distances by which performances are normalized: the largest of an image, or that of the released code.
 
     Args:
@@ -243,7 +244,7 @@ def diameters(shape: Sequence[int], spacing: NDArray[np.float64], kind: Diameter
     return np.full(len(spacing), math.sqrt(2 * shape[0] * shape[1]))
 
 
-def _by_pot(supply: NDArray[np.float64], demand: NDArray[np.float64], spacing: NDArray[np.float64]) -> Bounds:
+def _by_pot(supply: Floats, demand: Floats, spacing: Floats) -> Bounds:
     """Return bounds from the full cost matrix. The smaller side forms the rows, which is faster."""
     from scipy.spatial.distance import cdist
 
@@ -253,7 +254,7 @@ def _by_pot(supply: NDArray[np.float64], demand: NDArray[np.float64], spacing: N
     return solve_with_pot(supply[supply > 0], demand[demand > 0], costs)
 
 
-def solve_with_pot(supply: NDArray[np.float64], demand: NDArray[np.float64], costs: NDArray[np.float64]) -> Bounds:
+def solve_with_pot(supply: Floats, demand: Floats, costs: Floats) -> Bounds:
     """Return bounds of the smallest cost of a plan, by the network simplex of POT.
 
     Args:
@@ -301,9 +302,9 @@ def _is_volume(shape: Sequence[int]) -> bool:
 
 
 def _by_levels(
-    supply: NDArray[np.float64],
-    demand: NDArray[np.float64],
-    spacing: NDArray[np.float64],
+    supply: Floats,
+    demand: Floats,
+    spacing: Floats,
     exact: bool,
     time_limit: float | None,
     progress: Callable[[float, float], None] | None,

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.localization.emd import draws
 from xaibench.metrics.localization.emd_bounds import (
@@ -33,9 +31,6 @@ from xaibench.metrics.localization.emd_bounds import (
 )
 from xaibench.metrics.shared.inputs import Scores, Spacing, flat, pixel_spacing, score_pairs
 
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
-
 #: The paper.
 PATTERN_GAM = "Clark et al.: Correcting misinterpretations of additive models (PatternGAM), NeurIPS 2025"
 #: Largest number of pairs of a pixel outside and a pixel of the ground truth for POT: 256 MiB of distances.
@@ -47,7 +42,7 @@ _LEAST_INSIDE = 1e-12
 _CHUNK = 1024
 
 
-def expected_fni_emd(masks: NDArray[np.bool_], *, spacing: Spacing = None) -> NDArray[np.float64]:
+def expected_fni_emd(masks: Bools, *, spacing: Spacing = None) -> Floats:
     """Return the mean :func:`fni_emd` of independent uniform noise, over fixed draws in antithetic pairs.
 
     Args:
@@ -127,9 +122,7 @@ def fni_emd(maps: Array, masks: Array, *, spacing: Spacing = None, reduction: Re
     return score_pairs(_performances, maps, masks, reduction, functools.partial(pixel_spacing, spacing))
 
 
-def _performances(
-    maps: NDArray[np.float64], masks: NDArray[np.bool_], spacing: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _performances(maps: Floats, masks: Bools, spacing: Floats) -> Floats:
     known = flat(masks).any(1) & (flat(maps) != 0).any(1)
     distances = np.full(len(maps), np.nan)
     few = known & marks_few(masks)
@@ -140,11 +133,11 @@ def _performances(
         distances[sample] = _distance(int(sample), maps[sample], masks[sample], spacing[sample])
     firsts, groups = group_masks(masks, spacing)
     largest = np.array([_largest(masks[first], spacing[first]) for first in firsts])[groups]
-    performances: NDArray[np.float64] = 1.0 - distances / np.where(largest > 0, largest, 1.0)
+    performances: Floats = 1.0 - distances / np.where(largest > 0, largest, 1.0)
     return np.clip(performances, 0.0, 1.0)
 
 
-def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
+def _distance(sample: int, values: Floats, mask: Bools, spacing: Floats) -> float:
     """Return the distance from the pixels outside and, as one source, all mass inside."""
     from scipy.spatial.distance import cdist
 
@@ -174,9 +167,7 @@ def _distance(sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_],
     return bounds[1]
 
 
-def _bounds_of_large(
-    outside: NDArray[np.float64], target: NDArray[np.float64], inside: float, spacing: NDArray[np.float64]
-) -> Bounds:
+def _bounds_of_large(outside: Floats, target: Floats, inside: float, spacing: Floats) -> Bounds:
     """Return bounds without the matrix of all pairs; without mass inside it is the plain earth mover's distance."""
     from xaibench.kernels.emd import emd_with_free_mass  # loads numba
 
@@ -186,7 +177,7 @@ def _bounds_of_large(
     return emd_with_free_mass(outside / total, target, spacing=spacing.tolist())
 
 
-def _largest(mask: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
+def _largest(mask: Bools, spacing: Floats) -> float:
     """Return the largest mean distance of a pixel outside to the ground truth; 0 if there is none."""
     from scipy.spatial.distance import cdist
 

@@ -25,13 +25,13 @@ its score is undefined.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import (
     expected_f1,
     expected_iou,
@@ -50,9 +50,6 @@ from xaibench.metrics.shared.inputs import (
     share,
 )
 from xaibench.metrics.shared.ranks import top_pixels
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 _Counts: TypeAlias = NDArray[np.int64]
 
@@ -112,7 +109,7 @@ def iou(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Red
     """
     check_threshold(threshold)
 
-    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def kernel(maps: Floats, masks: Bools) -> Floats:
         if threshold == "area":
             return _iou_at_area(maps, masks)
         n = _count(maps, masks, threshold)
@@ -170,7 +167,7 @@ def precision(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reductio
     """
     check_threshold(threshold)
 
-    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def kernel(maps: Floats, masks: Bools) -> Floats:
         n = _count(maps, masks, threshold)
         return share(n.both, n.marked, n.defined & (n.marked > 0))
 
@@ -226,7 +223,7 @@ def recall(maps: Array, masks: Array, *, threshold: Threshold = 0.5, reduction: 
     """
     check_threshold(threshold)
 
-    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def kernel(maps: Floats, masks: Bools) -> Floats:
         n = _count(maps, masks, threshold)
         return share(n.both, n.truth, n.defined)
 
@@ -282,7 +279,7 @@ def f1(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Redu
     """
     check_threshold(threshold)
 
-    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def kernel(maps: Floats, masks: Bools) -> Floats:
         n = _count(maps, masks, threshold)
         return share(2 * n.both, n.marked + n.truth, n.defined)
 
@@ -294,11 +291,11 @@ class _Overlap(NamedTuple):
 
     marked: _Counts
     truth: _Counts
-    both: _Counts | NDArray[np.float64]
-    defined: NDArray[np.bool_]
+    both: _Counts | Floats
+    defined: Bools
 
 
-def _count(maps: NDArray[np.float64], masks: NDArray[np.bool_], threshold: Threshold) -> _Overlap:
+def _count(maps: Floats, masks: Bools, threshold: Threshold) -> _Overlap:
     truth = flat(masks)
     size = np.count_nonzero(truth, axis=1)
     if threshold == "area":
@@ -311,7 +308,7 @@ def _count(maps: NDArray[np.float64], masks: NDArray[np.bool_], threshold: Thres
     return _Overlap(np.count_nonzero(marked, axis=1), size, both, size > 0)
 
 
-def _iou_at_area(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _iou_at_area(maps: Floats, masks: Bools) -> Floats:
     values, truth = flat(maps), flat(masks)
     k = np.count_nonzero(truth, axis=1)
     top = top_pixels(values, k)

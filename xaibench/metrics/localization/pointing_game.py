@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import marked_share
 from xaibench.metrics.shared.inputs import Scores, Spacing, check_finite_number, flat, pixel_spacing, score_pairs, share
 from xaibench.metrics.shared.ranks import tie_tolerance
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Relative rounding error of a distance in units of the spacing: one that equals the tolerance counts.
 _ROUNDING = 1e-15
@@ -24,7 +19,7 @@ _POINTING = (
 )
 
 
-def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0, spacing: Spacing = None) -> NDArray[np.float64]:
+def _expected_hit(masks: Bools, *, tolerance: float = 0, spacing: Spacing = None) -> Floats:
     """Return the expected score of noise, ``[N]``."""
     grown = _dilated(masks, tolerance, pixel_spacing(spacing, masks.shape))
     return np.where(flat(masks).any(axis=1), marked_share(grown), np.nan)
@@ -90,9 +85,7 @@ def hit(
     """
     check_finite_number(tolerance, "tolerance", least=0)
 
-    def kernel(
-        maps: NDArray[np.float64], masks: NDArray[np.bool_], lengths: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def kernel(maps: Floats, masks: Bools, lengths: Floats) -> Floats:
         values, inside = flat(maps), flat(_dilated(masks, tolerance, lengths))
         top = values >= values.max(axis=1, keepdims=True) - tie_tolerance(values)
         defined = np.asarray(flat(masks).any(axis=1) & values.any(axis=1))
@@ -101,7 +94,7 @@ def hit(
     return score_pairs(kernel, maps, masks, reduction, functools.partial(pixel_spacing, spacing))
 
 
-def _dilated(masks: NDArray[np.bool_], radius: float, spacing: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _dilated(masks: Bools, radius: float, spacing: Floats) -> Bools:
     """Return masks dilated by ``radius``, in units of the spacing ``[N, axes]``; arbitrary for an empty mask."""
     if radius == 0:
         return masks
@@ -110,5 +103,5 @@ def _dilated(masks: NDArray[np.bool_], radius: float, spacing: NDArray[np.float6
     if (spacing % 1).any():  # squares of whole numbers are exact
         radius *= 1 + _ROUNDING
     pairs = zip(masks, spacing, strict=True)
-    grown: NDArray[np.bool_] = np.stack([distance_transform_edt(~mask, lengths) <= radius for mask, lengths in pairs])
+    grown: Bools = np.stack([distance_transform_edt(~mask, lengths) <= radius for mask, lengths in pairs])
     return grown

@@ -6,19 +6,16 @@ the pixels. Tied pixels are treated exactly: a threshold reaches all of them at 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import expected_average_precision, half
 from xaibench.metrics.shared.inputs import EMPTY_MASK, FULL_MASK, ZERO_MAP, Scores, flat, score_pairs, share
 from xaibench.metrics.shared.ranks import ascending_steps, tie_tolerance
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 _Counts: TypeAlias = NDArray[np.int64]
 
@@ -75,7 +72,7 @@ def roc_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
     return score_pairs(area_under_roc, maps, masks, reduction)
 
 
-def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def area_under_roc(maps: Floats, masks: Bools) -> Floats:
     """Return :func:`roc_auc` per sample, for checked maps and masks."""
     groups = _tied_groups(maps, masks)
     outside = groups.size - groups.inside
@@ -134,7 +131,7 @@ def average_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean
     return score_pairs(mean_precision, maps, masks, reduction)
 
 
-def mean_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def mean_precision(maps: Floats, masks: Bools) -> Floats:
     """Return :func:`average_precision` per sample, for checked maps and masks."""
     groups = _tied_groups(maps, masks)
     n_inside = np.count_nonzero(flat(masks), axis=1)
@@ -166,7 +163,7 @@ class _Groups(NamedTuple):
     per_sample: _Counts
 
 
-def _tied_groups(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Groups:
+def _tied_groups(maps: Floats, masks: Bools) -> _Groups:
     values, inside = flat(maps), flat(masks)
     pixels = values.shape[1]
     order = np.argsort(values, axis=1)

@@ -7,16 +7,10 @@ of such a network.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_reduction, checked_maps, flat, reduce_scores, share
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 
 def shapley_error(maps: Array, values: Array, *, reduction: Reduction = "mean") -> Scores:
@@ -85,7 +79,7 @@ def sign_agreement(maps: Array, values: Array, *, reduction: Reduction = "mean")
     return reduce_scores(scores, reduction, like=maps)
 
 
-def _check_values(maps: Array, values: Array, reduction: Reduction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _check_values(maps: Array, values: Array, reduction: Reduction) -> tuple[Floats, Floats]:
     """Check both and return them as ``[N, H·W]``."""
     check_reduction(reduction)
     given, exact = checked_maps(maps), checked_maps(values, "values")

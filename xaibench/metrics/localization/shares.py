@@ -8,12 +8,11 @@ the map of a perfectly faithful explainer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.inputs import (
     Scores,
     check_pair,
@@ -23,9 +22,6 @@ from xaibench.metrics.shared.inputs import (
     mean_of_defined,
     reduce_scores,
 )
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 
 class Shares(NamedTuple):
@@ -98,12 +94,12 @@ def shares(maps: Array, masks: Array, reliance: Array, *, reduction: Reduction =
     return Shares(*(reduce_scores(part, reduction, like=maps) for part in found))
 
 
-def _mass(maps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mass(maps: Floats) -> Floats:
     """Return ``[N, H·W]`` magnitudes that sum to 1; NaN for a map of zeros."""
     magnitude = np.abs(flat(maps))
     peak = magnitude.max(axis=1, keepdims=True)
     scaled = magnitude / np.where(peak > 0, peak, np.nan)  # avoids overflow and underflow of the sum
-    mass: NDArray[np.float64] = scaled / scaled.sum(axis=1, keepdims=True)
+    mass: Floats = scaled / scaled.sum(axis=1, keepdims=True)
     return mass
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xaibench.component.info import MetricInfo
 from xaibench.component.parameters import Frozen
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.localization.chance import skill_scores
 from xaibench.metrics.localization.emd import emd_perf
 from xaibench.metrics.localization.fni_emd import PATTERN_GAM, fni_emd
@@ -32,9 +32,6 @@ from xaibench.metrics.shared.inputs import (
     check_reduction,
     reduce_scores,
 )
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 _CHANCE = "0, by construction."
 

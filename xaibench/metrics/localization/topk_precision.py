@@ -7,19 +7,13 @@ distance of a pixel from the ground truth does not matter here; see :mod:`xaiben
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import marked_share
 from xaibench.metrics.shared.inputs import Scores, flat, score_pairs, share
 from xaibench.metrics.shared.ranks import top_pixels
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 2003.07258"
 
@@ -80,7 +74,7 @@ def topk_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") 
     return score_pairs(_topk_precision, maps, masks, reduction)
 
 
-def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _topk_precision(maps: Floats, masks: Bools) -> Floats:
     magnitude, inside = flat(np.abs(maps)), flat(masks)
     k = inside.sum(axis=1)
     top = top_pixels(magnitude, k)
@@ -133,7 +127,7 @@ def mass_accuracy(maps: Array, masks: Array, *, reduction: Reduction = "mean") -
     return score_pairs(_mass_accuracy, maps, masks, reduction)
 
 
-def _mass_accuracy(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _mass_accuracy(maps: Floats, masks: Bools) -> Floats:
     magnitude, inside = flat(np.abs(maps)), flat(masks)
     peak = magnitude.max(axis=1, keepdims=True)
     defined = (peak[:, 0] > 0) & inside.any(axis=1)
@@ -144,7 +138,7 @@ def _mass_accuracy(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
     return share(within, within + without, defined)
 
 
-def _one_if_marked(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _one_if_marked(masks: Bools) -> Floats:
     """Return 1 where a pixel is marked: noise puts the same expected mass on each pixel."""
     share_of_area = marked_share(masks)
     return share_of_area / share_of_area
@@ -199,5 +193,5 @@ def relative_importance(maps: Array, masks: Array, *, reduction: Reduction = "me
     return score_pairs(_relative_importance, maps, masks, reduction)
 
 
-def _relative_importance(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _relative_importance(maps: Floats, masks: Bools) -> Floats:
     return _mass_accuracy(maps, masks) / marked_share(masks)

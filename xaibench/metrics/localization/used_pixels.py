@@ -7,13 +7,10 @@ evidence for or against the class, so the ranking metrics use the magnitude of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import expected_average_precision, half, marked_share
 from xaibench.metrics.localization.roc_auc import area_under_roc, mean_precision
 from xaibench.metrics.shared.inputs import (
@@ -27,11 +24,8 @@ from xaibench.metrics.shared.inputs import (
     share,
 )
 
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
-
-def _expected_mass_outside(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _expected_mass_outside(masks: Bools) -> Floats:
     """Return 1 where there are used and unused pixels: noise puts the same expected mass on each pixel."""
     return 2 * half(masks)
 
@@ -87,7 +81,7 @@ def mass_outside(maps: Array, masks: Array, *, reduction: Reduction = "mean") ->
     return score_pairs(_mass_outside, maps, masks, reduction)
 
 
-def _mass_outside(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _mass_outside(maps: Floats, masks: Bools) -> Floats:
     magnitude, used = _scaled(np.abs(maps)), flat(masks)
     within = np.where(used, magnitude, 0.0).sum(axis=1)
     without = np.where(used, 0.0, magnitude).sum(axis=1)
@@ -142,7 +136,7 @@ def grid_pointing(maps: Array, masks: Array, *, reduction: Reduction = "mean") -
     return score_pairs(_grid_pointing, maps, masks, reduction)
 
 
-def _grid_pointing(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _grid_pointing(maps: Floats, masks: Bools) -> Floats:
     positive, cell = _scaled(np.maximum(maps, 0.0)), flat(masks)
     within = np.where(cell, positive, 0.0).sum(axis=1)
     without = np.where(cell, 0.0, positive).sum(axis=1)
@@ -150,11 +144,11 @@ def _grid_pointing(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
     return share(within, within + without, defined)
 
 
-def _scaled(maps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _scaled(maps: Floats) -> Floats:
     """Return ``[N, H·W]``, scaled to a maximum of 1, which avoids overflow and underflow of sums."""
     values = flat(maps)
     peak = values.max(axis=1, keepdims=True)
-    scaled: NDArray[np.float64] = values / np.where(peak > 0, peak, 1.0)
+    scaled: Floats = values / np.where(peak > 0, peak, 1.0)
     return scaled
 
 
@@ -212,7 +206,7 @@ def use_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
     return score_pairs(_by_magnitude_roc, maps, masks, reduction)
 
 
-def _by_magnitude_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _by_magnitude_roc(maps: Floats, masks: Bools) -> Floats:
     return area_under_roc(np.abs(maps), masks)
 
 
@@ -263,5 +257,5 @@ def use_ap(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Score
     return score_pairs(_by_magnitude_precision, maps, masks, reduction)
 
 
-def _by_magnitude_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _by_magnitude_precision(maps: Floats, masks: Bools) -> Floats:
     return mean_precision(np.abs(maps), masks)

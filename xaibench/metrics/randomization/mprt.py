@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.explainer_calls import (
     ExplainerCaller,
     ExplainerFunction,
@@ -25,9 +22,6 @@ from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Curves, unit_scaled
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
-
 
 @MetricInfo(
     "Parameter randomization",
@@ -36,9 +30,8 @@ if TYPE_CHECKING:
     range=(-1.0, 1.0),
     meaning="Rank correlation of the map with the maps of the same network while its weights are randomized "
     "layer by layer, starting with the last. 1: the map does not depend on the network.",
-    pitfalls="A map of pure noise scores as well as a good one: it is a test to pass, not a ranking. Methods "
-    "that multiply by the image keep its structure on any network. For maps with arbitrary sign use "
-    "`magnitude=True`.",
+    pitfalls="A map of pure noise scores as well as a good one: it is a test to pass, not a ranking. Methods that "
+    "multiply by the image keep its structure on any network. For maps with arbitrary sign use `magnitude=True`.",
     picture="maps of forgetting layers",
     citation="Adebayo, Gilmer, Muelly, Goodfellow, Hardt, Kim: Sanity Checks for Saliency Maps, NeurIPS 2018, "
     "arXiv 1810.03292",
@@ -124,7 +117,7 @@ def parameter_randomization(
     return result
 
 
-def _ranked(maps: Tensor, magnitude: bool) -> NDArray[np.float64]:
+def _ranked(maps: Tensor, magnitude: bool) -> Floats:
     return centered_ranks(maps.abs() if magnitude else maps)
 
 
@@ -324,12 +317,12 @@ def efficient_mprt(
     return reduce_tensor(torch.from_numpy(rise), reduction, images)
 
 
-def _entropies(maps: Tensor, magnitude: bool, bins: int) -> NDArray[np.float64]:
+def _entropies(maps: Tensor, magnitude: bool, bins: int) -> Floats:
     """Return the entropy of each map's histogram in nats; 0 for a constant map."""
     # Constant maps are NaN after scaling.
     flat = unit_scaled(maps.abs() if magnitude else maps).flatten(1).nan_to_num()
     counts = np.stack([np.histogram(values, bins, (0.0, 1.0))[0] for values in flat.numpy()])
     shares = counts / flat.shape[1]
     logarithms = np.log(shares, out=np.zeros_like(shares), where=counts > 0)
-    found: NDArray[np.float64] = np.abs((shares * logarithms).sum(1))
+    found: Floats = np.abs((shares * logarithms).sum(1))
     return found

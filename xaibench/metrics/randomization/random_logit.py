@@ -5,25 +5,21 @@ The metric is called with ``(explainer, model, images, targets)``; see :mod:`xai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 from torch import nn
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.inputs import Scores, without_unit_axes
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, random_generator, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Similarity of two maps: structural similarity, or Spearman's rank correlation.
 Similarity: TypeAlias = Literal["ssim", "spearman"]
@@ -39,9 +35,8 @@ _WINDOW, _K1, _K2 = 7, 0.01, 0.03
     range=(-1.0, 1.0),
     meaning="Similarity of the map to the map of another, randomly chosen class. 1: the map does not depend on "
     "the class.",
-    pitfalls="A map of pure noise passes: it is a test to pass, not a ranking. With two classes, the correct map "
-    "of the other class may be the same map with opposite sign, which `magnitude=True` treats as the "
-    "same map.",
+    pitfalls="A map of pure noise passes: it is a test to pass, not a ranking. With two classes, the correct map of "
+    "the other class may be the same map with opposite sign, which `magnitude=True` treats as the same map.",
     citation="Sixt, Granz, Landgraf: When Explanations Lie: Why Many Modified BP Attributions Fail, ICML 2020, "
     "arXiv 1912.09818",
 )
@@ -124,7 +119,7 @@ def random_logit(
     return reduce_tensor(torch.from_numpy(found), reduction, images)
 
 
-def _ssim(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _ssim(one: Floats, other: Floats) -> float:
     """Return the mean structural similarity of two maps, over the windows inside the image; cubic ones in a volume."""
     if _is_constant(one) or _is_constant(other):
         return float("nan")
@@ -152,5 +147,5 @@ def _ssim(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     return float(np.clip((above / below)[inner].mean(), -1.0, 1.0))
 
 
-def _is_constant(values: NDArray[np.float64]) -> bool:
+def _is_constant(values: Floats) -> bool:
     return bool((values == values.flat[0]).all())

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.compute.device import precision_context
 from xaibench.compute.random_numbers import isolated_rng, seeded_by
+from xaibench.core.types import Array
 from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite, random_generator
 from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Returns the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
 ExplainerFunction: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.core.checks import plain_array
-from xaibench.core.types import Reduction
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
+from xaibench.core.types import Array, Bools, Floats, Reduction
 
 NOT_FINITE = "map is not finite"
 EMPTY_MASK = "mask is empty"
@@ -38,13 +35,13 @@ Threshold: TypeAlias = float | Literal["area"]
 
 #: Computes the scores of samples from checked maps float64 and masks bool, both ``[n, H, W]``, or ``[n, D, H, W]`` for
 #: volumes, and from further inputs of these samples.
-Kernel: TypeAlias = Callable[..., NDArray[np.float64]]
+Kernel: TypeAlias = Callable[..., Floats]
 
 #: Returns a further input ``[N, ...]`` of all samples, given the shape of the maps.
-SampleInput: TypeAlias = Callable[[Sequence[int]], NDArray[np.float64]]
+SampleInput: TypeAlias = Callable[[Sequence[int]], Floats]
 
 #: The same for a metric that uses only the map.
-MapKernel: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+MapKernel: TypeAlias = Callable[[Floats], Floats]
 
 #: Pixels per call of a kernel; bounds the memory (8 MB per temporary array) and does not affect scores.
 _BLOCK_PIXELS = 2**20
@@ -88,7 +85,7 @@ def score_maps(kernel: MapKernel, maps: Array, reduction: Reduction) -> Scores:
     return reduce_scores(np.concatenate([np.empty(0), *scores]), reduction, like=maps)
 
 
-def checked_maps(maps: Array, name: str = "maps") -> NDArray[np.float64]:
+def checked_maps(maps: Array, name: str = "maps") -> Floats:
     """Return maps as float64 ``[N, H, W]`` or ``[N, D, H, W]``, after checking shape and finiteness.
 
     Args:
@@ -117,7 +114,7 @@ def _checked(maps: Array, name: str) -> NDArray[Any]:
     return values
 
 
-def reduce_scores(scores: NDArray[np.float64], reduction: Reduction, like: Array) -> Scores:
+def reduce_scores(scores: Floats, reduction: Reduction, like: Array) -> Scores:
     """Return the mean of the defined scores, or all scores ``[N]`` in the type (and on the device) of ``like``."""
     if reduction == "mean":
         return mean_of_defined(scores)
@@ -128,7 +125,7 @@ def reduce_scores(scores: NDArray[np.float64], reduction: Reduction, like: Array
     return scores
 
 
-def mean_of_defined(scores: NDArray[np.float64]) -> float:
+def mean_of_defined(scores: Floats) -> float:
     """Return the mean of the scores that are not NaN; NaN if there are none."""
     defined = scores[~np.isnan(scores)]
     # fsum is exactly rounded, so the mean does not depend on the order of the samples.
@@ -161,7 +158,7 @@ def check_threshold(threshold: Threshold) -> None:
         check_finite_number(threshold, "threshold")
 
 
-def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], Bools]:
     """Return maps unchanged and masks as bool, both numpy ``[N, H, W]`` or ``[N, D, H, W]``; or raise an error."""
     values, truth = _as_numpy(maps, "maps"), _as_numpy(masks, "masks")
     if values.shape != truth.shape or not _has_map_shape(values):
@@ -183,7 +180,7 @@ def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool
     return values, truth
 
 
-def finite_samples(values: NDArray[Any]) -> NDArray[np.bool_]:
+def finite_samples(values: NDArray[Any]) -> Bools:
     """Return ``[N]`` bool: which of the maps contain neither NaN nor infinity."""
     return np.concatenate(
         [np.empty(0, np.bool_), *(flat(np.isfinite(values[block])).all(axis=1) for block in _blocks(values))]
@@ -196,10 +193,10 @@ def flat(images: NDArray[_T]) -> NDArray[_T]:
 
 
 def share(
-    part: NDArray[np.float64] | NDArray[np.int64],
-    whole: NDArray[np.float64] | NDArray[np.int64],
-    defined: NDArray[np.bool_],
-) -> NDArray[np.float64]:
+    part: Floats | NDArray[np.int64],
+    whole: Floats | NDArray[np.int64],
+    defined: Bools,
+) -> Floats:
     """Return ``part / whole`` where ``defined``, and NaN elsewhere."""
     shares = np.full(len(part), np.nan)
     np.divide(part, whole, out=shares, where=defined)
@@ -229,7 +226,7 @@ def _as_numpy(array: Array, name: str) -> NDArray[Any]:
     return found
 
 
-def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
+def _as_float64(values: NDArray[Any]) -> Floats:
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
@@ -253,7 +250,7 @@ def _blocks(values: NDArray[Any]) -> Iterator[slice]:
 Spacing: TypeAlias = "Sequence[float] | Array | None"
 
 
-def pixel_spacing(spacing: Spacing, shape: Sequence[int]) -> NDArray[np.float64]:
+def pixel_spacing(spacing: Spacing, shape: Sequence[int]) -> Floats:
     """Return the spacing along every axis for every sample, ``[N, axes]``.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,11 +13,8 @@ from torch import Tensor
 from xaibench.compute.network_outputs import model_device_and_dtype
 from xaibench.compute.targets import Targets, as_targets
 from xaibench.core.checks import check_count, plain_array
-from xaibench.core.types import Reduction
+from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Images ``[n, C, H, W]``, or volumes ``[n, C, D, H, W]``, to outputs ``[n, K]``.
 Model: TypeAlias = Callable[[Tensor], Tensor]

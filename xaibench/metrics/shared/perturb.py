@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -14,13 +14,11 @@ from torch import Tensor
 
 from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
+from xaibench.core.types import Array
 from xaibench.metrics.shared.inputs import without_unit_axes
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.ranks import order_descending
-
-if TYPE_CHECKING:
-    from xaibench.core.types import Array
 
 #: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), the mean color
 #: of each image, or images that broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``, which is

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.types import Bools, Floats
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 
 
-def tie_tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def tie_tolerance(values: Floats) -> Floats:
     """Return the absolute difference ``[N, 1]`` up to which values of each row of ``[N, P]`` count as equal."""
-    largest: NDArray[np.float64] = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
+    largest: Floats = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
     return TOLERANCE * largest
 
 
@@ -38,12 +40,12 @@ class TopPixels(NamedTuple):
         n_tied: ``[N]``: how many of the tied pixels complete the k.
     """
 
-    above: NDArray[np.bool_]
-    tied: NDArray[np.bool_]
+    above: Bools
+    tied: Bools
     n_tied: NDArray[np.int64]
 
 
-def top_pixels(values: NDArray[np.float64], k: NDArray[np.int64]) -> TopPixels:
+def top_pixels(values: Floats, k: NDArray[np.int64]) -> TopPixels:
     """Return the ``k`` largest of the values of each row of ``[N, P]``; values tie up to the tolerance.
 
     Example:
@@ -58,13 +60,13 @@ def top_pixels(values: NDArray[np.float64], k: NDArray[np.int64]) -> TopPixels:
     return TopPixels(above, tied, k - above.sum(axis=1))
 
 
-def ascending_steps(ascending: NDArray[np.float64]) -> NDArray[np.float64]:
+def ascending_steps(ascending: Floats) -> Floats:
     """Return the difference ``[N, P - 1]`` of each value to the next; infinite if it exceeds the largest float."""
     with np.errstate(over="ignore"):
         return np.diff(ascending, axis=1)
 
 
-def merge_ties(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def merge_ties(values: Floats) -> Floats:
     """Return ``[N, P]`` with near ties made equal: each value becomes the smallest one that it is tied with.
 
     Values are tied if they are neighbors in ascending order and their difference is at most the tolerance, and if a
@@ -114,7 +116,7 @@ def order_descending(values: Tensor) -> Tensor:
     return order.gather(1, within)
 
 
-def centered_ranks(values: Tensor) -> NDArray[np.float64]:
+def centered_ranks(values: Tensor) -> Floats:
     """Return the centered ranks of ``[N, ...]`` as ``[N, P]``; all zero where all values are equal.
 
     Values that differ by rounding only are tied (:mod:`xaibench.metrics.shared.ranks`).
@@ -127,12 +129,12 @@ def centered_ranks(values: Tensor) -> NDArray[np.float64]:
     from scipy.stats import rankdata
 
     flat = merge_ties(values.flatten(1).cpu().numpy())
-    ranks: NDArray[np.float64] = rankdata(flat, axis=1)
+    ranks: Floats = rankdata(flat, axis=1)
     ranks -= (flat.shape[1] + 1) / 2
     return ranks
 
 
-def correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def correlation(one: Floats, other: Floats) -> Floats:
     """Return Spearman's correlation per sample from centered ranks ``[N, P]``; NaN if either is constant."""
     size = np.sqrt((one**2).sum(1)) * np.sqrt((other**2).sum(1))
     found = np.full(len(one), np.nan)

@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from xaibench.core.types import Floats
 from xaibench.metrics.shared.inputs import mean_of_defined
 from xaibench.metrics.table import METRICS
 
@@ -119,7 +118,7 @@ class MeanScore(Metric):
         Returns:
             Mean of the defined scores, a float64 scalar; NaN if none is defined.
         """
-        scores: NDArray[np.float64] = self.scores.cpu().numpy()
+        scores: Floats = self.scores.cpu().numpy()
         return torch.tensor(mean_of_defined(scores), dtype=torch.float64, device=self.device)
 
 
