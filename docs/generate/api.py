@@ -226,7 +226,7 @@ Each class is generated from a metric function and takes its parameters.
 def _metric_classes() -> str:
     """Return the table of the classes that are generated from the registered metrics."""
     from xaibench.metrics import METRICS, torchmetrics
-    from xaibench.metrics.torchmetrics.class_factory import class_name
+    from xaibench.metrics.torchmetrics import class_name
 
     rows = []
     for metric in METRICS:

@@ -19,7 +19,7 @@ pytest.importorskip("torchmetrics")
 from torchmetrics import MetricCollection
 
 from xaibench.metrics import torchmetrics as ours
-from xaibench.metrics.torchmetrics.class_factory import class_name
+from xaibench.metrics.torchmetrics import class_name
 
 #: Each class, by the metric behind it.
 CLASSES = {name: getattr(ours, class_name(name)) for name in metrics.METRICS}

@@ -14,11 +14,9 @@ from torch import nn
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Array, Reduction
-from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
+from xaibench.metrics.shared.explainer_calls import ExplainerFunction, explainer_inputs
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
-    as_samples,
-    check_common,
     check_fraction,
     count_of_share,
     random_generator,
@@ -94,11 +92,9 @@ def data_consistency(
         >>> round(data_consistency(explainer, torch.nn.Flatten(), torch.ones(1, 1, 2, 4), torch.tensor([0])), 6)
         0.125
     """
-    check_common(batch_size, reduction, seed)
     check_fraction("fraction", fraction)
     check_count("n_samples", n_samples)
-    samples = as_samples(model, images, targets, output)
-    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
+    samples, explain = explainer_inputs(explainer, model, images, targets, output, batch_size, reduction, seed)
     original = explain(samples.images)
     # Where only the ratio counts, scale by the largest value, which avoids overflow and underflow.
     peak = peaks(original)
@@ -180,11 +176,9 @@ def sensitivity_max(
         >>> 0.01 < score <= 0.02
         True
     """
-    check_common(batch_size, reduction, seed)
     check_amount("radius", radius)
     check_count("n_samples", n_samples)
-    samples = as_samples(model, images, targets, output)
-    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
+    samples, explain = explainer_inputs(explainer, model, images, targets, output, batch_size, reduction, seed)
     original = explain(samples.images)
     peak = peaks(original)  # avoids overflow and underflow of squares
     largest = torch.zeros(len(samples), dtype=torch.float64)

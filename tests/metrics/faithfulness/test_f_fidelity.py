@@ -77,7 +77,7 @@ def test_the_right_map_is_best_and_that_turned_round_as_bad():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fractions": ()}, "fractions must be a sequence of shares"),
+        ({"fractions": ()}, "fractions must be a share"),
         ({"fractions": (0.5, 0)}, "fractions must be a share"),
         ({"beta": 2.0}, "beta must be a share"),
         ({"side": "neither"}, "side='neither': expected one of"),

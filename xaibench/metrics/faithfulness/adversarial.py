@@ -14,10 +14,8 @@ from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
-    as_map_tensor,
-    as_samples,
-    check_common,
     check_fraction,
+    checked_inputs,
     count_of_share,
     random_generator,
     reduce_tensor,
@@ -115,15 +113,13 @@ def adversarial(
         >>> [round(drop, 6) for drop in drops]
         [0.25, 0.0]
     """
-    check_common(batch_size, reduction, seed)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction, seed)
     check_fraction("fraction", fraction)
     check_amount("epsilon", epsilon)
     check_count("steps", steps)
     check_choice("pixels", pixels, ("top", "random"))
     if step_size is not None:
         check_amount("step_size", step_size)
-    samples = as_samples(model, images, targets, output)
-    values = as_map_tensor(maps, samples)
     low, high = _check_bounds(bounds, samples.images)
     alpha, k = step_size or 2.5 * epsilon / steps, count_of_share(fraction, samples.pixels)
     with torch.inference_mode(False), model_scorer(model, samples, 1, output=output, batch_size=batch_size) as scorer:

@@ -14,7 +14,7 @@ from torch import Tensor
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
+from xaibench.metrics.shared.model_inputs import Model, checked_inputs, reduce_tensor
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import unit_scaled
 
@@ -155,9 +155,7 @@ def _dimmed(
     reduction: Reduction,
 ) -> tuple[Tensor, Tensor]:
     """Return the scores ``[N]`` of the images and of the images times their scaled maps; the latter may be NaN."""
-    check_common(batch_size, reduction)
-    samples = as_samples(model, images, targets, output)
-    values = as_map_tensor(maps, samples)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
     undefined = torch.zeros(len(samples), dtype=torch.bool, device=values.device)
 
     def prepare(group: slice) -> MakeRows:

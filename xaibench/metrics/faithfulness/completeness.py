@@ -7,7 +7,7 @@ import torch
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores
-from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
+from xaibench.metrics.shared.model_inputs import Model, checked_inputs, reduce_tensor
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import Baseline, peaks, resolve_baseline
 
@@ -81,9 +81,8 @@ def completeness_error(
         >>> completeness_error(model, image, weight.abs()[None], target, output="logit", relative=True)
         0.5
     """
-    check_common(batch_size, reduction)
-    samples = as_samples(model, images, targets, output)
-    values, base_of = as_map_tensor(maps, samples).double(), resolve_baseline(baseline, samples.images)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
+    values, base_of = values.double(), resolve_baseline(baseline, samples.images)
 
     # A shared baseline is evaluated once. With ``relative`` it is evaluated next to each image, so that equal images
     # get bit-identical scores.

@@ -11,15 +11,7 @@ from collections.abc import Sequence
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import (
-    Model,
-    as_map_tensor,
-    as_samples,
-    check_common,
-    check_fractions,
-    count_of_share,
-    reduce_tensor,
-)
+from xaibench.metrics.shared.model_inputs import Model, check_fractions, checked_inputs, count_of_share, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Baseline, perturbed_scores
 
@@ -168,15 +160,10 @@ def _score_drop(
     *,
     reveal: bool,
 ) -> Scores:
-    check_common(batch_size, reduction)
-    shares = check_fractions(fraction)
-    samples = as_samples(model, images, targets, output)
-    values, pixels = as_map_tensor(maps, samples), samples.pixels
-    counts = [
-        pixels if reveal else 0,
-        *(count_of_share(share, pixels) for share in shares),
-    ]  # the first is the image itself
-    spans = [(0, count) for count in counts]
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
+    pixels = samples.pixels
+    counts = [count_of_share(share, pixels) for share in check_fractions(fraction)]
+    spans = [(0, count) for count in (pixels if reveal else 0, *counts)]  # the first is the image itself
     scores = perturbed_scores(
         model, samples, values, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
     )

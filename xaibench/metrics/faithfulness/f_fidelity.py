@@ -15,10 +15,9 @@ from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
-    as_map_tensor,
-    as_samples,
-    check_common,
     check_fraction,
+    check_fractions,
+    checked_inputs,
     count_of_share,
     random_generator,
     reduce_tensor,
@@ -117,18 +116,13 @@ def f_fidelity(
         >>> right > 0.05, wrong < -0.05
         (True, True)
     """
-    check_common(batch_size, reduction, seed)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction, seed)
     check_choice("side", side, ("both", "plus", "minus"))
     check_count("n_samples", n_samples)
     check_fraction("alpha", alpha)
     check_fraction("beta", beta)
-    if isinstance(fractions, str) or not isinstance(fractions, Sequence) or len(fractions) == 0:
-        raise ValueError(f"fractions must be a sequence of shares of the pixels, got {fractions!r}.")
-    for fraction in fractions:
-        check_fraction("fractions", fraction)
-    samples = as_samples(model, images, targets, output)
-    values, pixels = as_map_tensor(maps, samples), samples.pixels
-    base_of = resolve_baseline(baseline, samples.images)
+    fractions = check_fractions(fractions, "fractions")
+    pixels, base_of = samples.pixels, resolve_baseline(baseline, samples.images)
     signs = {"both": (-1.0, 1.0), "plus": (-1.0,), "minus": (1.0,)}[side]
     # Draws in the outer loop: consecutive points share the random field of their draw.
     points = list(
@@ -160,6 +154,5 @@ def f_fidelity(
     with model_scorer(model, samples, len(points) + 1, output=output, batch_size=batch_size) as scorer:
         scores = scorer.predict(samples, len(points) + 1, prepare)
     change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), n_samples, len(signs), len(fractions)).mean((1, 3))
-    found = change @ change.new_tensor(signs)
-    found.masked_fill_(constant(values), torch.nan)
-    return reduce_tensor(found, reduction, maps)
+    scores = (change @ change.new_tensor(signs)).masked_fill_(constant(values), torch.nan)
+    return reduce_tensor(scores, reduction, maps)

@@ -12,10 +12,10 @@ from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_inputs import (
     LabeledImages,
     Model,
-    as_map_tensor,
     as_samples,
     check_common,
     check_finite,
+    checked_inputs,
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
@@ -73,7 +73,7 @@ def deletion_scores(
     return perturbed_scores_in_order(
         model,
         samples,
-        lambda part: PixelOrder.of_pixels(numbers[part]),
+        lambda group: PixelOrder.of_pixels(numbers[group]),
         spans,
         baseline=baseline,
         reveal=False,
@@ -176,8 +176,6 @@ def idsds(
         >>> round(idsds(model, image, map, target), 6), round(idsds(model, image, -map, target), 6)
         (1.0, -1.0)
     """
-    check_common(batch_size, reduction)
-    samples = as_samples(model, images, targets, output)
-    values = as_map_tensor(maps, samples)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
     scores = deletion_scores(model, samples, _grid_of(samples, grid_size), baseline, output, batch_size)
     return reduce_tensor(_correlation(scores, values, grid_size), reduction, maps)

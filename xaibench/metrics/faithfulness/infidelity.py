@@ -18,10 +18,9 @@ from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores, without_unit_axes
 from xaibench.metrics.shared.model_inputs import (
     Model,
-    as_map_tensor,
     as_samples,
-    check_common,
     check_finite,
+    checked_inputs,
     random_generator,
     reduce_tensor,
 )
@@ -181,9 +180,7 @@ def infidelity(
         >>> round(infidelity(model, image, weight.flip(0)[None], target, output="logit"), 3)
         2.857
     """
-    check_common(batch_size, reduction, seed)
-    samples = as_samples(model, images, targets, output)
-    values = as_map_tensor(maps, samples)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction, seed)
     fields = _fields(samples.images.shape[2:], samples.images.device, perturbation, n_samples, noise_std, seed)
     scores = field_scores(model, samples, fields, output=output, batch_size=batch_size)
     return reduce_tensor(_error(scores, values, fields, rescale), reduction, maps)

@@ -12,16 +12,9 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import (
-    Model,
-    as_map_tensor,
-    as_samples,
-    check_common,
-    convert_like,
-    reduce_tensor,
-)
+from xaibench.metrics.shared.model_inputs import Model, checked_inputs
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturb import Baseline, Curves, Segmentation, perturbed_scores
+from xaibench.metrics.shared.perturb import Baseline, Segmentation, perturbed_scores, reduce_curves
 
 _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"
 
@@ -209,10 +202,9 @@ def _area(
     *,
     reveal: bool,
 ) -> Scores:
-    check_common(batch_size, reduction)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
     check_count("steps", steps)
-    samples = as_samples(model, images, targets, output)
-    values, pixels = as_map_tensor(maps, samples), samples.pixels
+    pixels = samples.pixels
     shares = min(steps, pixels)
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     spans = [(0, count) for count in counts]
@@ -231,7 +223,4 @@ def _area(
     fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
     # The area is a mean of the curve; rounding must not move it outside of the curve's range.
     area = torch.trapezoid(curve, fractions).clamp(curve.amin(1), curve.amax(1))
-    scores = reduce_tensor(area, reduction, maps)
-    if return_curves:
-        return scores, Curves(convert_like(maps, fractions), convert_like(maps, curve))
-    return scores
+    return reduce_curves(area, fractions, curve, reduction, maps, return_curves)

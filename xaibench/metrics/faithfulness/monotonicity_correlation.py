@@ -11,10 +11,10 @@ from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
-    as_map_tensor,
     as_samples,
     check_common,
     check_finite,
+    checked_inputs,
     random_generator,
     reduce_tensor,
 )
@@ -162,8 +162,7 @@ def monotonicity_correlation(
         >>> round(monotonicity_correlation(model, image, weight, target, **settings), 1)
         1.0
     """
-    check_common(batch_size, reduction, seed)
-    values = as_map_tensor(maps, as_samples(model, images, targets, output))
+    _, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction, seed)
     scores = monotonicity_correlation_model_scores(
         model,
         images,

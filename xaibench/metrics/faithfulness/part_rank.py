@@ -16,10 +16,9 @@ from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_inputs import (
     LabeledImages,
     Model,
-    as_map_tensor,
     as_samples,
-    check_common,
     check_finite,
+    checked_inputs,
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput
@@ -199,8 +198,7 @@ def part_rank(
         >>> round(part_rank(model, image, map, target, parts=parts), 6)  # parts 2 and 3 are the wrong way round
         0.5
     """
-    check_common(batch_size, reduction)
-    samples = as_samples(model, images, targets, output)
-    values, numbers = as_map_tensor(maps, samples), _part_numbers(parts, samples.images, samples.images.shape[2:])
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
+    numbers = _part_numbers(parts, samples.images, samples.images.shape[2:])
     scores = _removal_scores(model, samples, numbers, behind, output, batch_size)
     return reduce_tensor(_correlation(scores, values, numbers, importance), reduction, maps)

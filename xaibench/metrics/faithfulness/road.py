@@ -18,18 +18,9 @@ from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.shared.inputs import Scores, without_unit_axes
-from xaibench.metrics.shared.model_inputs import (
-    Model,
-    as_map_tensor,
-    as_samples,
-    check_common,
-    convert_like,
-    count_of_share,
-    random_generator,
-    reduce_tensor,
-)
+from xaibench.metrics.shared.model_inputs import Model, checked_inputs, count_of_share, random_generator
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
-from xaibench.metrics.shared.perturb import Curves, constant, ranks
+from xaibench.metrics.shared.perturb import constant, ranks, reduce_curves
 
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.
 Order: TypeAlias = Literal["both", "morf", "lerf"]
@@ -133,12 +124,10 @@ def road(
         >>> road(model, image, image[:, 0], torch.tensor([0]), noise_std=0.0, output="logit")
         0.5
     """
-    check_common(batch_size, reduction, seed)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction, seed)
     check_choice("order", order, ("both", "morf", "lerf"))
     check_amount("noise_std", noise_std, above=False)
     _check_percentiles(percentiles)
-    samples = as_samples(model, images, targets, output)
-    values = as_map_tensor(maps, samples)
     pixels = samples.pixels
     if pixels == 1:
         raise ValueError("images must have more than one pixel, because removed pixels are imputed from the others.")
@@ -148,8 +137,7 @@ def road(
 
     @lru_cache(maxsize=16)  # the same for all samples, which follow each other at each share
     def random_noise(number: int) -> Floats:
-        drawn: Floats = noise_std * random_generator(seed, number).standard_normal(samples.images.shape[1:])
-        return drawn
+        return noise_std * random_generator(seed, number).standard_normal(samples.images.shape[1:])
 
     def prepare(group: slice) -> MakeRows:
         # The solver runs on the CPU: copy everything that a group needs at once.
@@ -158,17 +146,15 @@ def road(
 
         def row(sample: int, point: int) -> Floats:
             if point == len(points):  # the last point is the image itself
-                whole: Floats = exact[sample]
-                return whole
+                return exact[sample]
             most_first, number = points[point]
             removed = rank[sample] < counts[number] if most_first else rank[sample] >= pixels - counts[number]
-            filled: Floats = imputed(exact[sample], removed) + removed * random_noise(number)
-            return filled
+            return imputed(exact[sample], removed) + removed * random_noise(number)
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
             with background_threads(image.device) as submit:
-                made = [submit(row, *place) for place in zip(sample.tolist(), point.tolist(), strict=True)]
-                return torch.from_numpy(np.stack([solved() for solved in made])).to(image)
+                pending = [submit(row, *pair) for pair in zip(sample.tolist(), point.tolist(), strict=True)]
+                return torch.from_numpy(np.stack([wait() for wait in pending])).to(image)
 
         return rows
 
@@ -178,11 +164,8 @@ def road(
     sign = torch.tensor([-1.0 if most_first else 1.0 for most_first in turns], device=change.device)
     curve = (sign[:, None].double() * change).mean(1)
     curve.masked_fill_(constant(values)[:, None], torch.nan)
-    result = reduce_tensor(curve.mean(1), reduction, maps)
-    if return_curves:
-        fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
-        return result, Curves(convert_like(maps, fractions), convert_like(maps, curve))
-    return result
+    fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
+    return reduce_curves(curve.mean(1), fractions, curve, reduction, maps, return_curves)
 
 
 def imputed(image: Floats, removed: Bools) -> Floats:

@@ -10,7 +10,7 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
+from xaibench.metrics.shared.model_inputs import Model, checked_inputs, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import (
     Baseline,
@@ -95,18 +95,17 @@ def saco(
         >>> round(saco(model, image, map, target, **settings), 3)
         0.929
     """
-    check_common(batch_size, reduction)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
     check_count("n_groups", n_groups, least=2)
-    samples = as_samples(model, images, targets, output)
-    values, pixels = as_map_tensor(maps, samples), samples.pixels
+    pixels = samples.pixels
     number = min(n_groups, pixels)
     ends = [round(i * pixels / number) for i in range(number + 1)]
     spans = [(0, 0), *itertools.pairwise(ends)]
-    place = ranks(values)
+    rank = ranks(values)
     scores = perturbed_scores_in_order(
         model,
         samples,
-        lambda part: PixelOrder.of_pixels(place[part]),
+        lambda group: PixelOrder.of_pixels(rank[group]),
         spans,
         baseline=baseline,
         reveal=False,
@@ -116,11 +115,10 @@ def saco(
     sizes = torch.tensor(ends, device=values.device).diff()
     group = torch.arange(number, device=values.device).repeat_interleave(sizes, output_size=pixels)
     scaled = unit_scaled(values).flatten(1)  # the scale of each map cancels in the ratio
-    mass = scaled.new_zeros(len(scaled), number).scatter_add_(1, group[place.flatten(1)], scaled)
+    mass = scaled.new_zeros(len(scaled), number).scatter_add_(1, group[rank.flatten(1)], scaled)
     fall, mean = score_drops(scores), mass / sizes
     first, second = torch.triu_indices(number, number, 1, device=values.device)
     weight = (mean[:, first] - mean[:, second]).clamp_min(0)  # rounding may reverse equal groups
     agreeing = torch.where(fall[:, first] >= fall[:, second], weight, -weight)
-    found = (agreeing.sum(1) / weight.sum(1)).clamp(-1, 1)
-    found.masked_fill_(constant(values), torch.nan)
-    return reduce_tensor(found, reduction, maps)
+    agreement = (agreeing.sum(1) / weight.sum(1)).clamp(-1, 1)
+    return reduce_tensor(agreement.masked_fill_(constant(values), torch.nan), reduction, maps)

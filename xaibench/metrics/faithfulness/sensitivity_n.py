@@ -13,11 +13,11 @@ from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
-    as_map_tensor,
     as_samples,
     check_common,
     check_finite,
     check_fractions,
+    checked_inputs,
     count_of_share,
     random_generator,
     reduce_tensor,
@@ -192,8 +192,7 @@ def sensitivity_n(
         >>> [round(sensitivity_n(model, image, map, target), 6) for map in (weight, -weight)]
         [1.0, -1.0]
     """
-    check_common(batch_size, reduction, seed)
-    values = as_map_tensor(maps, as_samples(model, images, targets, output))
+    _, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction, seed)
     scores = sensitivity_n_model_scores(
         model,
         images,

@@ -8,16 +8,9 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import (
-    Model,
-    as_map_tensor,
-    as_samples,
-    check_common,
-    convert_like,
-    reduce_tensor,
-)
+from xaibench.metrics.shared.model_inputs import Model, checked_inputs
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturb import Baseline, Curves, Segmentation, perturbed_scores
+from xaibench.metrics.shared.perturb import Baseline, Segmentation, perturbed_scores, reduce_curves
 
 
 @MetricInfo(
@@ -103,10 +96,9 @@ def srg(
         >>> srg(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="logit")
         -0.75
     """
-    check_common(batch_size, reduction)
+    samples, values = checked_inputs(model, images, maps, targets, output, batch_size, reduction)
     check_count("steps", steps, least=2)
-    samples = as_samples(model, images, targets, output)
-    values, pixels = as_map_tensor(maps, samples), samples.pixels
+    pixels = samples.pixels
     shares = max(2, min(steps, pixels))
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     inner = counts[1:-1]
@@ -123,12 +115,8 @@ def srg(
         segmentation=segmentation,
         n_segments=n_segments,
     )
-    gain = torch.nn.functional.pad(
-        class_scores[:, len(inner) :] - class_scores[:, : len(inner)], (1, 1)
-    )  # the curves meet there
+    least_first, most_first = class_scores[:, len(inner) :], class_scores[:, : len(inner)]
+    gain = torch.nn.functional.pad(least_first - most_first, (1, 1))  # the curves meet at both ends
     gain.masked_fill_(class_scores[:, :1].isnan(), torch.nan)
     fractions = torch.tensor(counts, dtype=torch.float64, device=gain.device) / pixels
-    scores = reduce_tensor(torch.trapezoid(gain, fractions), reduction, maps)
-    if return_curves:
-        return scores, Curves(convert_like(maps, fractions), convert_like(maps, gain))
-    return scores
+    return reduce_curves(torch.trapezoid(gain, fractions), fractions, gain, reduction, maps, return_curves)

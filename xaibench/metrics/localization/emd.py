@@ -15,14 +15,13 @@ solver by problem size.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, overload
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,11 +51,6 @@ from xaibench.metrics.shared.inputs import (
 #: Total number of noise pixels, and the maximum number of pairs of draws.
 _PIXELS, _MOST_PAIRS = 2**11, 64
 
-#: Caches: hash of a mask and a spacing -> expected distance. The second has the first of a mask's turns; the first has
-#: masks as they are, because turning a mask takes longer than its hash.
-_BY_MASK: dict[bytes, float] = {}
-_BY_SYMMETRY: dict[bytes, float] = {}
-
 
 def draws(*shape: int) -> int:
     """Return the number of noise draws: fewer for larger images, where a single draw is more precise.
@@ -69,7 +63,13 @@ def draws(*shape: int) -> int:
 
 
 def expected_distance(masks: Bools, *, spacing: Spacing = None) -> Floats:
-    """Return the expected distance of noise to each mask.
+    """Return the expected distance of a map of independent uniform noise to each mask.
+
+    No formula is known. The expectation is the mean over :func:`draws` fixed draws, in antithetic pairs (``u`` and
+    ``1 - u``, whose errors nearly cancel). From 8×8 on and for masks of up to two fifths of the image, its standard
+    error is below 0.3 % of the distance (and so below 0.003 of a skill), and smaller for smaller masks. The remaining
+    error is the same for all maps of a mask. Masks that are equal up to the order and the direction of their axes have
+    the same distance (the spacing of the pixels turns with them), so few masks have to be integrated.
 
     Args:
         masks: ``[N, H, W]``.
@@ -78,8 +78,11 @@ def expected_distance(masks: Bools, *, spacing: Spacing = None) -> Floats:
     Returns:
         ``[N]``; NaN for an empty mask.
     """
-    pairs = zip(masks, pixel_spacing(spacing, masks.shape), strict=True)
-    return np.array([_cached_distance(*pair) if pair[0].any() else math.nan for pair in pairs], dtype=np.float64)
+    distances = [
+        _cached_distance(np.packbits(mask).tobytes(), mask.shape, tuple(lengths)) if mask.any() else math.nan
+        for mask, lengths in zip(masks, pixel_spacing(spacing, masks.shape).tolist(), strict=True)
+    ]
+    return np.array(distances, dtype=np.float64)
 
 
 def expected_performance(masks: Bools, *, diameter: Diameter = "image", spacing: Spacing = None) -> Floats:
@@ -122,28 +125,27 @@ def noise_distances(mask: Bools, lengths: Floats) -> Floats:
     return np.asarray(found.reshape(2, pairs).mean(axis=0))
 
 
-def _cached_distance(mask: Bools, lengths: Floats) -> float:
-    given = _hash(mask, lengths)
-    if given not in _BY_MASK:
-        _BY_MASK[given] = _distance_of_symmetric(mask, lengths)
-    return _BY_MASK[given]
+def unpack_mask(packed: bytes, shape: tuple[int, ...]) -> Bools:
+    """Return the mask whose packed bits are hashable, for caches."""
+    return np.unpackbits(np.frombuffer(packed, np.uint8), count=math.prod(shape)).astype(np.bool_).reshape(shape)
 
 
-def _distance_of_symmetric(mask: Bools, lengths: Floats) -> float:
-    turned = [(np.transpose(mask, order), lengths[list(order)]) for order in itertools.permutations(range(mask.ndim))]
+@functools.lru_cache(maxsize=2**13)
+def _cached_distance(packed: bytes, shape: tuple[int, ...], lengths: tuple[float, ...]) -> float:
+    """Return the expected distance; a mask and its mirror images and rotations share the result of the solver."""
+    mask, spacing = unpack_mask(packed, shape), np.array(lengths)
+    turned = [(np.transpose(mask, order), spacing[list(order)]) for order in itertools.permutations(range(mask.ndim))]
     directions = [
         tuple(slice(None, None, way) for way in ways) for ways in itertools.product((1, -1), repeat=mask.ndim)
     ]
     symmetric = [(side[flip], spaces) for side, spaces in turned for flip in directions]
-    first = min(symmetric, key=lambda pair: (pair[0].shape, pair[1].tolist(), pair[0].tobytes()))
-    key = _hash(*first)
-    if key not in _BY_SYMMETRY:
-        _BY_SYMMETRY[key] = float(noise_distances(*first).mean())
-    return _BY_SYMMETRY[key]
+    first, spaces = min(symmetric, key=lambda pair: (pair[0].shape, pair[1].tolist(), pair[0].tobytes()))
+    return _integrate(np.packbits(first).tobytes(), first.shape, tuple(spaces.tolist()))
 
 
-def _hash(mask: Bools, lengths: Floats) -> bytes:
-    return hashlib.sha256(repr((mask.shape, lengths.tolist())).encode() + np.packbits(mask).tobytes()).digest()
+@functools.lru_cache(maxsize=2**13)
+def _integrate(packed: bytes, shape: tuple[int, ...], lengths: tuple[float, ...]) -> float:
+    return float(noise_distances(unpack_mask(packed, shape), np.array(lengths)).mean())
 
 
 __all__ = ["Diameter", "ProgressCallback", "TransportError", "TransportProgress", "emd", "emd_perf"]
@@ -174,34 +176,6 @@ _Intervals: TypeAlias = tuple[Floats, Floats]
 ProgressCallback: TypeAlias = Callable[[TransportProgress], None]
 
 
-@overload
-def emd(
-    maps: Array,
-    masks: Array,
-    *,
-    exact: Literal[True] = True,
-    spacing: Spacing = None,
-    workers: int = 1,
-    time_limit: float | None = None,
-    progress: ProgressCallback | None = None,
-    reduction: Reduction = "mean",
-) -> Scores: ...
-
-
-@overload
-def emd(
-    maps: Array,
-    masks: Array,
-    *,
-    exact: Literal[False],
-    spacing: Spacing = None,
-    workers: int = 1,
-    time_limit: float | None = None,
-    progress: ProgressCallback | None = None,
-    reduction: Reduction = "mean",
-) -> tuple[Scores, Scores]: ...
-
-
 @MetricInfo(
     "EMD",
     higher_is_better=False,
@@ -228,7 +202,7 @@ def emd(
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
-) -> Scores | tuple[Scores, Scores]:
+) -> Scores:
     r"""Earth mover's distance between the map and the ground truth, in pixels.
 
     .. math:: W_1\bigl(|s| / \textstyle\sum |s|,\; F^+ / |F^+|\bigr)
@@ -279,36 +253,6 @@ def emd(
     return _score(_DistanceSolver(exact, workers, time_limit, progress), exact, maps, masks, spacing, reduction)
 
 
-@overload
-def emd_perf(
-    maps: Array,
-    masks: Array,
-    *,
-    diameter: Diameter = "image",
-    exact: Literal[True] = True,
-    spacing: Spacing = None,
-    workers: int = 1,
-    time_limit: float | None = None,
-    progress: ProgressCallback | None = None,
-    reduction: Reduction = "mean",
-) -> Scores: ...
-
-
-@overload
-def emd_perf(
-    maps: Array,
-    masks: Array,
-    *,
-    diameter: Diameter = "image",
-    exact: Literal[False],
-    spacing: Spacing = None,
-    workers: int = 1,
-    time_limit: float | None = None,
-    progress: ProgressCallback | None = None,
-    reduction: Reduction = "mean",
-) -> tuple[Scores, Scores]: ...
-
-
 @MetricInfo(
     "EMD performance",
     higher_is_better=True,
@@ -337,7 +281,7 @@ def emd_perf(
     time_limit: float | None = None,
     progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
-) -> Scores | tuple[Scores, Scores]:
+) -> Scores:
     r"""Earth mover's distance as a performance: 1 for the ground truth itself, 0 at the largest possible distance.
 
     .. math:: 1 - W_1\bigl(|s| / \textstyle\sum |s|,\; F^+ / |F^+|\bigr) \,/\, \delta
@@ -459,7 +403,7 @@ def _score(
     masks: Array,
     spacing: Spacing,
     reduction: Reduction,
-) -> Scores | tuple[Scores, Scores]:
+) -> Scores:
     """Return scores, or lower and upper scores, from the bounds of each block of samples."""
     lowers = [np.empty(0)]
 

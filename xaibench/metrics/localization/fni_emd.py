@@ -8,14 +8,13 @@ mass outside has to move, by its Euclidean distance, and no pixel of the ground 
 from __future__ import annotations
 
 import functools
-import math
 
 import numpy as np
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
-from xaibench.metrics.localization.emd import draws
+from xaibench.metrics.localization.emd import draws, unpack_mask
 from xaibench.metrics.localization.emd_bounds import (
     FEW_PAIRS,
     ROUNDING,
@@ -59,7 +58,7 @@ def expected_fni_emd(masks: Bools, *, spacing: Spacing = None) -> Floats:
 
 @functools.lru_cache(maxsize=2**14)
 def _expected(packed: bytes, shape: tuple[int, ...], lengths: tuple[float, ...]) -> float:
-    mask = np.unpackbits(np.frombuffer(packed, np.uint8), count=math.prod(shape)).astype(np.bool_).reshape(shape)
+    mask = unpack_mask(packed, shape)
     noise = np.random.default_rng(0).random((draws(*shape) // 2, *shape))
     both = np.concatenate([noise, 1 - noise])
     same = np.broadcast_to(mask, both.shape), np.tile(lengths, (len(both), 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -10,16 +12,16 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.explainer_calls import (
-    ExplainerCaller,
     ExplainerFunction,
     check_module,
+    explainer_inputs,
     layers_with_parameters,
     reinitialize,
 )
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, random_generator, reduce_tensor
+from xaibench.metrics.shared.model_inputs import random_generator, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
-from xaibench.metrics.shared.perturb import Curves, unit_scaled
+from xaibench.metrics.shared.perturb import reduce_curves, unit_scaled
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
 
@@ -99,26 +101,33 @@ def parameter_randomization(
         >>> round(parameter_randomization(edges, model, images, targets), 6)
         1.0
     """
-    check_common(batch_size, reduction, seed)
     check_module(model)
-    samples = as_samples(model, images, targets, output)
-    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
+    samples, explain = explainer_inputs(explainer, model, images, targets, output, batch_size, reduction, seed)
     layers = layers_with_parameters(explain.model)
-    original = _ranked(explain(samples.images), magnitude)
-    correlations = []
-    for index, layer in enumerate(reversed(layers)):
+
+    def explained() -> Tensor:
+        maps = explain(samples.images)
+        return maps.abs() if magnitude else maps
+
+    return _correlate(explained, layers[::-1], seed, reduction, images, return_curves)
+
+
+def _correlate(
+    explained: Callable[[], Tensor],
+    layers: Sequence[nn.Module],
+    seed: int,
+    reduction: Reduction,
+    like: Array,
+    return_curves: bool,
+) -> Scores:
+    """Return the mean correlation of the original maps with those after each layer is randomized in addition."""
+    original, correlations = centered_ranks(explained()), []
+    for index, layer in enumerate(layers):
         reinitialize(layer, seed, index)
-        correlations.append(correlation(original, _ranked(explain(samples.images), magnitude)))
+        correlations.append(correlation(original, centered_ranks(explained())))
     curve = torch.from_numpy(np.stack(correlations, 1))
-    result = reduce_tensor(curve.mean(1), reduction, images)
-    if return_curves:
-        fractions = torch.arange(1, len(layers) + 1, dtype=torch.float64) / len(layers)
-        return result, Curves(convert_like(images, fractions), convert_like(images, curve))
-    return result
-
-
-def _ranked(maps: Tensor, magnitude: bool) -> Floats:
-    return centered_ranks(maps.abs() if magnitude else maps)
+    fractions = torch.arange(1, len(layers) + 1, dtype=torch.float64) / len(layers)
+    return reduce_curves(curve.mean(1), fractions, curve, reduction, like, return_curves)
 
 
 @MetricInfo(
@@ -201,12 +210,10 @@ def smooth_mprt(
         >>> round(smooth_mprt(edges, model, images, targets, n_samples=2), 6)
         1.0
     """
-    check_common(batch_size, reduction, seed)
     check_count("n_samples", n_samples)
     check_amount("noise", noise, above=False)
     check_module(model)
-    samples = as_samples(model, images, targets, output)
-    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
+    samples, explain = explainer_inputs(explainer, model, images, targets, output, batch_size, reduction, seed)
     layers = layers_with_parameters(explain.model)
     axes = tuple(range(1, samples.images.ndim))
     extent = samples.images.amax(axes, keepdim=True) - samples.images.amin(axes, keepdim=True)
@@ -219,16 +226,7 @@ def smooth_mprt(
             total += (maps.abs() if magnitude else maps) / n_samples
         return total
 
-    original, correlations = centered_ranks(smooth_maps()), []
-    for index, layer in enumerate(layers):
-        reinitialize(layer, seed, index)
-        correlations.append(correlation(original, centered_ranks(smooth_maps())))
-    curve = torch.from_numpy(np.stack(correlations, 1))
-    result = reduce_tensor(curve.mean(1), reduction, images)
-    if return_curves:
-        fractions = torch.arange(1, len(layers) + 1, dtype=torch.float64) / len(layers)
-        return result, Curves(convert_like(images, fractions), convert_like(images, curve))
-    return result
+    return _correlate(smooth_maps, layers, seed, reduction, images, return_curves)
 
 
 @MetricInfo(
@@ -302,11 +300,9 @@ def efficient_mprt(
         >>> efficient_mprt(weights, model, images, targets) > 0.5
         True
     """
-    check_common(batch_size, reduction, seed)
     check_count("n_bins", n_bins, least=2)
     check_module(model)
-    samples = as_samples(model, images, targets, output)
-    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
+    samples, explain = explainer_inputs(explainer, model, images, targets, output, batch_size, reduction, seed)
     layers = layers_with_parameters(explain.model)
     original = _entropies(explain(samples.images), magnitude, n_bins)
     for index, layer in enumerate(reversed(layers)):  # the final network of parameter_randomization
@@ -324,5 +320,4 @@ def _entropies(maps: Tensor, magnitude: bool, bins: int) -> Floats:
     counts = np.stack([np.histogram(values, bins, (0.0, 1.0))[0] for values in flat.numpy()])
     shares = counts / flat.shape[1]
     logarithms = np.log(shares, out=np.zeros_like(shares), where=counts > 0)
-    found: Floats = np.abs((shares * logarithms).sum(1))
-    return found
+    return np.asarray(np.abs((shares * logarithms).sum(1)))

@@ -15,9 +15,9 @@ from torch import nn
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Array, Floats, Reduction
-from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
+from xaibench.metrics.shared.explainer_calls import ExplainerFunction, explainer_inputs
 from xaibench.metrics.shared.inputs import Scores, without_unit_axes
-from xaibench.metrics.shared.model_inputs import as_samples, check_common, random_generator, reduce_tensor
+from xaibench.metrics.shared.model_inputs import random_generator, reduce_tensor
 from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
@@ -99,10 +99,8 @@ def random_logit(
         >>> round(random_logit(edges, model, images, targets, similarity="spearman"), 6)
         1.0
     """
-    check_common(batch_size, reduction, seed)
     check_choice("similarity", similarity, ("ssim", "spearman"))
-    samples = as_samples(model, images, targets, output)
-    explain = ExplainerCaller(explainer, model, samples, batch_size, output)
+    samples, explain = explainer_inputs(explainer, model, images, targets, output, batch_size, reduction, seed)
     if explain.classes < 2:
         raise ValueError(
             "The model has one output, but the metric needs at least two classes. Pass a model with one output per "
@@ -113,39 +111,30 @@ def random_logit(
     pair = explain(samples.images), explain(samples.images, others)
     one, other = (maps.abs() if magnitude else maps for maps in pair)
     if similarity == "spearman":
-        found = correlation(centered_ranks(one), centered_ranks(other))
+        scores = correlation(centered_ranks(one), centered_ranks(other))
     else:
-        found = np.array([_ssim(a, b) for a, b in zip(one.numpy(), other.numpy(), strict=True)])
-    return reduce_tensor(torch.from_numpy(found), reduction, images)
+        scores = np.array([_ssim(a, b) for a, b in zip(one.numpy(), other.numpy(), strict=True)])
+    return reduce_tensor(torch.from_numpy(scores), reduction, images)
 
 
 def _ssim(one: Floats, other: Floats) -> float:
     """Return the mean structural similarity of two maps, over the windows inside the image; cubic ones in a volume."""
-    if _is_constant(one) or _is_constant(other):
+    if (one == one.flat[0]).all() or (other == other.flat[0]).all():
         return float("nan")
     peak = max(np.abs(one).max(), np.abs(other).max())
     sides = without_unit_axes(one.shape)
-    one, other = (
-        one.reshape(sides) / peak,
-        other.reshape(sides) / peak,
-    )  # keeps squares of huge and tiny values in the range of float64
+    # Scaling keeps squares of huge and tiny values in the range of float64.
+    one, other = one.reshape(sides) / peak, other.reshape(sides) / peak
     window = min(_WINDOW, (min(one.shape) - 1) // 2 * 2 + 1)
     extent = max(one.max(), other.max()) - min(one.min(), other.min())
     least = (_K1 * extent) ** 2, (_K2 * extent) ** 2
     count = window**one.ndim
     means = [uniform_filter(values, window) for values in (one, other, one * one, other * other, one * other)]
     unbiased = count / max(1, count - 1)
-    varies, other_varies, vary = (
-        unbiased * (means[2] - means[0] ** 2),
-        unbiased * (means[3] - means[1] ** 2),
-        unbiased * (means[4] - means[0] * means[1]),
-    )
+    varies, other_varies = unbiased * (means[2] - means[0] ** 2), unbiased * (means[3] - means[1] ** 2)
+    vary = unbiased * (means[4] - means[0] * means[1])
     above = (2 * means[0] * means[1] + least[0]) * (2 * vary + least[1])
     below = (means[0] ** 2 + means[1] ** 2 + least[0]) * (varies + other_varies + least[1])
     edge = window // 2
     inner = tuple(slice(edge, size - edge) for size in sides)
     return float(np.clip((above / below)[inner].mean(), -1.0, 1.0))
-
-
-def _is_constant(values: Floats) -> bool:
-    return bool((values == values.flat[0]).all())

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from xaibench.compute.device import precision_context
 from xaibench.compute.random_numbers import isolated_rng, seeded_by
-from xaibench.core.types import Array
-from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite, random_generator
+from xaibench.core.types import Array, Reduction
+from xaibench.metrics.shared.model_inputs import LabeledImages, as_samples, check_common, check_finite, random_generator
 from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer
 
 #: Returns the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
@@ -85,6 +85,22 @@ class ExplainerCaller:
             )
         check_finite(maps, "maps of the explainer")
         return maps
+
+
+def explainer_inputs(
+    explainer: ExplainerFunction,
+    model: nn.Module,
+    images: Array,
+    targets: Array,
+    output: ModelOutput,
+    batch_size: int | None,
+    reduction: Reduction,
+    seed: int,
+) -> tuple[LabeledImages, ExplainerCaller]:
+    """Check what every metric that calls the explainer takes; return the samples and the explainer of a copy."""
+    check_common(batch_size, reduction, seed)
+    samples = as_samples(model, images, targets, output)
+    return samples, ExplainerCaller(explainer, model, samples, batch_size, output)
 
 
 def check_module(model: nn.Module) -> None:

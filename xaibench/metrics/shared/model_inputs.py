@@ -100,6 +100,22 @@ def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:
     return s.to(samples.images.device)
 
 
+def checked_inputs(
+    model: Model,
+    images: Array,
+    maps: Array,
+    targets: Any,
+    output: object,
+    batch_size: int | None,
+    reduction: Reduction,
+    seed: int = 0,
+) -> tuple[LabeledImages, Tensor]:
+    """Check what every metric that calls the model takes; return the samples and the maps as tensors."""
+    check_common(batch_size, reduction, seed)
+    samples = as_samples(model, images, targets, output)
+    return samples, as_map_tensor(maps, samples)
+
+
 def check_finite(values: Tensor, name: str) -> None:
     """Raise a ValueError that names the samples with NaN or infinity."""
     finite = values.isfinite().flatten(1).all(1)
@@ -116,7 +132,7 @@ def check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a share of the pixels, above 0 and at most 1, got {value!r}.")
 
 
-def check_fractions(fraction: float | Sequence[float]) -> list[float]:
+def check_fractions(fraction: float | Sequence[float], name: str = "fraction") -> list[float]:
     """Return one or several shares of the pixels as a list.
 
     Raises:
@@ -124,9 +140,9 @@ def check_fractions(fraction: float | Sequence[float]) -> list[float]:
     """
     shares = list(fraction) if isinstance(fraction, Sequence) else [fraction]
     if not shares:
-        raise ValueError("fraction must be a share of the pixels or a sequence of shares, got an empty sequence.")
+        raise ValueError(f"{name} must be a share of the pixels or a sequence of shares, got an empty sequence.")
     for share in shares:
-        check_fraction("fraction", share)
+        check_fraction(name, share)
     return shares
 
 
@@ -145,11 +161,6 @@ def count_of_share(fraction: float, pixels: int) -> int:
 def reduce_tensor(scores: Tensor, reduction: Reduction, like: Array) -> Scores:
     """Reduce scores ``[N]``: their mean, or all of them in the type of ``like``."""
     return reduce_scores(scores.double().cpu().numpy(), reduction, like)
-
-
-def convert_like(like: object, values: Tensor) -> Array:
-    """Return values in the type and on the device of ``like``."""
-    return values.to(like.device) if isinstance(like, Tensor) else values.cpu().numpy()
 
 
 def random_generator(seed: int, index: int) -> np.random.Generator:

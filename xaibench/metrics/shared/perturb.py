@@ -14,9 +14,9 @@ from torch import Tensor
 
 from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
-from xaibench.core.types import Array
-from xaibench.metrics.shared.inputs import without_unit_axes
-from xaibench.metrics.shared.model_inputs import LabeledImages, Model
+from xaibench.core.types import Array, Reduction
+from xaibench.metrics.shared.inputs import Scores, without_unit_axes
+from xaibench.metrics.shared.model_inputs import LabeledImages, Model, reduce_tensor
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.ranks import order_descending
 
@@ -46,6 +46,18 @@ class Curves(NamedTuple):
 
     fractions: Array
     values: Array
+
+
+def reduce_curves(
+    scores: Tensor, fractions: Tensor, values: Tensor, reduction: Reduction, like: Array, return_curves: bool
+) -> Scores:
+    """Reduce scores ``[N]``; with ``return_curves`` also return their curves, in the type of ``like``."""
+    reduced = reduce_tensor(scores, reduction, like)
+    if not return_curves:
+        return reduced
+    if isinstance(like, Tensor):
+        return reduced, Curves(fractions.to(like.device), values.to(like.device))
+    return reduced, Curves(fractions.cpu().numpy(), values.cpu().numpy())
 
 
 class PixelOrder(NamedTuple):

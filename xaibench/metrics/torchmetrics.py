@@ -1,17 +1,40 @@
-"""Base classes of the torchmetrics classes: scores of all samples since the last reset, and their mean."""
+"""The metrics as torchmetrics classes: update batch by batch, compute at the end of an epoch, also across processes.
+
+    pip install "xaibench[torchmetrics]"
+
+``update`` calls the function of :mod:`xaibench.metrics` and stores its scores, one float64 per sample. ``compute``
+returns the mean of the defined scores. The result is that of the function on all samples at once, regardless of how
+they were split into batches (bit-identical for metrics that do not call a model). Each class takes the parameters of
+its function, and every metric of the table has a class.
+
+``update`` takes the inputs of the function, by position or by name. By name, metrics of all kinds share one collection,
+which passes to each metric the inputs that it takes:
+
+    scores = MetricCollection([IoU(threshold=0.5), Sparseness(), Deletion(steps=56)])
+    scores.update(maps=maps, masks=masks, model=model, images=images, targets=targets)
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from xaibench.component.info import MetricInfo
+from xaibench.core.checks import check_names
 from xaibench.core.types import Floats
 from xaibench.metrics.shared.inputs import mean_of_defined
 from xaibench.metrics.table import METRICS
+
+if TYPE_CHECKING:
+    from xaibench.metrics.shared.explainer_calls import ExplainerFunction
+    from xaibench.metrics.shared.model_inputs import Model
 
 try:
     from torchmetrics import Metric
@@ -22,10 +45,6 @@ except ModuleNotFoundError as missing:
         'Install it with: pip install "xaibench[torchmetrics]".',
         name=missing.name,
     ) from missing
-
-if TYPE_CHECKING:
-    from xaibench.metrics.shared.explainer_calls import ExplainerFunction
-    from xaibench.metrics.shared.model_inputs import Model
 
 
 class MeanScore(Metric):
@@ -181,3 +200,75 @@ def _digest(target: str, parameters: Mapping[str, Any]) -> str:
     """Return a hash of a metric and its parameters, including the values of tensors and arrays."""
     plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in parameters.items()}
     return hashlib.sha256(repr((target, sorted(plain.items()))).encode()).hexdigest()[:16]
+
+
+_BASES: dict[str, type[MeanScore]] = {
+    "ground-truth": TruthScore,
+    "map": MapScore,
+    "model": ModelScore,
+    "explainer": ExplainerScore,
+}
+#: Parameters that determine the form of a function's result; here it is always one score per sample.
+_OF_FORM = ("reduction", "return_curves", "exact")
+
+
+def class_name(metric: str) -> str:
+    """Return the class name of a metric: from its info, otherwise its name in CamelCase.
+
+    Example:
+        >>> class_name("mass_accuracy"), class_name("iou")
+        ('MassAccuracy', 'IoU')
+    """
+    info: MetricInfo = METRICS.resolve(metric).info
+    return info.class_name or "".join(word.capitalize() for word in metric.split("_"))
+
+
+def make_class(metric: str, module: str) -> type[MeanScore]:
+    """Create the class of a registered metric.
+
+    Args:
+        metric: Name of the metric.
+        module: Module in which the class can be found by its name, which pickling needs.
+
+    Returns:
+        A subclass of the base class for its kind, with the keyword parameters of the function.
+    """
+    function = METRICS.resolve(metric)
+    name, base = class_name(metric), _BASES[function.info.kind]
+    taken = inspect.signature(function).parameters.values()
+    own = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _OF_FORM]
+
+    def initialize(self: MeanScore, **parameters: Any) -> None:
+        check_names(name, parameters, defaults)
+        base.__init__(self, metric, defaults | parameters)
+
+    defaults = {one.name: one.default for one in own}
+    initialize.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *own], return_annotation=None
+    )
+    initialize.__name__, initialize.__qualname__ = "__init__", f"{name}.__init__"
+    members = {"__init__": initialize, "__doc__": _docstring(metric, function, list(defaults)), "__module__": module}
+    return types.new_class(name, (base,), exec_body=lambda namespace: namespace.update(members))
+
+
+def _docstring(metric: str, function: Callable[..., Any], parameters: list[str]) -> str:
+    doc = inspect.getdoc(function) or ""
+    told = re.search(r"^Args:\n((?: +.*\n|\n)*)", doc + "\n", re.MULTILINE)
+    entries = re.split(r"^    (?=\w)", told[1].rstrip() + "\n", flags=re.MULTILINE) if told else []
+    own = "".join(f"    {entry}" for entry in entries if entry.partition(":")[0] in parameters)
+    summary = doc.partition("\n")[0]
+    head = f"Mean :func:`xaibench.metrics.{metric}` over all samples since the last reset.\n\n{summary}"
+    return f"{head}\n\nArgs:\n{own}" if own else f"{head}\n"
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[MeanScore]: ...  # the classes are created from the table below
+
+
+__all__ = ["ExplainerScore", "MapScore", "MeanScore", "ModelScore", "TruthScore"]
+
+for _metric in METRICS:
+    _class = make_class(_metric, __name__)
+    globals()[_class.__name__] = _class
+    __all__ += [_class.__name__]
