@@ -11,9 +11,9 @@ from prose import with_blocks
 
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
-from xaibench.data.own_volumes import OwnVolumes
 from xaibench.data.photographs.image_folder import OwnFolder
 from xaibench.data.photographs.saliency_bench_release import SaliencyBenchRelease
+from xaibench.data.volume_folder import OwnVolumes
 
 PAGE = Path(__file__).parents[1] / "datasets.md"
 

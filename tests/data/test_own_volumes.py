@@ -45,7 +45,7 @@ def test_volumes_have_their_masks_whatever_the_axes_of_the_file(folder):
     assert np.array_equal(masks, MASKS[order] * (np.array(order) % 2)[:, None, None, None])
     assert data.test.metric_inputs(slice(0, 2))["spacing"].tolist() == pytest.approx(np.array([[2.5, 0.8, 0.8]] * 2))
     assert data.test.groups[3] == data.test.groups[4] != data.test.groups[5]
-    assert repr(data.test) == "VolumeFolderSplit(6 volumes, 1 channel)"
+    assert repr(data.test) == "VolumeSplit(6 volumes, 1 channel)"
 
 
 def test_patients_are_not_divided_and_classes_have_an_order(folder):

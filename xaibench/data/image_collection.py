@@ -28,7 +28,7 @@ from xaibench.data.disk.image_lists import (
     own_classes,
     own_images,
 )
-from xaibench.data.disk.lazy_split import DiskSplit, resize_mask, write_image
+from xaibench.data.disk.lazy_split import DiskSplit, VolumeSplit, resize_mask, write_image
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes
 from xaibench.data.exchange.datasets_library import is_table, open_table
@@ -39,7 +39,7 @@ from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, 
 from xaibench.data.photographs.image_reader import ImageReader
 from xaibench.data.photographs.labeled_photographs import labeled_images, ordered_classes
 from xaibench.data.table import DATASETS
-from xaibench.data.volume_folder import VolumeFolderSplit, has_volumes, open_volumes
+from xaibench.data.volume_folder import has_volumes, open_volumes
 
 #: Schemes of names of data sets that are followed by a folder of images.
 _FOLDERS = {"folder", "photographs", "parquet", "volumes"}
@@ -238,7 +238,7 @@ def open_images(
             raise ValueError("masks: got an array, expected a folder of mask files for a folder of volumes.")
         found = open_volumes(source, masks=masks, window=window)
         names = None if found.classes == (UNLABELED,) else found.classes
-        every = VolumeFolderSplit(found, np.arange(len(found)))
+        every = VolumeSplit(found, np.arange(len(found)))
         return ImageCollection(os.fspath(source), every, names, found.annotated)
     _refuse_options(
         {"volumes": volumes or None} if not isinstance(source, Path) or source.is_file() else {}, "a folder"

@@ -86,7 +86,7 @@ DATASETS = Registry(
     schemes={
         "published": "xaibench.data.photographs.saliency_bench_release:SaliencyBenchRelease",
         "folder": "xaibench.data.photographs.image_folder:OwnFolder",
-        "volumes": "xaibench.data.own_volumes:OwnVolumes",
+        "volumes": "xaibench.data.volume_folder:OwnVolumes",
         "photographs": "xaibench.data.photographs.labeled_photographs:Photographs",
         "mosaic": "xaibench.benchmarks.mosaics.photo_mosaics:PhotoMosaics",
         "parquet": "xaibench.data.exchange.parquet:ParquetSet",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from xaibench.component.info import describe_own_data
+from xaibench.data.base import Dataset
+from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
-from xaibench.data.disk.image_lists import UNLABELED, ImageEntry, assign_groups
-from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform
-from xaibench.data.disk.source import SampleSource
+from xaibench.data.disk.image_lists import UNLABELED, ImageEntry, assign_groups, choose_optional_classes
+from xaibench.data.disk.lazy_split import Normalize, Transform, VolumeSplit
+from xaibench.data.disk.source import VolumeSource
+from xaibench.data.disk.splits import Splits, choose_classes, split_indices
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, find_subfolder
 from xaibench.data.scans.ct_reading import check_center_width
 from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
@@ -25,7 +32,7 @@ _ARRAYS, _NIFTI = (".npy", ".npz"), (".nii", ".nii.gz")
 VALUE_SUFFIXES = _ARRAYS + _NIFTI
 
 
-class FolderVolumes(SampleSource):
+class FolderVolumes(VolumeSource):
     """Volumes and their masks in files, which are read on access.
 
     Args:
@@ -58,16 +65,24 @@ class FolderVolumes(SampleSource):
         self.annotated = np.array(known, dtype=np.bool_)
         self.groups = np.unique(groups, return_inverse=True)[1].astype(np.int64)
         self._files, self._masks, self._ids, self._window = files, masks, ids, window
-        self._shapes: dict[int, tuple[int, ...]] = {}
+        self._shapes: dict[int, tuple[int, int, int]] = {}
 
-    def volume(self, index: int) -> Tensor:
-        """Read a volume ``[C, D, H, W]`` float32.
+    @cached_property
+    def channels(self) -> int:  # type: ignore[override]
+        """Number of channels of the first volume, which all others must have."""
+        return _read_shape(self._files[0])[0]
+
+    def volume(self, index: int) -> NDArray[np.float32]:
+        """Read a volume ``[C, D, H, W]``.
 
         Raises:
-            DataFileError: If the file cannot be read, has another number of axes, or values that are not finite.
+            DataFileError: If the file cannot be read, has another number of axes or channels, or values that are not
+                finite.
         """
-        image = read_image(self._files[index], self._window)
-        self._shapes[index] = tuple(image.shape)
+        image: NDArray[np.float32] = read_image(self._files[index], self._window).numpy()
+        self._shapes[index] = (image.shape[1], image.shape[2], image.shape[3])
+        if len(image) != self.channels:
+            raise DataFileError(f"{self._files[index]} has {len(image)} channels, {self._files[0]} {self.channels}.")
         return image
 
     def mask(self, index: int) -> NDArray[np.bool_] | None:
@@ -80,7 +95,7 @@ class FolderVolumes(SampleSource):
         if file is None:
             return None
         mask: NDArray[np.bool_] = (_read_values(file) != 0).any(axis=0)
-        if mask.shape != (expected := self.shape(index)[1:]):
+        if mask.shape != (expected := self.shape(index)):
             raise DataFileError(
                 f"{file} has the shape {list(mask.shape)}, expected that of its volume {list(expected)}."
             )
@@ -93,17 +108,18 @@ class FolderVolumes(SampleSource):
                 )
         return mask
 
-    def shape(self, index: int) -> tuple[int, ...]:
-        """Return the shape ``(C, D, H, W)`` of a volume; only headers of ``.npy`` and NIfTI files are read.
+    def shape(self, index: int) -> tuple[int, int, int]:
+        """Return the shape ``(D, H, W)`` of a volume; only headers of ``.npy`` and NIfTI files are read.
 
         Raises:
             DataFileError: If the file cannot be read.
         """
         if index not in self._shapes:
-            self._shapes[index] = _read_shape(self._files[index])
+            _, depth, height, width = _read_shape(self._files[index])
+            self._shapes[index] = depth, height, width
         return self._shapes[index]
 
-    def spacing(self, numbers: Sequence[int]) -> NDArray[np.float64] | None:
+    def spacings(self, numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """Return ``[n, 3]``, the distance of neighboring voxels in mm along D, H and W; None unless all are NIfTI.
 
         Raises:
@@ -117,62 +133,6 @@ class FolderVolumes(SampleSource):
     def meta(self, index: int) -> dict[str, object]:
         """Return the name of a volume and its file."""
         return {"id": self._ids[index], "file": self._ids[index], "annotated": bool(self.annotated[index])}
-
-
-class VolumeFolderSplit(LazySplit):
-    """Volumes ``[N, C, D, H, W]`` and masks ``[N, D, H, W]`` of one split, read from files on access.
-
-    Args:
-        source: The volumes of the whole set.
-        indices: ``[N]`` numbers of the volumes of this split, in order.
-        normalize: ``(means, deviations)`` of the channels, after ``transform``.
-        transform: Transforms a volume ``[C, D, H, W]`` and its mask ``[D, H, W]`` together.
-    """
-
-    source: FolderVolumes
-
-    def __init__(
-        self,
-        source: FolderVolumes,
-        indices: NDArray[np.int64],
-        *,
-        normalize: Normalize = None,
-        transform: Transform | None = None,
-    ) -> None:
-        channels = source.shape(0)[0]
-        super().__init__(source, indices, channels=channels, normalize=normalize, transform=transform)
-
-    def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
-        """Return ``spacing`` ``[n, 3]`` float64 in mm, along D, H and W, of NIfTI files; nothing for arrays."""
-        chosen = self.indices[index if isinstance(index, slice) else index.numpy()]
-        spacing = self.source.spacing(chosen.tolist())
-        return {} if spacing is None else {"spacing": spacing}
-
-    def _read_samples(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        images = [self.source.volume(number) for number in numbers.tolist()]
-        self._check_shapes(numbers, [tuple(image.shape) for image in images])
-        return torch.stack(images) if images else torch.empty(0, self.channels, 0, 0, 0), self._read_masks(numbers)
-
-    def _read_masks(self, numbers: NDArray[np.int64]) -> Tensor:
-        shapes = [self.source.shape(number) for number in numbers.tolist()]
-        self._check_shapes(numbers, shapes)
-        masks = [
-            np.zeros(shape[1:], dtype=np.bool_) if (mask := self.source.mask(number)) is None else mask
-            for number, shape in zip(numbers.tolist(), shapes, strict=True)
-        ]
-        return torch.from_numpy(np.stack(masks)) if masks else torch.empty((0, 0, 0, 0), dtype=torch.bool)
-
-    def _check_shapes(self, numbers: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> None:
-        for number, shape in zip(numbers.tolist(), shapes, strict=True):
-            if shape != shapes[0]:
-                one, first = (self.source.meta(which)["file"] for which in (number, int(numbers[0])))
-                raise DataFileError(
-                    f"{one} has the shape {list(shape)}, {first} {list(shapes[0])}; crop or resample all volumes to "
-                    "the shape that the network takes."
-                )
-
-    def __repr__(self) -> str:
-        return f"VolumeFolderSplit({len(self)} volumes, {self.channels} channel{'s' if self.channels > 1 else ''})"
 
 
 def has_volumes(folder: str | os.PathLike[str], *, nifti: bool = False) -> bool:
@@ -325,3 +285,134 @@ def read_values(file: Path) -> NDArray[Any]:
                 raise ValueError(f"it has the arrays {', '.join(found.files)}; expected a single one")
             array: NDArray[Any] = found[found.files[0]]
             return array
+
+
+_LAYOUT = (
+    "Expected image/<class>/<name>.nii.gz (or .nii, .npy, .npz) and mask/<class>/<name> of the same shape, in which "
+    "every voxel other than 0 is important. Without classes, the files are directly in image and mask. A file "
+    "groups.csv with the columns file and group keeps related volumes (of one patient) in one split."
+)
+
+
+class OwnVolumes(DirectorySet):
+    """Your own volumes and masks: ``OwnVolumes("~/scans")``, by name ``"volumes:~/scans"``.
+
+    The volumes are ``image/<class>/*``; the classes are the subfolders, sorted. Without subfolders, the volumes in
+    ``image`` are a set of one class, ``unlabeled``. The masks are ``mask/<class>/*`` with the same name and shape. The
+    folders may also be called ``images`` and ``masks``. NIfTI files (``.nii``, ``.nii.gz``) are read with ``pip install
+    "xaibench[medical]"`` and oriented as slices of scans are: D from the feet to the head, H from front to back, W to
+    the patient's left; metrics of distance get their voxel size in mm. Arrays (``.npy``, or ``.npz`` with one array)
+    are ``[D, H, W]`` or ``[C, D, H, W]``. Volumes are not scaled or cropped: a batch needs volumes of one shape.
+
+    A volume without a mask is not annotated; a volume whose mask is all 0 is a true negative. ``groups.csv`` states
+    related volumes, as for :class:`~xaibench.data.photographs.image_folder.OwnFolder`.
+
+    Args:
+        directory: The folder; ``~`` is expanded. The parameter ``root`` is not used.
+
+    Raises:
+        MissingDataError: If the folder has no volumes.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for kind, values in (("image", np.ones((4, 5, 6))), ("mask", np.eye(6)[None, :5].repeat(4, 0))):
+        ...         _ = (Path(folder) / kind).mkdir()
+        ...         np.save(f"{folder}/{kind}/a.npy", values)
+        ...     images, masks, targets = OwnVolumes(folder)(splits=(0, 0, 1)).test[:]
+        >>> list(images.shape), list(masks.shape)
+        ([1, 1, 4, 5, 6], [1, 4, 5, 6])
+    """
+
+    marker = "*"
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        super().__init__(directory)
+        found = open_volumes(self._folder)
+        name, classes = f"volumes:{os.fspath(directory)}", found.classes
+        self.info = describe_own_data(name, classes, (found.channels, *found.shape(0)), _LAYOUT)
+
+    def open(
+        self,
+        folder: Path,
+        *,
+        classes: tuple[str, ...],
+        seed: int,
+        negatives: str | Sequence[str] = (),
+        window: str | Sequence[float] | None = None,
+    ) -> FolderVolumes:
+        """Return the volumes and their masks.
+
+        Args:
+            folder: The folder of the data set.
+            classes: The wanted classes.
+            seed: Not used.
+            negatives: Classes whose volumes show nothing important (``"healthy"``): without a mask, such a volume
+                counts as annotated with an empty mask.
+            window: ``(center, width)`` of the values that become [0, 1], such as ``(40, 400)``. None = arrays are taken
+                as they are (8-bit integers divided by 255), NIfTI files are scaled from their smallest to their largest
+                value.
+
+        Raises:
+            MissingDataError: If there is no volume of a class.
+            ValueError: If a class is unknown, or the window has no positive width.
+        """
+        chosen = choose_optional_classes(negatives, self.info.classes)
+        return open_volumes(folder, classes=classes, negatives=chosen, window=window)
+
+    def __call__(  # type: ignore[override]  # volumes are not scaled: there are no size and no channels
+        self,
+        *,
+        seed: int = 0,
+        root: str | os.PathLike[str] | None = None,
+        classes: str | Sequence[str] | None = None,
+        splits: Splits = (0.6, 0.2, 0.2),
+        normalize: Normalize = None,
+        transform: Transform | None = None,
+        include_unannotated: bool = False,
+        negatives: str | Sequence[str] = (),
+        window: str | Sequence[float] | None = None,
+    ) -> Dataset:
+        """Open the set and split it. Voxels are read when a volume is accessed.
+
+        Args:
+            seed: Seed of the split.
+            root: Not used.
+            classes: ``"tumor,healthy"`` or a sequence; targets follow its order. None = all.
+            splits: Fractions of train, validation and test.
+            normalize: ``(means, deviations)`` of the channels, or None.
+            transform: Transforms volume and mask together: any of ``torchvision.transforms.v2``.
+            include_unannotated: Keep volumes without an annotation; their mask is empty.
+            negatives: As for :meth:`open`.
+            window: As for :meth:`open`.
+
+        Returns:
+            The data set: images ``[C, D, H, W]``, masks ``[D, H, W]``.
+
+        Raises:
+            MissingDataError: If there is no annotated volume of a class.
+            DataFileError: If the first file cannot be read, or ``groups.csv`` is malformed.
+            ValueError: If a parameter is out of range, a class is unknown, or a class has too few volumes.
+        """
+        chosen = choose_classes(classes, self.info.classes)
+        source = self.open(self._folder, classes=chosen, seed=seed, negatives=negatives, window=window)
+        kept = self._select_samples(source, self._folder, include_unannotated, "skip")
+        train, val, test = (
+            VolumeSplit(source, part, normalize=normalize, transform=transform)
+            for part in split_indices(source, kept, splits, seed)
+        )
+        given: dict[str, object] = {"classes": ",".join(chosen), "splits": splits, "normalize": normalize}
+        given |= {"include_unannotated": include_unannotated, "negatives": negatives, "window": window}
+        info = dataclasses.replace(self.info, classes=chosen)
+        return Dataset(train, val, test, info, parameters=given)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.__call__)
+
+    def _advise_unannotated(self, label: str, *, any_annotated: bool) -> str:
+        """Return how to load a class without masks, for an error message."""
+        return (
+            f"add masks to {self._folder / 'mask'}; if there is nothing to mark in them, give negatives={label!r} "
+            f"(--negatives {label!r} on the command line); include_unannotated=True loads them with empty masks."
+        )

@@ -86,7 +86,7 @@ def test_a_transform_turns_all_slices_together():
 
 def test_volumes_of_several_shapes_are_read_one_at_a_time():
     split = split_of(SHAPE, (3, 3, 4))
-    with pytest.raises(ValueError, match=r"shapes \[3, 3, 4\], \[2, 3, 4\], expected one .* \(batch_size=1\).* crop="):
+    with pytest.raises(ValueError, match="different shapes"):
         split[:]
     assert split.source.read == []  # refused before anything is read
     assert [split[[number]][0].shape for number in (0, 1)] == [(1, 1, 3, 3, 4), (1, 1, 2, 3, 4)]

@@ -228,7 +228,7 @@ def test_whole_scans_are_streamed_one_at_a_time(tmp_path, monkeypatch):
         read.clear()
         shapes.append(tuple(images.shape))
     assert sorted(shapes) == [(1, 1, 7, HEIGHT, WIDTH), *[(1, 1, 8, HEIGHT, WIDTH)] * 2]
-    with pytest.raises(ValueError, match=r"Read whole scans one at a time"):
+    with pytest.raises(ValueError, match="different shapes"):
         xb.load("lidc", **given).train[:]
     assert xb.load("lidc", **given).info.image_shape == (1, 0, 0, 0)
     assert read == []

@@ -321,7 +321,7 @@ class VolumeSplit(LazySplit):
     Args:
         source: The samples of the whole set.
         indices: ``[N]`` numbers of the samples of this split, in order.
-        channels: 1, or 3 for three equal channels.
+        channels: 1, or 3 for three equal channels; None = the channels of the source.
         normalize: Normalization of the voxels in [0, 1], after ``transform``.
         transform: Transforms a volume ``[C, D, H, W]`` and its mask ``[D, H, W]`` together. The transforms of
             ``torchvision.transforms.v2`` treat all slices of a volume in the same way.
@@ -338,11 +338,13 @@ class VolumeSplit(LazySplit):
         source: VolumeSource,
         indices: NDArray[np.int64],
         *,
-        channels: int = 1,
+        channels: int | None = None,
         normalize: Normalize = None,
         transform: Transform | None = None,
     ) -> None:
-        check_gray_or_color(channels)
+        if channels is not None:
+            check_gray_or_color(channels)
+        channels = channels or source.channels
         super().__init__(source, indices, channels=channels, normalize=normalize, transform=transform)
 
     def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
@@ -352,29 +354,30 @@ class VolumeSplit(LazySplit):
             index: The samples.
 
         Returns:
-            ``spacing`` ``[n, 3]`` float64 in mm, along the axes D, H and W.
+            ``spacing`` ``[n, 3]`` float64 in mm, along the axes D, H and W; nothing if it is not known.
         """
-        chosen = index if isinstance(index, slice) else index.numpy()
-        return {"spacing": self.source.spacing[self.indices[chosen]]}
+        spacing = self.source.spacings(self.indices[index if isinstance(index, slice) else index.numpy()])
+        return {} if spacing is None else {"spacing": spacing}
 
     def _read_samples(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        masks = self._read_masks(numbers)
         volumes = [torch.from_numpy(self.source.volume(number)) for number in numbers.tolist()]
-        images = _stack(volumes, torch.float32)[:, None]
-        return images.repeat(1, 3, 1, 1, 1) if self.channels == 3 else images, masks
+        masks = self._read_masks(numbers)
+        images = _stack(volumes, torch.float32)
+        images = images[:, None] if images.ndim == 4 else images
+        return images if images.shape[1] == self.channels else images.repeat(1, self.channels, 1, 1, 1), masks
 
     def _read_masks(self, numbers: NDArray[np.int64]) -> Tensor:
-        shapes = dict.fromkeys(self.source.shape(number) for number in numbers.tolist())
+        shapes = {self.source.shape(number): number for number in numbers.tolist()}
         if len(shapes) > 1:
+            files = [f"{self.source.meta(number)['file']} {list(shape)}" for shape, number in shapes.items()]
             raise ValueError(
-                f"{len(numbers)} volumes have the shapes {', '.join(str(list(shape)) for shape in shapes)}, expected "
-                "one shape per batch. Read whole scans one at a time (batch_size=1), or load crops: crop=(D, H, W)."
+                f"{len(numbers)} volumes have different shapes, such as {' and '.join(files[:2])}; expected one shape "
+                "per batch. Read them one at a time (batch_size=1), load crops (crop=(D, H, W)), or crop or resample "
+                "all volumes to the shape that the network takes."
             )
-        return _stack([torch.from_numpy(self._read_mask(number)) for number in numbers.tolist()], torch.bool)
-
-    def _read_mask(self, number: int) -> NDArray[np.bool_]:
-        mask = self.source.mask(number)
-        return np.zeros(self.source.shape(number), dtype=np.bool_) if mask is None else mask
+        masks = [self.source.mask(number) for number in numbers.tolist()]
+        empty = np.zeros(next(iter(shapes), (0, 0, 0)), dtype=np.bool_)
+        return _stack([torch.from_numpy(empty.copy() if mask is None else mask) for mask in masks], torch.bool)
 
     def __repr__(self) -> str:
         return f"VolumeSplit({len(self)} volumes, {self.channels} channel{'s' if self.channels > 1 else ''})"

@@ -85,12 +85,14 @@ class Source(SampleSource):
 
 
 class VolumeSource(SampleSource):
-    """Samples whose images are volumes of gray values.
+    """Samples whose images are volumes.
 
     Attributes:
+        channels: Number of channels of the volumes.
         spacing: ``[N, 3]`` float64: distance of neighboring voxels in mm, along the axes D, H and W.
     """
 
+    channels = 1
     spacing: NDArray[np.float64]
 
     @abstractmethod
@@ -101,7 +103,7 @@ class VolumeSource(SampleSource):
             index: Number of the sample.
 
         Returns:
-            ``[d, h, w]`` gray values in [0, 1].
+            ``[d, h, w]`` gray values in [0, 1], or ``[C, d, h, w]``.
         """
 
     @abstractmethod
@@ -111,3 +113,14 @@ class VolumeSource(SampleSource):
         Args:
             index: Number of the sample.
         """
+
+    def spacings(self, numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """Return the distance of neighboring voxels.
+
+        Args:
+            numbers: Numbers of the samples.
+
+        Returns:
+            ``[n, 3]`` in mm, along the axes D, H and W; None if it is not known.
+        """
+        return self.spacing[numbers]
