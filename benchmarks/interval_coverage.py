@@ -7,7 +7,7 @@ are crossed with trainings). The distributions differ in what makes intervals fa
 sets, hits and misses, scores with few values, methods that vary ten times more than others, missing trainings, scores
 near the end of their range. No two methods differ in their true mean. Each run is analyzed by
 :func:`xaibench.statistics.nested_means`, and suites of twelve cells by
-:func:`xaibench.report.numbers.suite_tests.pairs_over_cells`. For comparison: the percentile bootstrap over samples,
+:func:`xaibench.report.numbers.leaderboards.pairs_over_cells`. For comparison: the percentile bootstrap over samples,
 which treats the data sets and trainings as the whole population, as most benchmarks do.
 
 Ends with an error if intervals contain the mean in fewer than 93 % of the cases, if tests reject in more than 7 %, or
@@ -26,8 +26,8 @@ import pandas as pd
 from scipy.special import expit
 from scipy.stats import binom
 
-from xaibench.report.numbers.pair_testing import pair_tests
-from xaibench.report.numbers.suite_tests import pairs_over_cells
+from xaibench.report.numbers.inference import pair_tests
+from xaibench.report.numbers.leaderboards import pairs_over_cells
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import SamplingDesign, holm, nested_means, paired_differences
 

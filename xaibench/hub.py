@@ -18,7 +18,7 @@ from xaibench.component.info import DatasetInfo
 from xaibench.data import DATASETS, Dataset
 from xaibench.data.exchange.hub_sets import HubAddress
 from xaibench.data.exchange.parquet import write_parquet
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import FAILURES, JOBS, SAMPLES, TABLES
 

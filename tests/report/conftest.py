@@ -18,9 +18,9 @@ from xaibench.report import write_report
 from xaibench.report.claims import claims
 from xaibench.report.numbers import leaderboards
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.summary import summarize
 from xaibench.report.page import figure_files, write
-from xaibench.report.read.results import RunResults, read_run
+from xaibench.report.results import RunResults, read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 
 METHODS = {

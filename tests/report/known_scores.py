@@ -7,8 +7,8 @@ import pandas as pd
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 
 #: Deviations of the samples, which add up to zero.
 NOISE = np.tile([-0.01, 0.01], 10)

@@ -9,8 +9,8 @@ from report.browser import HOSTILE, axe, state, visiting, write_hostile_run
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard, place_text
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 from xaibench.runfolder.sample_file import read_samples
 
 WIDTHS = (390, 1440, 1920)

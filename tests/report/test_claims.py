@@ -20,7 +20,7 @@ from xaibench.report.claims import (
     paired_scores,
 )
 from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runner import run as run_suite
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}

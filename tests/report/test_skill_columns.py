@@ -11,8 +11,8 @@ from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
 from xaibench.report.numbers.metric_agreement import agreements
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 
 SKILLS = {"emd_skill": "emd_perf", "precision_skill": "topk_precision"}
 

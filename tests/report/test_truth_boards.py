@@ -16,10 +16,10 @@ from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
-from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.headlines import verdict
 from xaibench.report.page.tables import grid_tables
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 
 #: The metrics of the made-up run that ask people; the others change pixels.
 HUMAN = ("iou", "precision", "recall", "f1", "average_precision", "hit")

@@ -11,8 +11,8 @@ import xaibench as xb
 from xaibench.cli import app
 from xaibench.component.registry import UnknownNameError
 from xaibench.report import write_report
-from xaibench.report.numbers.retraining import compare_trainings
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.run_comparison import compare_trainings
+from xaibench.report.results import read_run
 from xaibench.runner import published_networks as module
 from xaibench.runner import run
 from xaibench.runner.network_publishing import write_networks

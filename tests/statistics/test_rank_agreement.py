@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from xaibench.statistics.rank_agreement import kendall_tau
+from xaibench.statistics.rank_tests import kendall_tau
 
 
 @pytest.mark.parametrize("ties", [False, True])

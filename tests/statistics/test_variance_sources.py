@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from xaibench.statistics import SamplingDesign
-from xaibench.statistics.variance_sources import variance_components
+from xaibench.statistics.nested_draws import variance_components
 
 
 def experiment(shape, scales, columns=400, seed=0):

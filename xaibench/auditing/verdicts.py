@@ -26,7 +26,7 @@ from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.core.truth_kinds import Truth
 from xaibench.statistics import SamplingDesign, holm, nested_means
-from xaibench.statistics.multiple_tests import ALPHA
+from xaibench.statistics.rank_tests import ALPHA
 
 Outcome: TypeAlias = Literal["supported", "refuted", "undecided"]
 #: Kinds of truth that a supported explainer must be right about.

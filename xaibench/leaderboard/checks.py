@@ -22,7 +22,7 @@ from xaibench.leaderboard.rounds import find_round
 from xaibench.leaderboard.score_files import PICTURE, read_note, read_scores
 from xaibench.leaderboard.suite_text import official_plan, suite_version
 from xaibench.leaderboard.verdicts import VERDICTS, find_record
-from xaibench.report.numbers.unscored_maps import is_scored_as_chance
+from xaibench.report.numbers.summary import is_scored_as_chance
 from xaibench.runfolder.tables import SCORES, RunFolderError
 from xaibench.runner.parts import part_info
 from xaibench.runner.plan.plan import Plan

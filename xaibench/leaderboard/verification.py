@@ -30,7 +30,7 @@ from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_facts import facts_folder, write_facts
 from xaibench.leaderboard.suite_text import official_suite, with_explainers
 from xaibench.leaderboard.verdicts import Verification, record_verification
-from xaibench.report.numbers.unscored_maps import is_scored_as_chance
+from xaibench.report.numbers.summary import is_scored_as_chance
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import RunProgress, run

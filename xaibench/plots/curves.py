@@ -1,9 +1,10 @@
-"""Insertion and deletion curves of several methods in one panel."""
+"""Line plots: insertion and deletion curves, and scores against the number of passes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from xaibench.plots.figure_style import THEME, house_style
+from xaibench.plots.files import shorten_label
 
 _COLORS = [THEME[f"series-{i}"] for i in range(1, 5)]
 # Four colors of the theme, then the same four dashed and dotted.
@@ -68,3 +70,106 @@ def _check_curves(label: str, fractions: Any, values: Any) -> tuple[NDArray[np.f
     if x.ndim != 1 or y.ndim != 2 or len(x) != y.shape[1] or len(x) == 0:
         raise ValueError(f"{label}: curves must be (fractions [P], values [N, P]), got {x.shape} and {y.shape}.")
     return x, y[~np.isnan(y).any(axis=1)]
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Panels per row; in inches: panel size, gaps between panels, margins left and below.
+_COLUMNS, _PANEL, _GAP, _MARGIN = 5, (1.75, 1.12), (0.2, 0.36), (0.6, 0.55)
+
+
+def budget(
+    scores: pd.DataFrame,
+    *,
+    fixed: Sequence[tuple[int | None, float]] = (),
+    control: float | None = None,
+    label: str = "score",
+) -> Figure:
+    """Draw scores against the number of passes: one panel per method, with common axes.
+
+    Each panel shows the method's means with a band of their intervals, in front of the other methods'.
+
+    Args:
+        scores: One row per method and number of passes, with the columns ``method``, ``passes``, ``mean``, ``low`` and
+            ``high``.
+        fixed: Number of passes and mean of each method whose cost cannot be chosen, drawn as dots; None for an unknown
+            number, which is not drawn.
+        control: Score of the best control, drawn as a dashed line.
+        label: Label of the scores.
+
+    Returns:
+        The figure; :func:`xaibench.plots.save` writes it to a file. The numbers in a panel are the method's scores at
+        the fewest and the most passes.
+
+    Raises:
+        ValueError: If there are no scores.
+
+    Example:
+        >>> import pandas as pd
+        >>> scores = pd.DataFrame({"method": "RISE", "passes": [100, 1000], "mean": [0.4, 0.6],
+        ...                        "low": [0.3, 0.5], "high": [0.5, 0.7]})
+        >>> [text.get_text() for text in budget(scores, control=0.2).axes[0].texts]
+        ['0.40 → 0.60']
+    """
+    if scores.empty:
+        raise ValueError("scores: got no row, expected at least one method with a number of passes.")
+    lines = {str(name): rows.sort_values("passes") for name, rows in scores.groupby("method", sort=False)}
+    dots = [(passes, mean) for passes, mean in fixed if passes]
+    bars = [] if control is None else [control]
+    ends = [end for name in ("low", "high", "mean") for end in scores[name].tolist() if not math.isnan(end)]
+    ends += bars + [mean for _, mean in fixed]
+    room = 0.05 * (max(ends) - min(ends) or 1.0)
+    columns = min(_COLUMNS, len(lines))
+    rows = -(-len(lines) // columns)
+    width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
+    height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
+    with house_style():
+        figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(figure)
+        for number, name in enumerate(lines):
+            row, column = divmod(number, columns)
+            left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
+            bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
+            axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
+            for other in lines:
+                if other != name:
+                    axes.plot(lines[other]["passes"], lines[other]["mean"], color=THEME["line"], lw=0.8)
+            axes.plot([x for x, _ in dots], [y for _, y in dots], ".", color=THEME["soft"], ms=3)
+            for bar in bars:
+                axes.axhline(bar, color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
+            _set_axes(axes, scores["passes"].tolist(), [passes for passes, _ in dots])
+            axes.set(ylim=(min(ends) - room, max(ends) + room))
+            _draw_line(axes, lines[name])
+            axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(lines))
+            axes.set_title(shorten_label(name), loc="left", color=THEME["ink"], fontsize=8.5, pad=4)
+        figure.text(_MARGIN[0] / width, 0.06 / height, "passes per image", color=THEME["soft"])
+        middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
+        figure.text(0.06 / width, middle, label, rotation=90, va="center", color=THEME["soft"])
+    return figure
+
+
+def _draw_line(axes: Any, own: pd.DataFrame) -> None:
+    """Draw a method with its band, and its first and last number in the half where the line does not end."""
+    color = THEME["series-1"]
+    x, means, lows, highs = (own[name].tolist() for name in ("passes", "mean", "low", "high"))
+    if len(x) > 1:
+        axes.fill_between(x, lows, highs, color=color, alpha=0.18, lw=0)
+    else:  # the band of a single point would be invisible
+        axes.vlines(x, lows, highs, color=color, alpha=0.18, lw=6)
+    axes.plot(x, means, ".-", color=color, lw=1.6, ms=5)
+    text = f"{means[0]:.2f} → {means[-1]:.2f}" if len(means) > 1 else f"{means[0]:.2f}"
+    y, side = (0.95, "top") if means[-1] < sum(axes.get_ylim()) / 2 else (0.05, "bottom")
+    axes.text(0.97, y, text, color=THEME["soft"], fontsize=7.5, transform=axes.transAxes, va=side, ha="right")
+
+
+def _set_axes(axes: Any, budgets: Sequence[int], others: Sequence[int]) -> None:
+    first, last = min(budgets), max(budgets)
+    axes.set_xscale("log")
+    axes.set(xlim=(min([first, *others]) / 1.5, last * 1.5))
+    axes.set_xticks([10**power for power in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)])
+    axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}")
+    axes.minorticks_off()
+    axes.grid(color=THEME["line"], lw=0.5)
+    axes.tick_params(length=0, labelcolor=THEME["soft"])
+    axes.spines[:].set_visible(False)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import re
+from collections.abc import Callable
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from xaibench.core.files import atomic_file
-from xaibench.plots.figure_style import house_style
+from xaibench.plots.figure_style import THEME, house_style
 
 #: The longest label of a figure in characters.
 _LONGEST = 26
@@ -56,3 +61,73 @@ def encode(figure: Figure, kind: str, dpi: int = 150) -> bytes:
 def shorten_label(label: str) -> str:
     """Shorten a label so that it fits a figure."""
     return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
+
+
+#: A figure, or None if there is nothing to draw.
+Drawn: TypeAlias = Figure | None
+
+
+def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
+    """Return a matplotlib SVG as an element of a page, with theme colors as CSS variables and the page's font.
+
+    Args:
+        svg: Output of :func:`xaibench.plots.files.encode`.
+        prefix: Prefix of every id, which keeps the ids of several drawings on a page distinct.
+        title: Text alternative.
+    """
+    text = svg.decode("utf-8")
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.S)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
+    text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
+    text = re.sub(r"'DejaVu Sans'[^;\"]*sans-serif", "var(--sans)", text)
+    text = text.replace(f"fill: {THEME['paper']}", "fill: none", 1)  # the page has its own variant
+    for role, color in THEME.items():
+        text = text.replace(color, f"var(--{role})")
+    box = re.search(r'viewBox="0 0 (\S+)[^"]*"', text)
+    body, styles = _styles_to_classes(_remove_plain_groups(_round_coordinates(text[text.index(">") + 1 :])))
+    size = f'{box.group()} style="--width: {float(box.group(1)):.0f}px"' if box else ""
+    opening = f'<svg {size} role="img" aria-label="{escape(title)}">'
+    # Safe: matplotlib has escaped every label.
+    return Markup(f"{opening}<style>{styles}</style>" + re.sub(r"\s*\n\s*", "\n", body))
+
+
+def _round_coordinates(svg: str) -> str:
+    """Round coordinates to a tenth of a point, which halves the file without visible difference."""
+
+    def attribute(match: re.Match[str]) -> str:
+        return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number.group()):.1f}".removesuffix(".0"), match.group())
+
+    return re.sub(r'<[a-z][^>]*? (?:d|x|y|transform)="[^>]*>', _attributes(attribute), svg)
+
+
+def _attributes(change: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
+    return lambda tag: re.sub(r' (?:d|x|y|transform)="[^"]*"', change, tag.group())
+
+
+def _remove_plain_groups(svg: str) -> str:
+    """Remove groups without attributes."""
+    kept: list[bool] = []
+
+    def group(match: re.Match[str]) -> str:
+        if match.group() == "</g>":
+            return "</g>" if kept.pop() else ""
+        kept.append(match.group() != "<g>")
+        return match.group() if kept[-1] else ""
+
+    return re.sub(r"<g\b[^>]*(?<!/)>|</g>", group, svg)
+
+
+def _styles_to_classes(svg: str) -> tuple[str, str]:
+    """Replace equal styles by a class named after its content, which keeps the classes of several drawings distinct."""
+    rules: dict[str, str] = {}
+
+    def named(match: re.Match[str]) -> str:
+        name = "s" + hashlib.sha256(match.group(1).encode()).hexdigest()[:7]
+        rules[name] = match.group(1)
+        return f' class="{name}"'
+
+    svg = re.sub(r'(?<=[a-z"]) style="([^"<>{}]*)"(?=[^<>]*>)', named, svg)
+    return svg, "".join(f".{name}{{{rule}}}" for name, rule in rules.items())

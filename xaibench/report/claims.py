@@ -18,7 +18,7 @@ import numpy as np
 from xaibench.benchmarks.claims import EVERY_CELL, Cell, PaperClaims, Selection, Statement, all_claims, is_selected
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
 from xaibench.report.numbers.metric_agreement import coefficient
-from xaibench.report.read.results import RunResults, place
+from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import explained_variance, rank_share
 

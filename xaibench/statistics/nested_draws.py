@@ -36,10 +36,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xaibench.statistics.bounded_means import UNBOUNDED, bounded_intervals
-from xaibench.statistics.grouped_scores import Floats, as_columns
-
 Ints = NDArray[np.int64]
+#: Range of scores without bounds.
+UNBOUNDED = (-np.inf, np.inf)
 #: The highest level with more than one unit, which the variance is computed over.
 Level: TypeAlias = Literal["data sets", "trainings", "samples"]
 
@@ -143,7 +142,7 @@ class NestedMeans:
             within: Smallest and largest possible score.
             attains_ends: Whether scores may be exactly at an end of that range. Then, and if both ends are finite, the
                 interval is a generalization of Wilson's
-                (:func:`~xaibench.statistics.bounded_means.bounded_intervals`); otherwise it is Student's t, clipped to
+                (:func:`~xaibench.statistics.nested_draws.bounded_intervals`); otherwise it is Student's t, clipped to
                 the range.
 
         Returns:
@@ -321,3 +320,177 @@ def _crossed(influence: Floats, trainings: Floats, samples: Floats) -> Floats:
     interaction = (rest**2).sum(axis=(0, 1)) * (t * g / max((t - 1) * (g - 1), 1))
     variance: Floats = np.maximum(trainings + np.maximum(samples - interaction, 0.0), samples)
     return variance
+
+
+@dataclass(frozen=True)
+class VarianceComponents:
+    """Variance components of M scores, ``[M]`` each; ``nan`` for a level with a single unit.
+
+    Attributes:
+        data_sets: Variance between data sets.
+        trainings: Variance between trainings of a data set.
+        samples: Variance between groups of samples of a data set.
+        rest: Residual variance. With one training, it is part of ``samples``.
+    """
+
+    data_sets: Floats
+    trainings: Floats
+    samples: Floats
+    rest: Floats
+
+    def shares(self) -> Floats:
+        """Return each component's share of the total, ``[4, M]``; 0 for a single unit, ``nan`` if the total is 0."""
+        parts = np.nan_to_num(np.stack([self.data_sets, self.trainings, self.samples, self.rest]))
+        total = parts.sum(axis=0)
+        shares: Floats = np.divide(parts, total, out=np.full_like(parts, np.nan), where=total > 0)
+        return shares
+
+
+def variance_components(scores: ArrayLike, drawn: SamplingDesign) -> VarianceComponents:
+    """Estimate the variance components of each column.
+
+    Args:
+        scores: ``[N, M]`` or ``[N]``. A group of samples without a defined score in some training is left out.
+        drawn: The data set, training and group of each row.
+
+    Returns:
+        The components; ``nan`` where there are too few units or defined scores.
+
+    Example:
+        >>> drawn = SamplingDesign.of(8, data_sets=[0] * 4 + [1] * 4, groups=[0, 1, 2, 3] * 2)
+        >>> found = variance_components([0.1, 0.3, 0.2, 0.2, 1.1, 1.3, 1.2, 1.2], drawn)
+        >>> [round(float(share), 3) for share in found.shares()[:, 0]]
+        [0.987, 0.0, 0.013, 0.0]
+    """
+    columns, _ = as_columns(scores)
+    found = [_components(column, drawn) for column in columns.T]
+    return VarianceComponents(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
+
+
+def _components(column: Floats, drawn: SamplingDesign) -> tuple[float, float, float, float]:
+    means, errors, parts = [], [], []
+    for data_set in np.unique(drawn.data_sets):
+        in_set = drawn.data_sets == data_set
+        table = _mean_table(column[in_set], drawn.trainings[in_set], drawn.groups[in_set])
+        if table.size and table.shape[1] > 1:
+            trainings, samples, rest = _crossed_components(table)
+            parts.append((trainings, samples, rest))
+            means.append(table.mean())
+            of_trainings = 0.0 if np.isnan(trainings) else trainings / len(table)
+            errors.append(of_trainings + samples / table.shape[1] + np.nan_to_num(rest) / table.size)
+    if not parts:
+        return (np.nan,) * 4
+    between = max(float(np.var(means, ddof=1) - np.mean(errors)), 0.0) if len(means) > 1 else np.nan
+    # With a single training, samples and residual are confounded; use such data sets only if there are no others.
+    separable = [part for part in parts if not np.isnan(part[0])] or parts
+    trainings, samples, rest = (max(float(np.mean(part)), 0.0) for part in zip(*separable, strict=True))
+    return between, trainings, samples, rest
+
+
+def _mean_table(values: Floats, trainings: Ints, groups: Ints) -> Floats:
+    """Return mean scores ``[T, G]`` without trainings that have no scores, and then without incomplete groups."""
+    shape = int(trainings.max()) + 1, int(groups.max()) + 1
+    sums, counts = np.zeros(shape), np.zeros(shape)
+    known = ~np.isnan(values)
+    np.add.at(sums, (trainings[known], groups[known]), values[known])
+    np.add.at(counts, (trainings[known], groups[known]), 1)
+    has_scores = counts.any(axis=1)
+    is_complete = counts[has_scores].all(axis=0)
+    return np.asarray(sums[has_scores][:, is_complete] / counts[has_scores][:, is_complete], dtype=np.float64)
+
+
+def _crossed_components(table: Floats) -> tuple[float, float, float]:
+    """Return unbiased variances between rows, between columns, and of the residual; they may be negative."""
+    t, g = table.shape
+    columns = table.mean(axis=0)
+    if t == 1:
+        return np.nan, float(np.var(columns, ddof=1)), np.nan
+    rows = table.mean(axis=1)
+    rest = np.square(table - rows[:, None] - columns + table.mean()).sum() / ((t - 1) * (g - 1))
+    return float(np.var(rows, ddof=1) - rest / g), float(np.var(columns, ddof=1) - rest / t), float(rest)
+
+
+def bounded_intervals(mean: Floats, variance: Floats, df: Floats, groups: Floats, level: float = 0.95) -> Floats:
+    """Compute confidence intervals for means of scores in [0, 1].
+
+    Args:
+        mean: Means, ``[M]``.
+        variance: Variances of the means, ``[M]``.
+        df: Degrees of freedom of the variances, ``[M]``.
+        groups: Number of independent groups of samples per mean, ``[M]``.
+        level: Confidence level.
+
+    Returns:
+        Lower and upper bounds in [0, 1], ``[M, 2]``; ``nan`` where the variance is undefined.
+
+    Example:
+        >>> arguments = [np.array([value]) for value in (1.0, 0.0, 7.0, 8.0)]  # eight hits out of eight
+        >>> bounded_intervals(*arguments).round(2).tolist()
+        [[0.68, 1.0]]
+    """
+    from scipy.stats import norm, t
+
+    # If every group consists of hits only or misses only, each group counts as one binomial sample, whose variance
+    # follows from the mean. Then the quantile is normal, unless there are several data sets or trainings.
+    is_binomial = (df == groups - 1) & np.isclose(variance * (groups - 1), mean * (1 - mean), rtol=1e-9, atol=0)
+    normal = norm.ppf((1 + level) / 2) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unseen = normal / groups
+        of_hits = unseen * mean * (1 - mean)
+        observed = np.where(is_binomial, of_hits, variance * t.ppf((1 + level) / 2, df) ** 2)
+        of_samples = np.minimum(observed, of_hits)
+        below, above = (_distance(size, observed, of_samples, unseen) for size in (mean, 1 - mean))
+    ends = np.stack([mean - below, mean + above], axis=-1)
+    return np.where(np.isnan(variance)[:, None], np.nan, np.clip(ends, 0, 1))
+
+
+def _distance(size: Floats, observed: Floats, of_samples: Floats, unseen: Floats) -> Floats:
+    """Return the distance d from the mean to an end of the interval.
+
+    It solves ``d² = observed - share of_samples + (1 - share) unseen size d`` with ``share = d / size``, the share of
+    scores that are moved to the end of the range, at a distance of ``size`` from the mean.
+    """
+    linear = unseen * size - np.divide(of_samples, size, out=np.zeros_like(size), where=size > 0)
+    root = (linear + np.sqrt(linear**2 + 4 * (1 + unseen) * observed)) / (2 * (1 + unseen))
+    return np.where(size > 0, root, 0.0)
+
+
+Floats = NDArray[np.float64]
+#: Relative difference below which scores are considered equal. float32 has seven digits, and rank-based scores lose one
+#: or two more where rounding breaks a tie.
+ROUNDING = 1e-5
+
+
+def as_columns(scores: ArrayLike) -> tuple[Floats, bool]:
+    """Convert scores ``[N]`` or ``[N, M]`` to ``[N, M]``, and return whether they were ``[N]``.
+
+    Raises:
+        ValueError: If the scores have another number of dimensions.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim not in (1, 2):
+        raise ValueError(f"Expected scores [N] or [N, M], got {list(values.shape)}.")
+    return (values[:, None], True) if values.ndim == 1 else (values, False)
+
+
+def paired_differences(first: Floats, second: Floats) -> Floats:
+    """Return first minus second, with differences that are due to rounding set to 0.
+
+    A difference counts as rounding up to :data:`ROUNDING` times the larger mean magnitude of the two columns.
+
+    Args:
+        first: Scores ``[N, M]`` or ``[N]``; ``nan`` where undefined.
+        second: Scores of the same shape.
+
+    Returns:
+        Differences of the same shape; ``nan`` where either score is undefined.
+
+    Example:
+        >>> paired_differences(np.array([0.5, 0.7]), np.array([0.5 + 1e-9, 0.4])).round(3).tolist()
+        [0.0, 0.3]
+    """
+    difference = first - second
+    known = ~np.isnan(difference)
+    n = np.maximum(known.sum(axis=0), 1)
+    magnitude = np.maximum(*(np.where(known, np.abs(scores), 0.0).sum(axis=0) / n for scores in (first, second)))
+    return np.asarray(np.where(np.abs(difference) <= ROUNDING * magnitude, 0.0, difference), dtype=np.float64)

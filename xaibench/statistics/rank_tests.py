@@ -1,23 +1,85 @@
-"""Mean ranks of methods over samples, with Nemenyi's critical difference.
-
-Nemenyi's test: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006, section 3.2.2. It
-assumes independent rankings. Here trainings and samples are nested in data sets, and the rankings of one training or
-patient are correlated. So the test uses the effective number of rankings: their number divided by the design effect
-(Rao and Scott: The analysis of categorical data from complex sample surveys, JASA 1981), which is the variance of the
-mean ranks under the nested design divided by their variance under independent rankings.
-"""
+"""Tests and effect sizes of paired scores, correction for several tests, and agreement of rankings."""
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from xaibench.statistics.grouped_scores import Floats, as_columns
-from xaibench.statistics.nested_draws import SamplingDesign, nested_means
+from xaibench.statistics.nested_draws import Floats, SamplingDesign, as_columns, nested_means
+
+#: Significance level: family-wise error rate of a family of tests.
+ALPHA = 0.05
+
+
+class ControlComparison(NamedTuple):
+    """Comparison of a method with all controls.
+
+    Attributes:
+        p: The largest p-value of the tests against the controls; 1 if the mean of a control is at least as good.
+        beats: Whether ``p`` is below :data:`ALPHA`.
+    """
+
+    p: float
+    beats: bool
+
+
+def holm(p: ArrayLike) -> Floats:
+    """Adjust p-values for multiple testing by Holm's step-down method, which controls the family-wise error rate.
+
+    Holm: A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 1979.
+
+    Args:
+        p: P-values, ``[M]``. ``nan`` is not counted as a test.
+
+    Returns:
+        Adjusted p-values in [0, 1], ``[M]``, at least as large as ``p``.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03]).tolist()
+        [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p, dtype=np.float64)
+    adjusted = np.full(values.shape, np.nan)
+    order = np.argsort(values, kind="stable")[: int((~np.isnan(values)).sum())]
+    factors = len(order) - np.arange(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * factors), 1.0)
+    return adjusted
+
+
+def compare_with_controls(
+    pairs: Iterable[tuple[str, str, float, float]], controls: Collection[str], *, higher_is_better: bool
+) -> dict[str, ControlComparison]:
+    """Compare methods with the controls. A method beats them if its mean is significantly better than each of theirs.
+
+    Args:
+        pairs: ``(first, second, difference, p)``: the mean of first minus second, and its p-value, corrected for all
+            tested pairs (:func:`holm`). Pairs with p-value ``nan``, which have no common samples, are ignored.
+        controls: The methods that are controls.
+        higher_is_better: Whether higher scores are better.
+
+    Returns:
+        The comparison for each method that was tested against at least one control.
+
+    Example:
+        >>> pairs = [("ig", "sobel", 0.3, 0.01), ("ig", "uniform", 0.5, 0.02), ("lime", "sobel", -0.1, 0.01)]
+        >>> compare_with_controls(pairs, {"sobel", "uniform"}, higher_is_better=True)
+        {'ig': ControlComparison(p=0.02, beats=True), 'lime': ControlComparison(p=1.0, beats=False)}
+    """
+    worst: dict[str, float] = {}
+    for first, second, difference, p in pairs:
+        if math.isnan(p):
+            continue
+        ahead = difference if higher_is_better else -difference
+        for method, other, lead in ((first, second, ahead), (second, first, -ahead)):
+            if other in controls and method not in controls:
+                worst[method] = max(worst.get(method, 0.0), float(p) if lead > 0 else 1.0)
+    return {method: ControlComparison(p, p < ALPHA) for method, p in worst.items()}
 
 
 def average_ranks(scores: ArrayLike, *, higher_is_better: bool = True) -> tuple[Floats, int]:
@@ -140,3 +202,81 @@ def _rank_rows(scores: Floats, *, higher_is_better: bool) -> Floats:
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(-scores if higher_is_better else scores, axis=1), dtype=np.float64)
+
+
+def rank_share(first: ArrayLike, second: ArrayLike) -> float:
+    r"""Share of the ranks of Wilcoxon's signed-rank test with ``first`` above ``second``: the paired effect size.
+
+    .. math:: T^+ \,/\, \sum_i r_i
+
+    with :math:`r_i` the ranks of the absolute differences and :math:`T^+` the sum of the ranks of positive differences.
+    0.5: no effect; 1: every pair is higher in ``first``. The matched-pairs rank-biserial correlation is 2 times the
+    share minus 1. Pairs without a difference are left out, as are pairs with an undefined score.
+
+    Args:
+        first: ``[N]`` scores.
+        second: ``[N]`` scores of the same samples.
+
+    Returns:
+        The share in [0, 1]; NaN if no pair differs.
+
+    Example:
+        >>> rank_share([3.0, 2.0, 5.0], [1.0, 3.0, 0.0])  # ranks 2, 1 and 3 of the differences 2, -1 and 5
+        0.8333333333333334
+    """
+    from scipy.stats import rankdata  # imported on use, because it is slow to load
+
+    differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    differences = differences[~np.isnan(differences) & (differences != 0)]
+    if len(differences) == 0:
+        return math.nan
+    ranks = rankdata(np.abs(differences))
+    return float(ranks[differences > 0].sum() / ranks.sum())
+
+
+def explained_variance(groups: Sequence[ArrayLike]) -> float:
+    r"""Share of the variance of scores that the group explains (:math:`R^2` of a one-way model, eta squared).
+
+    Args:
+        groups: Scores of each group, ``[N_k]``; undefined scores are left out.
+
+    Returns:
+        The share in [0, 1]; NaN if all scores are equal or there is none.
+
+    Example:
+        >>> explained_variance([[1.0, 2.0], [3.0, 4.0]])
+        0.8
+    """
+    values = [np.asarray(group, dtype=np.float64).ravel() for group in groups]
+    values = [group[~np.isnan(group)] for group in values]
+    every = np.concatenate(values) if values else np.empty(0)
+    if len(every) == 0 or np.ptp(every) == 0:
+        return math.nan
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in values if len(group))
+    return 1 - within / float(((every - every.mean()) ** 2).sum())
+
+
+def kendall_tau(values: ArrayLike) -> NDArray[np.float64]:
+    """Compute Kendall's tau-b between every two rows.
+
+    Kendall: The treatment of ties in ranking problems, Biometrika 1945: the number of concordant pairs minus the number
+    of discordant pairs, divided by the geometric mean of the numbers of untied pairs of the two rows.
+
+    Args:
+        values: ``[..., S, M]``: S rows that rank M items by their values.
+
+    Returns:
+        ``[..., S, S]`` in [-1, 1]: 1 for the same order, about 0 for unrelated orders; ``nan`` if a row is constant.
+
+    Example:
+        >>> kendall_tau([[1, 2, 3, 4], [1, 2, 4, 3], [4, 3, 2, 1]]).round(2).tolist()
+        [[1.0, 0.67, -1.0], [0.67, 1.0, -0.67], [-1.0, -0.67, 1.0]]
+    """
+    rows = np.asarray(values, dtype=np.float64)
+    first, second = np.triu_indices(rows.shape[-1], 1)
+    signs = np.sign(rows[..., first] - rows[..., second])
+    untied = (signs != 0).sum(axis=-1).astype(np.float64)
+    balance = signs @ np.swapaxes(signs, -1, -2)  # concordant minus discordant pairs
+    largest = np.sqrt(untied[..., :, None] * untied[..., None, :])
+    tau: NDArray[np.float64] = np.divide(balance, largest, out=np.full(balance.shape, np.nan), where=largest > 0)
+    return tau

@@ -5,7 +5,7 @@ from report.known_scores import NOISE, make_board
 
 from xaibench.leaderboard.site.method_summary import summarize_methods
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.summary import summarize
 
 
 def summaries(tmp_path, means, noise=None, **options):

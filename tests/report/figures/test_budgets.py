@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from xaibench.component.parameters import Frozen
-from xaibench.report.figures.budgets import BudgetScore, budget_figure, budget_lines, budget_scores
-from xaibench.report.read.results import RunResults
+from xaibench.report.figures.curves import BudgetScore, budget_figure, budget_lines, budget_scores
+from xaibench.report.results import RunResults
 from xaibench.runfolder.tables import CELL
 
 #: Entries of the shared run in the roles of methods at budgets: name, method, budget, another parameter.

@@ -1,9 +1,9 @@
 import pytest
 
-from xaibench.report.figures.comparisons import ranking_figure
+from xaibench.report.figures.rankings import ranking_figure
 from xaibench.report.numbers.leaderboards import boards
 from xaibench.report.numbers.rankings import Ranking, rankings
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 
 
 def assert_texts_are_within(figure):

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from xaibench.report.figures.curves import POINTS, band_figure, curve_sets
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.tables import RunFolderError
 
 

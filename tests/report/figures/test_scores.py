@@ -6,8 +6,8 @@ from matplotlib.patches import PathPatch
 
 from xaibench.plots.files import encode
 from xaibench.report.figures.scores import panel_grid, score_figure
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 
 
 @pytest.fixture(scope="module")

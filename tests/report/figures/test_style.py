@@ -4,11 +4,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from xaibench.plots.figure_style import THEME
-from xaibench.plots.files import encode
+from xaibench.plots.files import encode, inline_svg
 from xaibench.report.figures.scores import score_figure
-from xaibench.report.figures.style import inline_svg
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from xaibench.report.numbers.accuracy_differences import accuracy_margins
+from xaibench.report.numbers.summary import accuracy_margins
 
 #: Eight trainings of one cell, two of which failed; their mean is the 86.3 % that eight once had.
 EIGHT = [49.6, 97.6, 97.2, 96.5, 97.4, 97.0, 97.5, 57.6]

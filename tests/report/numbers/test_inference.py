@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 from oracles.report_tables import holm, ranks_over_samples, t_of_groups
 
-from xaibench.report.numbers.inference import bundled, cell_matrices, infer, resampled_means
-from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.inference import ALL_PAIRS, bundled, cell_matrices, infer, resampled_means
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 from xaibench.statistics import SamplingDesign, nested_means
 

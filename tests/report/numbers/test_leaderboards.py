@@ -9,11 +9,10 @@ from oracles.report_tables import holm
 from report.conftest import FEW_CELLS, make_scores, write_run
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards, leaderboard, printable
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.numbers.suite_tests import CellTests
+from xaibench.report.numbers.leaderboards import CellTests, boards, leaderboard, printable
+from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.content import board_rows, board_values
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.tables import CELL
 
 EVERYTHING = (None, None, None)

@@ -9,7 +9,7 @@ from xaibench.report.numbers.metric_agreement import (
     mean_agreements,
     table_4,
 )
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import pytest
 from xaibench.benchmarks.saliency_bench.published_tables import TABLE_3_METRICS
 from xaibench.report.numbers import published_comparison as published
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 
 
 def test_ours_stand_beside_theirs(annotated_run, annotated_findings):

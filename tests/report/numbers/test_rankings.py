@@ -9,11 +9,10 @@ import pytest
 from report.known_scores import NOISE, make_board
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards
+from xaibench.report.numbers.leaderboards import boards, pairs_over_cells
 from xaibench.report.numbers.rankings import _groups, rankings
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.numbers.suite_tests import pairs_over_cells
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from xaibench.report import write_report
 from xaibench.report.numbers import leaderboards
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards
-from xaibench.report.numbers.repetitions import first_places, reproducibility
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.rankings import first_places, reproducibility
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 
 
 @pytest.fixture

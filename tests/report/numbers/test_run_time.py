@@ -6,7 +6,7 @@ from report.conftest import FEW_CELLS, write_run
 
 from xaibench.report import RunFolderError, write_report
 from xaibench.report.numbers.run_time import costs
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.tables import JOBS
 
 

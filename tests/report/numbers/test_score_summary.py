@@ -11,7 +11,7 @@ from oracles.report_tables import summarize as literal_summary
 from xaibench.report import best_methods
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
-from xaibench.report.numbers.score_summary import (
+from xaibench.report.numbers.summary import (
     MAX_OUTLIERS,
     describe,
     groups,
@@ -19,7 +19,7 @@ from xaibench.report.numbers.score_summary import (
     summarize,
     undefined,
 )
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.tables import DESCRIBED, KEYS
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}

@@ -8,10 +8,10 @@ from scipy.stats import kendalltau, rankdata
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import best_by_cell, boards, leaderboard, printable
 from xaibench.report.numbers.rankings import rankings
-from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.headlines import verdict
 from xaibench.report.page.write import write_report
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.robust_rankings import write_robust
 from xaibench.runfolder.tables import CELL
 

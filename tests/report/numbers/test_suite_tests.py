@@ -8,8 +8,8 @@ import pytest
 from oracles.report_tables import holm
 from scipy.stats import t
 
-from xaibench.report.numbers.pair_testing import pair_tests
-from xaibench.report.numbers.suite_tests import pairs_over_cells
+from xaibench.report.numbers.inference import pair_tests
+from xaibench.report.numbers.leaderboards import pairs_over_cells
 from xaibench.statistics import SamplingDesign
 
 NAMES = list("abcdefgh")

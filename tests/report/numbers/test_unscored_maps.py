@@ -1,6 +1,6 @@
 import pandas as pd
 
-from xaibench.report.numbers.unscored_maps import UnscoredMaps, count_unscored, unscored_notes
+from xaibench.report.numbers.summary import UnscoredMaps, count_unscored, unscored_notes
 
 CHANCE = "map is all zero: scored as chance"
 LABELS = {"a": "A", "b": "B", "c": "C"}

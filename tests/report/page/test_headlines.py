@@ -8,7 +8,7 @@ from report.known_scores import NOISE, make_board
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import best_by_cell, boards, leaderboards_by_truth
-from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.headlines import unranked, verdict
 
 

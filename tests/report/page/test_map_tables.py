@@ -3,9 +3,9 @@ import io
 
 from PIL import Image
 
-from xaibench.report.page import map_tables
-from xaibench.report.page.map_tables import map_table, sheet_tables
-from xaibench.report.read.results import read_run
+from xaibench.report.page import maps
+from xaibench.report.page.maps import map_table, sheet_tables
+from xaibench.report.results import read_run
 
 
 def test_tables_of_maps_follow_the_cells(shared_run):
@@ -34,7 +34,7 @@ def test_sheets_say_what_is_seen_and_stay_small(annotated_run, monkeypatch):
     data = base64.b64decode(tiles[0].uri.removeprefix("data:image/jpeg;base64,"))
     assert Image.open(io.BytesIO(data)).size == (96, 96)
     assert len(data) < 6000
-    monkeypatch.setattr(map_tables, "MOST_TILES", 30)
+    monkeypatch.setattr(maps, "MOST_TILES", 30)
     assert [(len(one.rows), one.left_out) for one in sheet_tables(run)] == [(1, 2), (1, 2)]
 
 

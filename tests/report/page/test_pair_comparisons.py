@@ -8,8 +8,8 @@ from report.reader import Reader
 from xaibench.report import write_report
 from xaibench.report.numbers.leaderboards import boards
 from xaibench.report.numbers.rankings import overall_comparisons
-from xaibench.report.page import pair_comparisons as module
-from xaibench.report.page.pair_comparisons import ALL_CELLS, method_pairs
+from xaibench.report.page import content as module
+from xaibench.report.page.content import ALL_CELLS, method_pairs
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from xaibench.report import write_report
 from xaibench.report.page import sample_browser
 from xaibench.report.page import write as page
 from xaibench.report.page.sample_browser import browser
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 
 PLENTY = 10**7

@@ -10,9 +10,9 @@ from report.pictures import change_samples, make_samples
 from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import write_report
-from xaibench.report.numbers.accuracy_differences import accuracy_margins
+from xaibench.report.numbers.summary import accuracy_margins
 from xaibench.report.page import write
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from xaibench.report import write_report
-from xaibench.report.read.metric_verdicts import MetricVerdict, known_verdicts
-from xaibench.report.read.results import read_run
+from xaibench.report.metric_verdicts import MetricVerdict, known_verdicts
+from xaibench.report.results import read_run
 
 
 def of_truth(folder, truth):

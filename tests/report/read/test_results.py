@@ -6,7 +6,7 @@ from report.conftest import FEW_CELLS
 from report.pictures import change_samples
 
 from xaibench.report import RunFolderError, write_report
-from xaibench.report.read.results import read_run
+from xaibench.report.results import read_run
 
 
 def test_a_folder_without_scores_is_named(tmp_path):

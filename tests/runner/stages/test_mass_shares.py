@@ -6,9 +6,9 @@ import pytest
 
 import xaibench as xb
 from xaibench.report import write_report
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.page.share_tables import SHARE_LABELS, SHARE_PARTS, cell_shares, share_bars, share_means
-from xaibench.report.read.results import read_run
+from xaibench.report.numbers.shares import SHARE_LABELS, SHARE_PARTS, cell_shares, share_bars, share_means
+from xaibench.report.numbers.summary import summarize
+from xaibench.report.results import read_run
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import make_plan

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from xaibench.report.numbers.inference import Floats
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.statistics.multiple_tests import ALPHA
+from xaibench.statistics.rank_tests import ALPHA
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, records
-from xaibench.report.read.results import RunResults, place
+from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 
 

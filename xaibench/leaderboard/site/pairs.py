@@ -15,10 +15,9 @@ from xaibench.leaderboard.site.files import Site, SuiteEntry
 from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import plain_text
-from xaibench.report.numbers.pair_testing import ALL_PAIRS
+from xaibench.report.numbers.inference import ALL_PAIRS
 from xaibench.report.numbers.rankings import overall_comparisons
-from xaibench.report.page.content import board_rows, page_values
-from xaibench.report.page.pair_comparisons import ALL_CELLS, PAIR_COLUMNS, comparison_settings
+from xaibench.report.page.content import ALL_CELLS, PAIR_COLUMNS, board_rows, comparison_settings, page_values
 from xaibench.report.page.templating import json_block
 from xaibench.runfolder.tables import CELL
 

@@ -15,9 +15,8 @@ from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey
 from xaibench.leaderboard.suite_text import official_suite
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
-from xaibench.report.numbers.score_summary import summarize
-from xaibench.report.numbers.unscored_maps import UnscoredMaps, count_unscored
-from xaibench.report.read.results import RunResults, assemble_results
+from xaibench.report.numbers.summary import UnscoredMaps, count_unscored, summarize
+from xaibench.report.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import Environment, PartDescription
 from xaibench.runfolder.tables import FAILURES, SCORES, RunFolderError
 

@@ -16,7 +16,7 @@ from xaibench.leaderboard.site.read import Result, SuiteKey
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.numbers.unscored_maps import unscored_notes
+from xaibench.report.numbers.summary import unscored_notes
 from xaibench.report.page.content import board_rows, board_values, page_values
 from xaibench.runfolder.tables import SUMMARY
 

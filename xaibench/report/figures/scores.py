@@ -16,8 +16,8 @@ from matplotlib.path import Path
 
 from xaibench.plots.figure_style import FONT, THEME, house_style
 from xaibench.plots.files import shorten_label
-from xaibench.report.numbers.score_summary import Floats
-from xaibench.report.read.results import RunResults, place
+from xaibench.report.numbers.summary import Floats
+from xaibench.report.results import RunResults, place
 
 _SERIES = [THEME[f"series-{i}"] for i in range(1, 5)]
 #: Inches: figure width, height of a panel, height of the legend, room for a panel's title.
@@ -64,7 +64,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str) -> Figure 
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.score_summary.summarize`.
+        summary: From :func:`xaibench.report.numbers.summary.summarize`.
         metric: Name of the metric.
 
     Returns:

@@ -10,7 +10,7 @@ and the memory needed no longer grows with the number of samples.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from xaibench.report.numbers.pair_testing import pair_tests
-from xaibench.report.read.results import RunResults
+from xaibench.report.results import RunResults
 from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
-from xaibench.statistics import SamplingDesign, average_ranks, compare_with_controls, nested_means
-from xaibench.statistics.multiple_tests import ALPHA
+from xaibench.statistics import (
+    SamplingDesign,
+    average_ranks,
+    compare_with_controls,
+    holm,
+    nested_means,
+    paired_differences,
+)
+from xaibench.statistics.rank_tests import ALPHA
 
 #: Largest number of groups per data set; further groups are merged into bundles.
 BUNDLES = 1000
+#: In cells of up to this many explainers, all pairs are one family of tests. In larger cells, pairs of a method and a
+#: control are one family and pairs of two methods another, so that many methods do not weaken the tests against
+#: the controls.
+ALL_PAIRS = 15
 Floats = NDArray[np.float64]
 
 
@@ -123,7 +133,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.score_summary.summarize`.
+        summary: From :func:`xaibench.report.numbers.summary.summarize`.
 
     Returns:
         :data:`~xaibench.runfolder.tables.INFERRED` added to the summary, and the pairs that were tested. Columns of the
@@ -345,3 +355,50 @@ def _scale_deviations(cell: Matrices, deviation: Floats, tail: Floats) -> Floats
         size = np.sqrt(estimate.variance[known]) / spread[known]
         found[:, k, known] = deviation[:, k, known] * size * heavier
     return found
+
+
+def pair_tests(
+    methods: Sequence[str], control: Sequence[bool], values: Floats, drawn: SamplingDesign, groups: int
+) -> pd.DataFrame:
+    """Run the paired tests of one metric in one cell.
+
+    Args:
+        methods: ``M`` names.
+        control: ``M`` flags, true for controls.
+        values: ``[U, M]`` scores; ``nan`` where undefined.
+        drawn: Data set, training and group of each row.
+        groups: Number of groups of samples.
+
+    Returns:
+        One row per pair with the columns of :data:`~xaibench.runfolder.tables.COMPARISONS` after the metric, and
+        ``of_controls``: whether the pair belongs to the family of tests against the controls.
+    """
+    every = len(methods) <= ALL_PAIRS
+    controls, names = np.array(control, dtype=bool), np.array(methods, dtype=object)
+    i, j = np.triu_indices(len(methods), 1)
+    tested = every | ~(controls[i] & controls[j])
+    i, j = i[tested], j[tested]
+    if not len(i):
+        return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
+    difference = paired_differences(values[:, i], values[:, j])
+    found = nested_means(difference, drawn)
+    p, intervals = found.p_values(), found.intervals()
+    of_controls = every | (controls[i] != controls[j])
+    corrected = np.full(len(p), np.nan)
+    for family in (of_controls, ~of_controls):
+        corrected[family] = holm(p[family])
+    return pd.DataFrame(
+        {
+            "first": names[i],
+            "second": names[j],
+            "difference": found.mean,
+            "low": intervals[:, 0],
+            "high": intervals[:, 1],
+            "p": p,
+            "p_holm": corrected,
+            "df": found.df,
+            "n_valid": (~np.isnan(difference)).sum(axis=0),
+            "n_groups": groups,
+            "of_controls": of_controls,
+        }
+    )

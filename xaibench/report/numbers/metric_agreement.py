@@ -14,7 +14,7 @@ import pandas as pd
 
 from xaibench.benchmarks.saliency_bench.published_tables import TABLE_4, published_set
 from xaibench.report.numbers.inference import Floats, cell_matrices
-from xaibench.report.read.results import RunResults, place
+from xaibench.report.results import RunResults, place
 
 #: The explainers of the paper's Table 4; a run without any of them shows its first three methods instead.
 TABLE_4_EXPLAINERS = ("gradcam", "integrated_gradients", "rise")

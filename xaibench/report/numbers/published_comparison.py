@@ -14,7 +14,7 @@ from xaibench.benchmarks.saliency_bench.published_tables import (
     TABLE_3_METRICS,
     published_set,
 )
-from xaibench.report.read.results import RunResults
+from xaibench.report.results import RunResults
 from xaibench.runfolder.descriptions import PartDescription
 
 

@@ -1,4 +1,4 @@
-"""Files of the figures of a page, drawn by this process and, if there is one, a helper process."""
+"""The numbers of a run that its page, tables and figures share, each computed once."""
 
 from __future__ import annotations
 
@@ -7,24 +7,57 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
+from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from markupsafe import Markup
 
 from xaibench import plots
 from xaibench.core.files import atomic_file
-from xaibench.plots.files import encode
-from xaibench.report.figures.budgets import budget_figure
-from xaibench.report.figures.comparisons import ranking_figure
-from xaibench.report.figures.curves import band_figure
-from xaibench.report.figures.forests import forest_figure
+from xaibench.plots.files import Drawn, encode, inline_svg
+from xaibench.report.figures.curves import BudgetScores, band_figure, budget_figure, budget_scores, curve_sets
+from xaibench.report.figures.rankings import forest_figure, ranking_figure
 from xaibench.report.figures.samples import MAP_KINDS, map_figure, map_rows, overlay_figure, sheets
 from xaibench.report.figures.scores import score_figure
-from xaibench.report.figures.style import Drawn, inline_svg
-from xaibench.report.numbers.metric_agreement import mean_agreements
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.leaderboards import Boards, boards
+from xaibench.report.numbers.metric_agreement import MetricCorrelations, agreements, mean_agreements
+from xaibench.report.numbers.rankings import Ranking, rankings
+from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.content import alternative
-from xaibench.report.page.findings import Findings
-from xaibench.report.read.results import RunResults
+from xaibench.report.results import RunResults
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The numbers of a run.
+
+    Attributes:
+        summary: From :func:`xaibench.report.numbers.inference.infer`.
+        pairs: The paired tests, from the same function.
+        boards: Leaderboards by kind of truth.
+        ranks: Rankings by metric.
+        agreements: From :func:`xaibench.report.numbers.metric_agreement.agreements`.
+        curves: Insertion and deletion curves by data set, model and metric.
+        budgets: Scores by number of passes, by metric.
+    """
+
+    summary: pd.DataFrame
+    pairs: pd.DataFrame
+    boards: dict[str, Boards]
+    ranks: dict[str, Ranking]
+    agreements: dict[tuple[str, str, str, str], MetricCorrelations]
+    curves: dict[tuple[str, str, str], pd.DataFrame]
+    budgets: dict[str, BudgetScores]
+
+
+def compute_findings(run: RunResults) -> Findings:
+    """Compute the numbers of a run."""
+    summary, pairs = infer(run, summarize(run))
+    ranked, at_budgets = boards(run, summary, pairs), budget_scores(run, summary)
+    return Findings(summary, pairs, ranked, rankings(ranked), agreements(run), curve_sets(run), at_budgets)
+
 
 #: Largest length of a figure's file name, without a suffix that makes it distinct.
 _MAX_NAME_LENGTH = 120

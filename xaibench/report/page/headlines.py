@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, heading
 from xaibench.report.page.templating import number
-from xaibench.report.read.results import RunResults
-from xaibench.statistics.multiple_tests import ALPHA
+from xaibench.report.results import RunResults
+from xaibench.statistics.rank_tests import ALPHA
 
 #: Largest number of sentences about metrics that the page shows: of one kind of truth, and of each of several.
 _MAX_SENTENCES, _MAX_OF_EACH = 2, 1

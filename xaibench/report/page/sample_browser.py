@@ -12,7 +12,7 @@ from PIL import Image
 
 from xaibench.report.figures.samples import TOP, Levels, data_uri, shrink
 from xaibench.report.page.content import round_for_page
-from xaibench.report.read.results import RunResults
+from xaibench.report.results import RunResults
 from xaibench.runfolder.sample_file import SampleCell, Voxels
 from xaibench.runfolder.tables import CELL
 

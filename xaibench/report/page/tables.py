@@ -11,14 +11,14 @@ import pandas as pd
 
 from xaibench.benchmarks.facets import DATASET_HEADING, facet_headings
 from xaibench.report.claims import Claim
-from xaibench.report.figures.budgets import BudgetScore, BudgetScores
+from xaibench.report.figures.curves import BudgetScore, BudgetScores
 from xaibench.report.numbers.published_comparison import shown_metrics
-from xaibench.report.numbers.repetitions import Reproducibility
+from xaibench.report.numbers.rankings import Reproducibility
 from xaibench.report.numbers.run_time import Costs, Spent
+from xaibench.report.numbers.shares import SHARE_LABELS, ShareBars
 from xaibench.report.page.content import heading, records
-from xaibench.report.page.share_tables import SHARE_LABELS, ShareBars
 from xaibench.report.page.templating import format_duration, memory, number, signed
-from xaibench.report.read.results import RunResults, place
+from xaibench.report.results import RunResults, place
 from xaibench.report.tables import Column, ColumnGroup, GroupRow, Table, TableCell
 from xaibench.runfolder.descriptions import PartDescription
 from xaibench.runfolder.tables import CELL

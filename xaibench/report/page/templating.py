@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from xaibench.benchmarks.facets import facet_headings
 from xaibench.core.truth_kinds import TRUTHS, question_of
-from xaibench.report.read.results import place
+from xaibench.report.results import place
 from xaibench.report.tables import Table, to_csv, to_latex
 
 #: Largest file, in bytes, that a link of the page contains; links to larger ones lead to the folder.

@@ -15,23 +15,22 @@ from markupsafe import Markup
 
 from xaibench.core.files import atomic_file
 from xaibench.report.claims import claims, exclusions
-from xaibench.report.figures.forests import forest_content
+from xaibench.report.figures.rankings import forest_content
 from xaibench.report.numbers import published_comparison as published
-from xaibench.report.numbers.inference import BUNDLES, infer, promises
+from xaibench.report.numbers.inference import ALL_PAIRS, BUNDLES, infer, promises
 from xaibench.report.numbers.leaderboards import best_by_cell, leaderboards_by_truth, printable
 from xaibench.report.numbers.metric_agreement import mean_agreements, table_4
-from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.numbers.rankings import overall_comparisons
-from xaibench.report.numbers.repetitions import first_places, reproducibility
+from xaibench.report.numbers.rankings import first_places, overall_comparisons, reproducibility
 from xaibench.report.numbers.run_time import costs
-from xaibench.report.numbers.score_summary import summarize, undefined
-from xaibench.report.numbers.unscored_maps import count_unscored, unscored_notes
+from xaibench.report.numbers.shares import SHARE_LABELS, share_bars
+from xaibench.report.numbers.summary import count_unscored, summarize, undefined, unscored_notes
 from xaibench.report.page.content import (
     accuracy_rows,
     board_rows,
     citations,
     counts,
     facts,
+    method_pairs,
     page_values,
     parameters,
     records,
@@ -39,14 +38,10 @@ from xaibench.report.page.content import (
     scored_text,
     subject,
 )
-from xaibench.report.page.figure_files import FigureWriter, start_helper
-from xaibench.report.page.findings import Findings, compute_findings
+from xaibench.report.page.figure_files import FigureWriter, Findings, compute_findings, start_helper
 from xaibench.report.page.headlines import unranked, verdict
-from xaibench.report.page.map_strip import map_strip
-from xaibench.report.page.map_tables import map_table, sheet_tables
-from xaibench.report.page.pair_comparisons import method_pairs
+from xaibench.report.page.maps import map_strip, map_table, sheet_tables
 from xaibench.report.page.sample_browser import browser
-from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
 from xaibench.report.page.tables import (
     accuracy_table,
     agreement_table,
@@ -65,7 +60,7 @@ from xaibench.report.page.tables import (
     undefined_table,
 )
 from xaibench.report.page.templating import json_block, script, template_environment
-from xaibench.report.read.results import RunResults, read_run
+from xaibench.report.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.sample_file import MOST_VOXELS
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError

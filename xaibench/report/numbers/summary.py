@@ -1,23 +1,21 @@
-"""Summary statistics of the scores of each cell, and counts of undefined scores.
-
-A *cell* is one subset, variant and model. Scores are summarized over the samples that count (``correct``): by default,
-the samples that the explained network classifies correctly. ``n`` is their number, ``n_valid`` the number of samples
-with a defined score.
-"""
+"""Summary statistics of the scores: per method, cell and metric, with unscored maps and accuracies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from xaibench.report.numbers.unscored_maps import is_scored_as_chance
-from xaibench.report.read.results import RunResults
+from xaibench.core.messages import listed
+from xaibench.core.types import SCORED_AS_CHANCE
+from xaibench.report.results import RunResults
 from xaibench.runfolder.tables import CELL, DESCRIBED, KEYS
+from xaibench.statistics.rank_tests import ALPHA
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
@@ -225,3 +223,174 @@ def rank_means(means: Floats) -> Floats:
     known = ~np.isnan(means)
     ranks[known] = rankdata(-np.round(means[known], 12))
     return ranks
+
+
+_MAP = ["dataset", "model", "data_seed", "seed", "sample"]
+
+
+#: Largest number of methods that a sentence names, those with the largest shares.
+_MAX_NAMES = 3
+
+
+@dataclass(frozen=True)
+class UnscoredMaps:
+    """Numbers of maps that a method's scores treat as chance, and of undefined scores, over the samples that count.
+
+    Attributes:
+        as_chance: Maps that at least one metric scored as chance, because they are constant or no pixel is above the
+            threshold of the metric.
+        maps: All maps.
+        undefined: Undefined scores, which enter no mean.
+        scores: All scores.
+    """
+
+    as_chance: int
+    maps: int
+    undefined: int
+    scores: int
+
+
+def count_unscored(scores: pd.DataFrame) -> dict[str, UnscoredMaps]:
+    """Count maps that were scored as chance, and undefined scores.
+
+    Args:
+        scores: Rows as in ``scores.parquet``. Only samples that count (``correct``) are counted.
+
+    Returns:
+        By method, in the order of the rows; methods without any are left out.
+    """
+    scores = scores[scores["correct"]]
+    chance = is_scored_as_chance(scores["reason"]) & scores["value"].notna()
+    found = {}
+    for name in dict.fromkeys(scores["explainer"][chance | scores["value"].isna()]):
+        own = scores["explainer"] == name
+        rows = scores.loc[own, _MAP]
+        as_chance, maps = len(rows[chance[own]].drop_duplicates()), len(rows.drop_duplicates())
+        found[str(name)] = UnscoredMaps(as_chance, maps, int(scores["value"][own].isna().sum()), int(own.sum()))
+    return found
+
+
+def is_scored_as_chance(reasons: pd.Series) -> pd.Series:
+    """Return for which scores the reason is that the map was scored as chance."""
+    # Few reasons are distinct, so that text is compared once per reason.
+    known = [reason for reason in reasons.unique() if str(reason).endswith(SCORED_AS_CHANCE)]
+    return reasons.isin(known)
+
+
+def unscored_notes(counts: Mapping[str, UnscoredMaps], labels: Mapping[str, str]) -> list[str]:
+    """Return a sentence about maps that were scored as chance, and one about undefined scores, if there are any.
+
+    Args:
+        counts: From :func:`count_unscored`.
+        labels: Display name of each method of the run.
+    """
+    chance = {name: (one.as_chance, one.maps) for name, one in counts.items() if one.as_chance}
+    undefined = {name: (one.undefined, one.scores) for name, one in counts.items() if one.undefined}
+    starts = (
+        "Maps scored as chance, because they are constant or no pixel is above the threshold",
+        "Undefined scores, which enter no mean",
+    )
+    return [
+        f"{start}: {_counts_in_words(part, labels)}."
+        for start, part in zip(starts, (chance, undefined), strict=True)
+        if part
+    ]
+
+
+def _counts_in_words(counts: Mapping[str, tuple[int, int]], labels: Mapping[str, str]) -> str:
+    if len(counts) == len(labels) > 1 and len(set(counts.values())) == 1:
+        part, whole = next(iter(counts.values()))
+        return f"{part:,} of {whole:,} of every method"
+    known = sorted((name for name in labels if name in counts), key=lambda name: -counts[name][0] / counts[name][1])
+    named = [f"{labels[name]} {counts[name][0]:,} of {counts[name][1]:,}" for name in known[:_MAX_NAMES]]
+    if len(known) <= _MAX_NAMES:
+        return listed(named)
+    part, whole = counts[known[_MAX_NAMES]]
+    return f"{', '.join(named)} and at most {part / whole:.0%} of {len(known) - _MAX_NAMES} others".replace("%", " %")
+
+
+#: Accuracy of a failed training in percent; the paper's data sets have two classes.
+_FAILED_ACCURACY = 50.0
+#: Number of test samples if the run folder does not state it; the binomial variance is then zero.
+_UNKNOWN_SAMPLES = math.inf
+
+
+class Spread(NamedTuple):
+    """Variance of one training's accuracy in squared percent, and its degrees of freedom."""
+
+    variance: float
+    df: int
+
+
+def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
+    """Return the difference to the paper's accuracy that chance explains, at 95 %.
+
+    Args:
+        run: The run.
+
+    Returns:
+        Percent per cell (subset, variant and model): Student's quantile times the standard error of the difference
+        of two means, each over as many trainings as the cell has. If our mean is larger and trainings of the
+        architecture failed, the effect of the largest share of failures that ours do not exclude is added (Clopper,
+        Pearson 1934). NaN if the architecture was not trained twice in any cell.
+    """
+    from scipy.stats import t
+
+    found = {}
+    groups = {cell: _training_spread(group) for cell, group in run.trainings.groupby(list(CELL), observed=True)}
+    failing = _failing_models(run.accuracy)
+    for _, row in run.accuracy.iterrows():
+        cell = (row["subset"], row["variant"], row["model"])
+        spread = _cell_spread(groups, cell)
+        trainings = int(row["trainings"] or 0) if not pd.isna(row["trainings"]) else 0
+        if spread.df < 1 or trainings < 1:
+            found[cell] = math.nan
+            continue
+        variance = 2 * spread.variance / trainings + _sampling_variance(row, "mean") + _sampling_variance(row, "paper")
+        found[cell] = float(t.ppf(1 - ALPHA / 2, spread.df)) * math.sqrt(variance)
+        if cell[2] in failing and float(row["mean"]) > float(row["paper"]):
+            found[cell] += _max_failure_share(row) * max(0.0, float(row["mean"]) - _FAILED_ACCURACY)
+    return found
+
+
+def _failing_models(accuracy: pd.DataFrame) -> set[str]:
+    """Return the architectures with a failed training in any cell."""
+    if "learned" not in accuracy:
+        return set()
+    return set(accuracy.loc[accuracy["learned"] < accuracy["trainings"], "model"])
+
+
+def _max_failure_share(row: pd.Series) -> float:
+    """Return the upper confidence limit of the share of failed trainings in the cell."""
+    from scipy.stats import beta
+
+    trainings, learned = int(row["trainings"]), int(row["learned"])
+    return float(beta.ppf(1 - ALPHA / 2, trainings - learned + 1, learned)) if learned else 1.0
+
+
+def _training_spread(trainings: pd.DataFrame) -> Spread:
+    reached = trainings["test_accuracy"].dropna()
+    return Spread(float(reached.var(ddof=1)) if len(reached) > 1 else math.nan, max(0, len(reached) - 1))
+
+
+def _cell_spread(groups: Mapping[Any, Spread], cell: tuple[str, str, str]) -> Spread:
+    """Return the spread of the cell, or the pooled one of its architecture if that is larger."""
+    alike = [spread for (_, _, model), spread in groups.items() if model == cell[2] and spread.df > 0]
+    df = sum(spread.df for spread in alike)
+    if not df:
+        return Spread(math.nan, 0)
+    together = Spread(sum(spread.df * spread.variance for spread in alike) / df, df)
+    own = groups.get(cell, Spread(math.nan, 0))
+    return own if own.df and own.variance > together.variance else together
+
+
+def _sampling_variance(row: pd.Series, column: str) -> float:
+    """Return the variance of an accuracy due to the choice of test samples, in squared percent."""
+    share, samples = row.get(column), row.get("test_samples")
+    if share is None or pd.isna(share):
+        return 0.0
+    return (
+        float(share)
+        * (100 - float(share))
+        / (_UNKNOWN_SAMPLES if samples is None or pd.isna(samples) else float(samples))
+    )

@@ -15,7 +15,7 @@ import pandas as pd
 
 from xaibench.benchmarks.facets import answering_controls, facet_label, subset_order, variant_order
 from xaibench.core.truth_kinds import TRUTHS
-from xaibench.report.read.metric_verdicts import known_verdicts
+from xaibench.report.metric_verdicts import known_verdicts
 from xaibench.runfolder import tables
 from xaibench.runfolder.descriptions import (
     Environment,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.read.results import RunResults, place
+from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.runfolder.tables import SHARES as SHARES_TABLE
 from xaibench.statistics import nested_means

@@ -1,1 +1,0 @@
-"""Reading a run folder."""
