@@ -27,7 +27,6 @@ from xaibench.runfolder.descriptions import (
     read_suite,
 )
 from xaibench.runfolder.locations import resolve_location
-from xaibench.runfolder.robust_rankings import RobustRanking, read_robust
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import CELL, KEYS, RunFolderError
 
@@ -140,17 +139,6 @@ class RunResults:
             for name, part in self.metrics.items()
             if name in self.leading and part.skill_of in self.metrics
         }
-
-    @cached_property
-    def robustness(self) -> dict[str, RobustRanking]:
-        """Robustness of the ranking to the metric's parameters, for the metrics for which it was computed."""
-        found = read_robust(self.path)
-        return {name: found[name] for name in self.metrics if name in found}
-
-    @property
-    def unsettled(self) -> dict[str, RobustRanking]:
-        """Metrics whose ranking depends on their own parameters; no method is ranked first by them."""
-        return {name: found for name, found in self.robustness.items() if not found.has_single_order}
 
     @cached_property
     def answers(self) -> dict[tuple[str, str], frozenset[str]]:

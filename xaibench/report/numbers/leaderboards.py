@@ -61,8 +61,8 @@ class Standings:
     @property
     def ranking(self) -> int | None:
         """Index of the metric that methods are ranked by: the first leading one that ranks them; None if none does."""
-        settled = (self.metrics.index(name) for name in self.leading if name not in self.run.unsettled)
-        return next((k for k in settled if not np.isnan(self.numbers["rank"][:, k]).all()), None)
+        leading = (self.metrics.index(name) for name in self.leading)
+        return next((k for k in leading if not np.isnan(self.numbers["rank"][:, k]).all()), None)
 
     def columns(self, cells: Sequence[int], metric: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the columns of a leaderboard over some cells, ``[M]`` each, in the order of ``explainers``.
@@ -95,8 +95,6 @@ class Standings:
             mean = columns[f"mean:{name}"] * (-1 if self.run.metrics[name].higher_is_better else 1)
             columns[f"order:{name}"] = np.empty(len(mean), dtype=np.int64)
             columns[f"order:{name}"][np.argsort(mean, kind="stable")] = np.arange(len(mean))  # NaN comes last
-            if name in self.run.unsettled:
-                columns |= {f"{column}:{name}": np.full(len(control), np.nan) for column in (*_RANKS, "best")}
         return columns
 
     def _ranks(self, k: int, cells: Sequence[int], whole: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
@@ -149,7 +147,6 @@ class Standings:
 
 
 #: Columns of a metric that only make sense if it ranks the methods.
-_RANKS = ("mean_rank", "first", "last")
 
 
 def _metric_columns(metric: str, numbers: dict[str, Floats]) -> dict[str, NDArray[Any]]:
@@ -336,8 +333,6 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame, leaderboards: Mapping[s
 
 
 def _best_over_cells(run: RunResults, board: pd.DataFrame, metric: str) -> str:
-    if metric in run.unsettled:
-        return "no single order"
     ranked = board.dropna(subset=[f"first:{metric}"])
     if ranked.empty:
         return "-"

@@ -38,7 +38,7 @@ class Ranking:
 
 
 def rankings(boards: Mapping[str, Boards]) -> dict[str, Ranking]:
-    """Rank the explainers by each leading metric with paired tests; see :attr:`.RunResults.unsettled` for exceptions.
+    """Rank the explainers by each leading metric with paired tests.
 
     Args:
         boards: The leaderboards by kind of truth.
@@ -50,7 +50,7 @@ def rankings(boards: Mapping[str, Boards]) -> dict[str, Ranking]:
     for board in boards.values():
         standings = board.standings
         for metric in standings.leading:
-            if metric in standings.tests and metric not in standings.run.unsettled:
+            if metric in standings.tests:
                 ranking = _rank(standings, metric)
                 if len(ranking.means) > 2:
                     found[metric] = ranking
@@ -227,7 +227,7 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
         boards: The leaderboards of the run.
 
     Returns:
-        For each metric with a single ranking, the methods that rank first in some repetition with their share of the
+        For each leading metric, the methods that rank first in some repetition with their share of the
         repetitions, the largest first. Ties share a repetition.
     """
     standings = boards.standings
@@ -235,8 +235,6 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
     directions = standings.run.metrics
     found = {}
     for metric in standings.leading:
-        if metric in standings.run.unsettled:
-            continue
         k = standings.metrics.index(metric)
         means = boards.means[:, :, k]  # [R, C, M]
         placed = ~control & ~np.isnan(means).any(axis=(0, 1))

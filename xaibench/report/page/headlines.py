@@ -20,20 +20,13 @@ _REFERENCE = "integrated_gradients"
 
 
 def verdict(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
-    """State in one sentence per metric which method is best, as far as that is significant.
-
-    Metrics whose ranking depends on their own parameters are always named.
-    """
+    """State in one sentence per metric which method is best, as far as that is significant."""
     most = _MAX_SENTENCES if len(boards) == 1 else _MAX_OF_EACH
     found = []
     for truth, board in boards.items():
         sentences: list[str] = []
         for metric in board.standings.leading:
-            if metric in run.unsettled:
-                found.append(
-                    f"By {run.metrics[metric].label}, no method ranks first: {run.unsettled[metric].summary()}."
-                )
-            elif len(sentences) < most and (sentence := _metric_sentence(run, board, metric)):
+            if len(sentences) < most and (sentence := _metric_sentence(run, board, metric)):
                 sentences.append(" ".join([sentence, *_own_sentences(run, board, metric)]))
         if sentences and len(boards) > 1:
             sentences[0] = f"{heading(truth)}: {sentences[0]}"
