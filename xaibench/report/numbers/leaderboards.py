@@ -146,9 +146,6 @@ class Standings:
         return board.astype(dict.fromkeys(("place", "last_place"), "Int64"))
 
 
-#: Columns of a metric that only make sense if it ranks the methods.
-
-
 def _metric_columns(metric: str, numbers: dict[str, Floats]) -> dict[str, NDArray[Any]]:
     """Return the columns of one metric; ``numbers`` are ``[c, M]``."""
     rank = numbers["rank"]
