@@ -1,13 +1,14 @@
 """Each statement of a paper on scores that are written down by hand."""
 
 import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import kendalltau
 
 from xaibench.benchmarks.claims import all_claims, is_selected
-from xaibench.benchmarks.pattern_gam.published_table import METHODS, METRICS, TABLE
 from xaibench.report.claims import CHECKS, Cells, evaluate_pairs
 
 CONTROLS = ("laplace", "input")
@@ -34,7 +35,9 @@ RIGID = {
     ("rigid", "corr", "mlp"): {"a": 0.1, "b": 0.2, "c": 0.3, "laplace": 0.25, "input": 0.0},
     ("rigid", "corr", "cnn"): {"a": 0.4, "b": 0.5, "c": 0.2, "laplace": 0.45, "input": 0.1},
 }
-IG, SHAP, NET, ATTRIBUTION = (f"{name}-signed" for name in METHODS)
+IG, SHAP, NET, ATTRIBUTION = (
+    f"{name}-signed" for name in ("integrated_gradients", "deep_shap", "pattern_net", "pattern_attribution")
+)
 TWO = {
     ("lin", "plain-white", "mlp"): {IG: 0.9, SHAP: 0.5, NET: 0.3, ATTRIBUTION: 0.4},
     ("lin", "plain-corr", "mlp"): {IG: 0.4, SHAP: 0.5, NET: 0.6, ATTRIBUTION: 0.3},
@@ -170,24 +173,18 @@ def test_the_order_is_compared_by_kendalls_tau_for_each_resample():
     assert tau == pytest.approx([kendalltau(first[:5, draw], second[:5, draw]).statistic for draw in range(5)])
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", ["mass_accuracy", "fni_emd"])
 def test_the_statements_hold_in_the_printed_table(metric):
+    """Of Clark et al., NeurIPS 2025, with the three decimals of its evaluation notebook."""
+    table = pd.read_csv(Path(__file__).parent / "pattern_gam" / "printed_table.csv")
     means = {}
-    for (subset, variant, method), scores in TABLE.items():
-        means.setdefault((subset, variant, "mlp"), {})[f"{method}-signed"] = scores[metric][0]
+    for row in table.to_dict("records"):
+        means.setdefault((row["subset"], row["variant"], "mlp"), {})[f"{row['method']}-signed"] = row[metric]
     assert len(means) == 12
+    assert all(row.keys() == {IG, SHAP, NET, ATTRIBUTION} for row in means.values())
     stated = [each for each in PAPERS["pattern_gam"].statements if metric in each.metrics]
     assert len(stated) >= 5
     assert all(number(each, means) > each.bound for each in stated)
-
-
-def test_the_printed_table_is_complete():
-    assert len(TABLE) == 3 * 4 * len(METHODS)
-    assert TABLE["lin", "plain-corr", "integrated_gradients"] == {
-        "mass_accuracy": (0.857, 0.036),
-        "fni_emd": (0.960, 0.009),
-    }
-    assert all(0 < mean < 1 and 0 <= spread < mean for row in TABLE.values() for mean, spread in row.values())
 
 
 def watermark_scores(shown, plain, names, variant="bright"):
