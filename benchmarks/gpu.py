@@ -304,7 +304,7 @@ def forward(model: nn.Module, rows: Tensor, count: int) -> None:
 
 def rise(on: Machine) -> Iterator[Line]:
     """RISE of one image with 4,000 masks, compared with as many bare passes."""
-    from xaibench.explainers.shared.layer_activations import forward_rows
+    from xaibench.explainers.shared.layers import forward_rows
 
     model, images, targets = resnet(on)
     count = on.size(4000, 16)

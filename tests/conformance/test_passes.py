@@ -10,8 +10,7 @@ from explainer_trials import CASE, NAMES, maps_of, network
 
 from xaibench.compute.output import ExplainedOutput
 from xaibench.explainers import EXPLAINERS, build, explain
-from xaibench.explainers.budgets import passes_of
-from xaibench.explainers.shared.passes import Adjustable
+from xaibench.explainers.shared.passes import Adjustable, passes_of
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
 

@@ -127,13 +127,13 @@ class AppliedExplainer:
 
     def passes_in_budget(self, image: Tensor) -> int | None:
         """Return the passes for an image ``[1, C, H, W]``, None if unknown; ValueError if the budget is too small."""
-        from xaibench.explainers.budgets import assign_budget, passes_of
+        from xaibench.explainers.shared.passes import assign_budget, passes_of
 
         return passes_of(assign_budget(self._part, self._call_args["budget"], image)[0][1], image)
 
     def declared_passes(self, image: Tensor) -> int | None:
         """Return the passes for an image ``[1, C, H, W]`` without a budget; None if unknown."""
-        from xaibench.explainers.budgets import passes_of
+        from xaibench.explainers.shared.passes import passes_of
 
         return passes_of(self._part, image)
 
@@ -146,7 +146,7 @@ class AppliedExplainer:
         Raises:
             ValueError: If the layer is not a module of the network.
         """
-        from xaibench.explainers.shared.layer_calls import with_layer_name
+        from xaibench.explainers.shared.layers import with_layer_name
 
         self._part = with_layer_name(self._part, self.name, model)
 

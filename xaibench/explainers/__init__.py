@@ -13,9 +13,8 @@ from xaibench.explainers.api import explain
 from xaibench.explainers.base import Attribution, Channels, Explainer, reduce_channels
 from xaibench.explainers.building import build
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
-from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
-from xaibench.explainers.shared.gradient_free import gradient_free
-from xaibench.explainers.table import EXPLAINERS
+from xaibench.explainers.shared.fitting import NotFittedError, NotFittedForModelError
+from xaibench.explainers.table import EXPLAINERS, gradient_free
 
 __all__ = [
     "EXPLAINERS",

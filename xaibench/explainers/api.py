@@ -28,14 +28,13 @@ from xaibench.core.checks import check_count
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
 from xaibench.explainers.base import Channels, Explainer
-from xaibench.explainers.budgets import assign_budget, explain_within_budget
 from xaibench.explainers.building import build, configured, explainer_name, part_output
 from xaibench.explainers.checks import check_images, check_returned_maps
-from xaibench.explainers.shared.fitted_data import NotFittedError
-from xaibench.explainers.shared.gradient_free import gradient_free_advice
-from xaibench.explainers.shared.layer_calls import with_layer_name
+from xaibench.explainers.shared.fitting import NotFittedError
+from xaibench.explainers.shared.layers import with_layer_name
 from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
-from xaibench.explainers.shared.passes import Countable
+from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
+from xaibench.explainers.table import gradient_free_advice
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 

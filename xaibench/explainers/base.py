@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from xaibench.compute.batching import default_batch_size
 from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
-from xaibench.explainers.shared.gradient_free import gradient_free_advice
+from xaibench.explainers.table import gradient_free_advice
+
+#: Convolutions of images and of volumes.
+CONVOLUTIONS = (nn.Conv2d, nn.Conv3d)
 
 #: How the attributions of the channels become one map (see :func:`reduce_channels`).
 Channels: TypeAlias = Literal["sum", "abs_sum", "max_abs"]

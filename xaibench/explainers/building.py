@@ -11,7 +11,7 @@ from xaibench.component.parameters import has_any_parameter, named_parameters
 from xaibench.compute.output import OutputOrFunction
 from xaibench.core.checks import check_names
 from xaibench.explainers.base import Explainer
-from xaibench.explainers.shared.exact_template import ExactMethod, is_exact
+from xaibench.explainers.exact_template import ExactMethod, is_exact
 from xaibench.explainers.table import EXPLAINERS
 
 

@@ -21,7 +21,7 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
-from xaibench.explainers.shared.fitted_data import NotFittedError, mean_mask
+from xaibench.explainers.shared.fitting import NotFittedError, mean_mask
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 

@@ -14,7 +14,7 @@ from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_count
 from xaibench.core.types import Output
 from xaibench.explainers.building import build
-from xaibench.explainers.shared.fitted_data import NotFittedError, iterate_images
+from xaibench.explainers.shared.fitting import NotFittedError, iterate_images
 
 
 @ExplainerInfo(

@@ -135,3 +135,25 @@ EXPLAINERS = Registry(
         "reliance": "xaibench.explainers.perturbation.reliance:Reliance",
     },
 )
+
+
+def gradient_free() -> tuple[str, ...]:
+    """Return the names of the explainers that only call the network, in the order of the table.
+
+    They also explain quantized, exported and other networks through which no gradient passes. Controls, which do not
+    use the network, are left out.
+
+    Returns:
+        Names in :data:`xaibench.explainers.EXPLAINERS`.
+
+    Example:
+        >>> [name for name in ("rise", "saliency", "sobel") if name in gradient_free()]
+        ['rise']
+    """
+    infos = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}
+    return tuple(name for name, info in infos.items() if not info.needs_gradient and not info.control)
+
+
+def gradient_free_advice() -> str:
+    """Return a sentence that recommends these explainers, for messages."""
+    return f"Use an explainer that needs no gradient: {', '.join(gradient_free())}."

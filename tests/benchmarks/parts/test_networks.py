@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from xaibench.compute.network_outputs import ImageShapeError
-from xaibench.explainers.shared.token_places import token_layout
+from xaibench.explainers.shared.tokens import token_layout
 from xaibench.models import build
 
 

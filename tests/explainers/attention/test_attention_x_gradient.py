@@ -6,7 +6,7 @@ from oracles import transformer as oracle
 from part_cases import ExplainerCase
 
 from xaibench.explainers import explain
-from xaibench.explainers.shared.attention_calls import record_attention
+from xaibench.explainers.shared.tokens import record_attention
 
 CASES = {"attention_x_gradient": ExplainerCase(network="generators.networks:Attending")}
 

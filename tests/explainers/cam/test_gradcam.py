@@ -17,7 +17,7 @@ from xaibench.explainers.cam.gradcam import (
     LayerCAM,
     ScoreCAM,
 )
-from xaibench.explainers.shared.layer_activations import resize_maps
+from xaibench.explainers.shared.layers import resize_maps
 from xaibench.models import Folded
 
 ALL = (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, EigenCAM)

@@ -7,7 +7,7 @@ import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.gradients.agop import AGOP
 from xaibench.explainers.gradients.saliency import Saliency
-from xaibench.explainers.shared.fitted_data import NotFittedError
+from xaibench.explainers.shared.fitting import NotFittedError
 
 #: The diagonal is copied to the device.
 CASES = {"agop": ExplainerCase(waits=1)}

@@ -7,7 +7,7 @@ from part_cases import ExplainerCase
 
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.ig2 import IG2
-from xaibench.explainers.shared.fitted_data import NotFittedError
+from xaibench.explainers.shared.fitting import NotFittedError
 
 CASES = {"ig2": ExplainerCase(parameters={"n_steps": 4})}
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
-from xaibench.explainers.shared.layer_activations import find_layer
+from xaibench.explainers.shared.layers import find_layer
 from xaibench.models import FOLDS, Folded, WeightsNotFoundError, build
 from xaibench.models.networks.pretrained import Normalize, last_linear
 

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
 from xaibench.explainers import build as build_explainer
 from xaibench.explainers.api import explain
-from xaibench.explainers.shared.token_places import token_layout
+from xaibench.explainers.shared.tokens import token_layout
 from xaibench.models import MODELS, build, fit, fit_many
 from xaibench.runner import load_suite
 

@@ -12,8 +12,8 @@ from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
 from xaibench.explainers.base import chunks
-from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resize_maps
-from xaibench.explainers.shared.token_places import TokenLayout, token_layout
+from xaibench.explainers.shared.layers import Resize, forward_rows, resize_maps
+from xaibench.explainers.shared.tokens import TokenLayout, token_layout
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.attention.attention_maps import AttentionGradients
-from xaibench.explainers.shared.attention_calls import attention_gradients
-from xaibench.explainers.shared.token_places import TokenLayout
+from xaibench.explainers.shared.tokens import TokenLayout, attention_gradients
 
 
 @ExplainerInfo(

@@ -12,9 +12,8 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.checks import check_count
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
-from xaibench.explainers.shared.attention_calls import record_attention
 from xaibench.explainers.shared.passes import GRADIENT
-from xaibench.explainers.shared.token_places import TokenLayout, token_layout
+from xaibench.explainers.shared.tokens import TokenLayout, record_attention, token_layout
 
 
 @ExplainerInfo(

@@ -12,9 +12,8 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.base import chunks
-from xaibench.explainers.shared.attention_calls import record_attention
-from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resize_maps
-from xaibench.explainers.shared.token_places import TokenLayout, Tokens, token_layout
+from xaibench.explainers.shared.layers import Resize, forward_rows, resize_maps
+from xaibench.explainers.shared.tokens import TokenLayout, Tokens, record_attention, token_layout
 
 
 @ExplainerInfo(

@@ -21,7 +21,7 @@ from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import out_of_place
-from xaibench.explainers.shared.attention_calls import PRODUCTS
+from xaibench.explainers.shared.tokens import PRODUCTS
 
 #: Computes ``function(*args, **kwargs)`` with another backward pass.
 BackwardRule: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]

@@ -12,7 +12,7 @@ from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
-from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
+from xaibench.explainers.shared.layers import Layer, activations_and_gradients
 
 
 @ExplainerInfo(

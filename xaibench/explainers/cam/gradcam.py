@@ -20,8 +20,14 @@ from xaibench.compute.network_outputs import find_logits
 from xaibench.compute.output import UnsupportedModelError, explains_function, network_of, run_layers, target_logits
 from xaibench.explainers.base import blocks, spatial_axes, target_output
 from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
-from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
-from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows, interpolate_linearly
+from xaibench.explainers.shared.layers import (
+    Layer,
+    activations,
+    activations_and_gradients,
+    fastest_layout,
+    forward_rows,
+    interpolate_linearly,
+)
 
 
 @ExplainerInfo(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.cam.single_layer import FeatureMaps
-from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
+from xaibench.explainers.shared.layers import Layer, activations_and_gradients
 
 
 @ExplainerInfo(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
 from xaibench.explainers.cam.single_layer import FeatureMaps
-from xaibench.explainers.shared.captured_maps import Layer, activations
+from xaibench.explainers.shared.layers import Layer, activations
 
 #: Kernels between the features of two positions (see :class:`KPCACAM`).
 Kernel: TypeAlias = Literal["sigmoid", "rbf", "poly", "linear"]

@@ -15,8 +15,7 @@ from xaibench.explainers.cam.gradcam import GradCAM, GradCAMPlusPlus, LayerCAM
 from xaibench.explainers.cam.hirescam import HiResCAM
 from xaibench.explainers.cam.single_layer import FeatureMaps
 from xaibench.explainers.cam.xgradcam import XGradCAM
-from xaibench.explainers.shared.captured_maps import Layer
-from xaibench.explainers.shared.layer_activations import find_finer_layers, find_layer, forward_rows, resize_maps
+from xaibench.explainers.shared.layers import Layer, find_finer_layers, find_layer, forward_rows, resize_maps
 from xaibench.explainers.shared.passes import GRADIENT
 
 #: The method whose maps are multiplied, by its registered name.

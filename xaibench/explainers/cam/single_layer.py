@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
 from xaibench.explainers.base import chunks
-from xaibench.explainers.shared.captured_maps import Layer, activations
-from xaibench.explainers.shared.layer_activations import Resize, find_layer, forward_rows, resize_maps
+from xaibench.explainers.shared.layers import Layer, Resize, activations, find_layer, forward_rows, resize_maps
 
 
 @dataclass(frozen=True, kw_only=True)

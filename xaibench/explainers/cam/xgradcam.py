@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
-from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
+from xaibench.explainers.shared.layers import Layer, activations_and_gradients
 
 
 @ExplainerInfo(

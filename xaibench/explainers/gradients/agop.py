@@ -16,9 +16,9 @@ from xaibench.compute.output import UnsupportedModelError, skip_last_layer
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels, target_gradient
-from xaibench.explainers.shared.fitted_data import NotFittedError, iterate_parts, network_for_fitting
-from xaibench.explainers.shared.gradient_free import gradient_free_advice
+from xaibench.explainers.shared.fitting import NotFittedError, iterate_parts, network_for_fitting
 from xaibench.explainers.shared.passes import GRADIENT
+from xaibench.explainers.table import gradient_free_advice
 
 #: What the map is (see :class:`AGOP`).
 Variant: TypeAlias = Literal["weighted", "global"]

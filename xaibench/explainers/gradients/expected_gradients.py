@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.gradients.gradient_shap import GradientSHAP
-from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
+from xaibench.explainers.shared.fitting import NotFittedError, sample_images
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 

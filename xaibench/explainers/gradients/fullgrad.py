@@ -15,10 +15,9 @@ from xaibench.compute.batching import default_batch_size
 from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
-from xaibench.explainers.base import chunks, spatial_axes
-from xaibench.explainers.shared.attention_calls import record_attention
-from xaibench.explainers.shared.layer_activations import interpolate_linearly
-from xaibench.explainers.shared.layer_calls import CONVOLUTIONS
+from xaibench.explainers.base import CONVOLUTIONS, chunks, spatial_axes
+from xaibench.explainers.shared.layers import interpolate_linearly
+from xaibench.explainers.shared.tokens import record_attention
 
 #: The maps that are scaled to [0, 1] together: each feature map, or the feature maps of a layer.
 Rescale: TypeAlias = Literal["map", "layer"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import chunks, target_output
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
-from xaibench.explainers.shared.local_patterns import LocalPattern
+from xaibench.explainers.shared.fitting import LocalPattern
 
 
 @ExplainerInfo(

@@ -17,14 +17,18 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import UnsupportedModelError, run_layers
-from xaibench.explainers.base import Attribution, spatial_axes
+from xaibench.explainers.base import CONVOLUTIONS, Attribution, spatial_axes
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import NORMALIZING, Operation, is_attention_softmax
 from xaibench.explainers.propagation.layer_walk import with_backward
-from xaibench.explainers.shared.attention_calls import record_attention
-from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
-from xaibench.explainers.shared.layer_activations import find_layer
-from xaibench.explainers.shared.layer_calls import CONVOLUTIONS, check_sees_whole_image, layer_name
+from xaibench.explainers.shared.layers import (
+    Layer,
+    activations_and_gradients,
+    check_sees_whole_image,
+    find_layer,
+    layer_name,
+)
+from xaibench.explainers.shared.tokens import record_attention
 
 #: The backward rule of a ReLU, from the backward signal and its input.
 _BackwardRule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]

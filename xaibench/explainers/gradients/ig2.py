@@ -14,7 +14,7 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import ExplainedOutput, assigned_classes
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
-from xaibench.explainers.shared.fitted_data import KeepsTrainingImages, NotFittedError
+from xaibench.explainers.shared.fitting import KeepsTrainingImages, NotFittedError
 from xaibench.explainers.shared.passes import Repeating
 
 

@@ -16,7 +16,7 @@ from xaibench.explainers.base import (
     chunks,
     target_output,
 )
-from xaibench.explainers.shared.pixel_features import FeatureMask, Features, check_feature_mask, find_features
+from xaibench.explainers.perturbation.pixel_features import FeatureMask, Features, check_feature_mask, find_features
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.base import blocks, target_output
-from xaibench.explainers.shared.layer_activations import Resize, fastest_layout, forward_rows, resize_maps
+from xaibench.explainers.shared.layers import Resize, fastest_layout, forward_rows, resize_maps
 
 
 @dataclass(frozen=True, kw_only=True)

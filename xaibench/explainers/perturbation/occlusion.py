@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import blocks, chunks, target_output
-from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
+from xaibench.explainers.shared.layers import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import budget_error
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 

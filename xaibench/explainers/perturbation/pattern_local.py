@@ -15,7 +15,7 @@ from xaibench.core.checks import check_choice
 from xaibench.explainers.base import blocks, chunks
 from xaibench.explainers.perturbation.feature_attribution import row_outputs
 from xaibench.explainers.perturbation.kernel_shap import KernelSHAP, draw_coalitions
-from xaibench.explainers.shared.local_patterns import LocalPattern
+from xaibench.explainers.shared.fitting import LocalPattern
 from xaibench.explainers.shared.passes import Repeating
 
 #: The linear surrogate (see :class:`PatternLocal`).

@@ -18,7 +18,7 @@ from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
 from xaibench.explainers.base import blocks, chunks, target_output
-from xaibench.explainers.shared.layer_activations import forward_rows
+from xaibench.explainers.shared.layers import forward_rows
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 from xaibench.kernels.pixel_updates.stage_tables import FloatArray

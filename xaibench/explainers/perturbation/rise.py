@@ -15,7 +15,7 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import chunks
-from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
+from xaibench.explainers.shared.layers import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import Repeating
 
 

@@ -20,8 +20,8 @@ from xaibench.explainers.base import (
     reduce_channels,
 )
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, plain_outputs, row_outputs
+from xaibench.explainers.perturbation.pixel_features import Features
 from xaibench.explainers.shared.passes import Repeating
-from xaibench.explainers.shared.pixel_features import Features
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 

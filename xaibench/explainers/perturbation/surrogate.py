@@ -18,8 +18,8 @@ from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, row_outputs
+from xaibench.explainers.perturbation.pixel_features import FeatureMask, Features
 from xaibench.explainers.shared.passes import Repeating
-from xaibench.explainers.shared.pixel_features import FeatureMask, Features
 
 
 @dataclass(frozen=True, kw_only=True)

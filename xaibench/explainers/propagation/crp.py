@@ -13,7 +13,7 @@ from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_count
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance, operation_layer
-from xaibench.explainers.shared.layer_calls import layer_name
+from xaibench.explainers.shared.layers import layer_name
 
 
 @ExplainerInfo(

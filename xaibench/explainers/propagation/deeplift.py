@@ -40,9 +40,9 @@ from xaibench.explainers.propagation.layer_operations import (
     tensors_in,
 )
 from xaibench.explainers.propagation.layer_walk import with_backward
-from xaibench.explainers.shared.attention_calls import PRODUCTS
 from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT
+from xaibench.explainers.shared.tokens import PRODUCTS
 
 #: Rule of max-pooling (see :class:`DeepLift`).
 MaxPool: TypeAlias = Literal["difference", "gradient"]

@@ -19,7 +19,7 @@ from xaibench.explainers.propagation.layer_operations import (
     out_of_place,
     tensors_in,
 )
-from xaibench.explainers.shared.attention_calls import unfused
+from xaibench.explainers.shared.tokens import unfused
 
 
 class OperationInterceptor(TorchFunctionMode):

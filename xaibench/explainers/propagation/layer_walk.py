@@ -33,7 +33,7 @@ from xaibench.explainers.propagation.layer_operations import (
     is_attention_softmax,
     tensors_in,
 )
-from xaibench.explainers.shared.attention_calls import PRODUCTS
+from xaibench.explainers.shared.tokens import PRODUCTS
 
 #: Returns the output of an operation with a chosen backward pass (see :func:`with_backward`).
 Treatment: TypeAlias = Callable[[Operation, tuple[Tensor, ...]], Tensor]

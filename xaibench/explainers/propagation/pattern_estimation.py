@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.explainers.propagation.layer_operations import OWN_STATISTICS, Operation
 from xaibench.explainers.propagation.layer_walk import unsupported_operation, visit_operations
-from xaibench.explainers.shared.attention_calls import PRODUCTS
+from xaibench.explainers.shared.tokens import PRODUCTS
 
 #: Estimator of the signal: ``"two_component"`` for neurons before a ReLU (S_a+-), ``"linear"`` for any (S_a).
 Signal: TypeAlias = Literal["two_component", "linear"]

@@ -29,7 +29,7 @@ from xaibench.explainers.propagation.pattern_estimation import (
     plain_output,
     record_linear_operations,
 )
-from xaibench.explainers.shared.fitted_data import (
+from xaibench.explainers.shared.fitting import (
     NotFittedError,
     NotFittedForModelError,
     iterate_parts,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from xaibench.compute.batching import BatchSize
 from xaibench.explainers.base import Explainer
-from xaibench.explainers.shared.layer_activations import forward_rows
+from xaibench.explainers.shared.layers import forward_rows
 
 
 def retry_with_smaller_batches(

@@ -4,8 +4,8 @@ import torch
 from oracles import explainers as oracle
 
 from xaibench.explainers import ExplainedOutput, build, explain
+from xaibench.explainers.perturbation.pixel_features import find_features
 from xaibench.explainers.perturbation.surrogate import default_samples
-from xaibench.explainers.shared.pixel_features import find_features
 
 NAMES = ["pfi", "shapley_sampling", "kernel_shap", "lime"]
 FEW = {"kernel_shap": {"n_samples": 40}, "lime": {"n_samples": 40, "alpha": 1e-6}, "shapley_sampling": {"n_samples": 3}}

@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from xaibench.benchmarks import blind
 from xaibench.explainers import UnsupportedModelError
-from xaibench.explainers.shared.attention_calls import attention_gradients, record_attention
-from xaibench.explainers.shared.token_places import token_layout
+from xaibench.explainers.shared.tokens import attention_gradients, record_attention, token_layout
 
 
 @pytest.fixture(params=TRANSFORMERS)

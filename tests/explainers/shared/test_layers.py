@@ -4,8 +4,10 @@ from torch import nn
 from torchvision.models import SwinTransformer, VisionTransformer, resnet18
 
 from xaibench.explainers import ExplainedOutput, UnsupportedModelError
-from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
-from xaibench.explainers.shared.layer_activations import (
+from xaibench.explainers.shared.layers import (
+    Layer,
+    activations,
+    activations_and_gradients,
     fastest_layout,
     find_finer_layers,
     find_layer,

@@ -5,7 +5,7 @@ import torch
 from captum.attr import LRP, GradientShap
 
 import xaibench as xb
-from xaibench.explainers.shared.exact_template import ExactMethod
+from xaibench.explainers.exact_template import ExactMethod
 from xaibench.models import build
 
 
