@@ -121,10 +121,8 @@ def ceilings(on: Machine) -> Iterator[Line]:
         a, b = (torch.randn(n, n, device=on.device, dtype=dtype) for _ in range(2))
         with precision_context():
             taken = on.seconds(functools.partial(torch.mm, a, b), repeat=5)
-        name = str(dtype).removeprefix("torch.")
-        yield Line(
-            f"{name} product, TFLOP/s", 2 * n**3 / taken / 1e12, bar, least=True, floor=f"{sheet} by the datasheet"
-        )
+        name = f"{str(dtype).removeprefix('torch.')} product, TFLOP/s"
+        yield Line(name, 2 * n**3 / taken / 1e12, bar, least=True, floor=f"{sheet} by the datasheet")
 
 
 def resnet(on: Machine, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor, Tensor]:
@@ -137,15 +135,8 @@ def resnet(on: Machine, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, 
 
 
 #: Parameters of explainers and metrics that keep a call short.
-SHORT = {
-    "n_samples": 4,
-    "n_masks": 64,
-    "n_steps": 4,
-    "n_designs": 2,
-    "n_baselines": 2,
-    "min_segment_size": 8,
-    "segmentation_size": 16,
-}
+SHORT = {"n_samples": 4, "n_masks": 64, "n_steps": 4, "n_designs": 2, "n_baselines": 2, "min_segment_size": 8}
+SHORT["segmentation_size"] = 16
 #: Explainers that need more samples than that for a map.
 SAMPLES = {"lime": 200, "kernel_shap": 200, "hsic": 64, "pattern_local": 64}
 
@@ -180,7 +171,7 @@ def maps(on: Machine) -> Iterator[Line]:
     """Smallest correlation between the maps of all explainers on GPU and CPU, and how many differ if computed again."""
     images, _, masks, targets = small_samples()
     found: dict[str, float] = {}
-    repeated: dict[str, bool] = {}
+    other: list[str] = []
     for name in xb.explainers.EXPLAINERS:
         with failing(f"maps: {name}") as lines:
             part = xb.explainers.build(name, **short(name, xb.explainers.EXPLAINERS.resolve(name)))
@@ -195,13 +186,12 @@ def maps(on: Machine) -> Iterator[Line]:
                 xb.explain(fitted, network, images, targets, device=on.device, precision="float32") for _ in range(2)
             )
             found[name] = min(map(correlation, here, there))
-            repeated[name] = there.equal(again)
+            if not there.equal(again):
+                other.append(name)
         yield from lines
-    worst = min(found, key=found.__getitem__)
     below = ", ".join(f"{name} {value:.6f}" for name, value in sorted(found.items()) if value < 0.9999)
     title = f"maps of {len(found)} explainers, lowest correlation with the CPU's"
-    yield Line(title, found[worst], 0.9999, least=True, floor=below or worst)
-    other = [name for name, same in repeated.items() if not same]
+    yield Line(title, min(found.values()), 0.9999, least=True, floor=below or min(found, key=found.__getitem__))
     yield Line(f"explainers of {len(found)} with other bits if computed again", len(other), 0, floor=", ".join(other))
 
 
@@ -250,17 +240,15 @@ def placement(on: Machine) -> Iterator[Line]:
     touched = subprocess.run([sys.executable, "-c", code], check=False).returncode
     yield Line("placement: device='cpu' touches CUDA", touched, 0)
     model, images, targets = resnet(on)
-    expected = xb.explain("rise", model, images[:1], targets[:1], device=on.device, n_masks=on.size(512, 16))
-    heard = Heard()
+    rise_map = functools.partial(xb.explain, "rise", model, images[:1], targets[:1], device=on.device)
+    expected, heard = rise_map(n_masks=on.size(512, 16)), Heard()
     logging.getLogger("xaibench").addHandler(heard)
     if on.device.type == "cuda":
         torch.cuda.empty_cache()
         total = torch.cuda.get_device_properties(on.device).total_memory
         torch.cuda.set_per_process_memory_fraction(2 * 2**30 / total, on.device)
     try:
-        found = xb.explain(
-            "rise", model, images[:1], targets[:1], device=on.device, n_masks=on.size(512, 16), batch_size=512
-        )
+        found = rise_map(n_masks=on.size(512, 16), batch_size=512)
     finally:
         logging.getLogger("xaibench").removeHandler(heard)
         if on.device.type == "cuda":
@@ -291,13 +279,11 @@ def passes(on: Machine) -> Iterator[Line]:
         with precision_context(precision, on.device), torch.inference_mode():
             rate = len(rows) / on.seconds(functools.partial(net, rows))
         # 1.82 G multiplications are 3.64 GFLOP per image.
-        yield Line(
-            f"ResNet-18, {precision}, images/s", rate, bar, least=True, floor=f"{rate * 3.64e9 / 1e12:.0f} TFLOP/s"
-        )
+        floor = f"{rate * 3.64e9 / 1e12:.0f} TFLOP/s"
+        yield Line(f"ResNet-18, {precision}, images/s", rate, bar, least=True, floor=floor)
 
 
 def forward(model: nn.Module, rows: Tensor, count: int) -> None:
-    """Run rows through the model, in batches of the given images."""
     for start in range(0, count, len(rows)):
         model(rows[: count - start])
 
@@ -314,10 +300,8 @@ def rise(on: Machine) -> Iterator[Line]:
         rows = x.repeat(min(count, forward_rows(x, None)), 1, 1, 1).contiguous(memory_format=torch.channels_last)
         with precision_context(precision, on.device), torch.inference_mode():
             bare = on.seconds(functools.partial(forward, net, rows, count), rounds=3)
-        call = functools.partial(
-            xb.explain, "rise", net, x, targets[:1], device=on.device, precision=precision, n_masks=count
-        )
-        taken = on.seconds(call, rounds=3)
+        options = {"device": on.device, "precision": precision, "n_masks": count}
+        taken = on.seconds(functools.partial(xb.explain, "rise", net, x, targets[:1], **options), rounds=3)
         yield Line(f"RISE, {precision}, s an image", taken, bar, floor=f"{bare:.3g} s of bare passes")
         yield Line(f"RISE, {precision}, / bare passes", taken / bare, 1.15)
 
@@ -341,10 +325,8 @@ def gradients(on: Machine) -> Iterator[Line]:
 
     with precision_context():
         floor = on.seconds(bare)
-    for name, parameters, bar in (
-        ("integrated_gradients", {"n_steps": steps}, 1.15),
-        ("smoothgrad", {"n_samples": steps}, 1.5),
-    ):
+    cases = ("integrated_gradients", {"n_steps": steps}, 1.15), ("smoothgrad", {"n_samples": steps}, 1.5)
+    for name, parameters, bar in cases:
         taken = on.seconds(functools.partial(xb.explain, name, net, x, y, device=on.device, **parameters))
         yield Line(f"{name}, / bare gradients", taken / floor, bar, floor=f"{floor:.3g} s of bare gradients")
 
@@ -352,11 +334,8 @@ def gradients(on: Machine) -> Iterator[Line]:
 def curves(on: Machine) -> Iterator[Line]:
     """Insertion and deletion with 224 steps, compared with as many bare passes."""
     model, images, targets = resnet(on)
-    net, x, y = (
-        copy.deepcopy(model).to(on.device, memory_format=torch.channels_last),
-        images.to(on.device),
-        targets.to(on.device),
-    )
+    net = copy.deepcopy(model).to(on.device, memory_format=torch.channels_last)
+    x, y = images.to(on.device), targets.to(on.device)
     marked, steps = torch.rand(len(x), *x.shape[-2:], device=on.device), on.size(224, 4)
     rows = x.repeat(on.size(64, 1), 1, 1, 1).contiguous(memory_format=torch.channels_last)
     count = len(x) * (steps + 1)
@@ -412,14 +391,10 @@ def shapley(on: Machine) -> Iterator[Line]:
     """One permutation of Shapley sampling at 64×64: 4,096 features joining one by one, for one image."""
     for name, bar in (("cnn", 2.5), ("mlp", 0.4)):
         network = build(name, (1, 64, 64), 2, seed=0).eval().to(on.device)
-        images, targets = (
-            torch.randn(on.size(16, 1), 1, 64, 64, device=on.device),
-            torch.zeros(on.size(16, 1), dtype=torch.int64),
-        )
-        call = functools.partial(
-            xb.explain, "shapley_sampling", network, images, targets, device=on.device, precision="float32"
-        )
-        one = on.seconds(functools.partial(call, n_samples=1), rounds=3)
+        images = torch.randn(on.size(16, 1), 1, 64, 64, device=on.device)
+        arguments = "shapley_sampling", network, images, torch.zeros(len(images), dtype=torch.int64)
+        options = {"device": on.device, "precision": "float32", "n_samples": 1}
+        one = on.seconds(functools.partial(xb.explain, *arguments, **options), rounds=3)
         yield Line(f"Shapley, {name} 64×64, ms a permutation and image", 1e3 * one / len(images), bar)
 
 
@@ -439,13 +414,8 @@ def suites(on: Machine) -> Iterator[Line]:
         largest = float((both["value_here"] - both["value_there"]).abs().max())
         yield Line("quick suite, largest difference from the CPU's scores", largest, 1e-4)
         if on.device.type == "cuda":
-            yield Line(
-                "reduced 64×64 suite, GPU busy, %",
-                busy(Path(folder, "large")),
-                50,
-                least=True,
-                floor="of the first two minutes",
-            )
+            share = busy(Path(folder, "large"))
+            yield Line("reduced 64×64 suite, GPU busy, %", share, 50, least=True, floor="of the first two minutes")
 
 
 def run_suite(*arguments: str) -> None:
@@ -495,11 +465,9 @@ def main() -> int:
     warnings.filterwarnings("ignore", category=UserWarning)
     on = Machine(resolve_device("cpu" if options.rehearse else "cuda"), options.rehearse)
     device = platform.processor() if options.rehearse else torch.cuda.get_device_name()
+    print(f"{device}, {os.cpu_count()} CPUs, torch {torch.__version__}, CUDA {torch.version.cuda}, xaibench", end=" ")
     print(
-        f"{device}, {os.cpu_count()} CPUs, torch {torch.__version__}, CUDA {torch.version.cuda}, "
-        f"xaibench {xb.__version__}, {time.strftime('%Y-%m-%d')}\n\n"
-        "| | measured | bar | holds | |\n|---|---|---|---|---|",
-        flush=True,
+        xb.__version__, time.strftime("%Y-%m-%d\n\n| | measured | bar | holds | |\n|---|---|---|---|---|"), flush=True
     )
     seen: list[Line] = []
     for part in PARTS:

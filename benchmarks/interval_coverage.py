@@ -1,6 +1,6 @@
 """Coverage of 95 % confidence intervals and false-positive rates of the tests, in simulated runs.
 
-    python benchmarks/interval_coverage.py [--runs 400] [--quick] [--out FILE.md]
+    python benchmarks/interval_coverage.py [--runs 400] [--quick]
 
 Scores of sixteen methods are simulated for designs of one to six data sets with one to three trainings each (samples
 are crossed with trainings). The distributions differ in what makes intervals fail: heavy tails, skewed effects of data
@@ -18,7 +18,6 @@ the bounds allow for chance.
 import argparse
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -347,15 +346,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=400, help="simulated runs per line; a fourth of it for suites")
     parser.add_argument("--quick", action="store_true", help="20 runs, in half a minute; bounds allow for chance")
-    parser.add_argument("--out", type=Path, help="file for the tables")
     given = parser.parse_args()
     runs, checks = 20 if given.quick else given.runs, Checks(chance=given.quick)
     found = {case.name: {label(shape): simulate(case, shape, runs) for shape in case.shapes} for case in CASES}
     patients_found = {}
     for count in PATIENTS:
         drawn = SamplingDesign.of(count, groups=np.repeat(np.arange(count // SLICES), SLICES))
-        rates = simulate(Case("patients", patients), (1, 1, count), runs, drawn)
-        patients_found[f"{count // SLICES} patients"] = rates
+        patients_found[f"{count // SLICES} patients"] = simulate(Case("patients", patients), (1, 1, count), runs, drawn)
     for case in CASES:
         for where, rates in found[case.name].items():
             checks.add_rates(f"{case.name}, {where}", rates, runs, case.lowest)
@@ -374,15 +371,9 @@ def main():
             any_pair, single = simulate_suites(kind, shape, max(runs // 4, 5))
             checks.add(f"any pair of a suite, {name}, {label(shape)}", any_pair, HIGHEST_ANY, max(runs // 4, 5))
             suites.setdefault(name, {})[label(shape)] = f"{any_pair:.3f} ({single:.3f})"
-    tables.append(
-        table(
-            "any pair of a suite is significant after Holm (one pair before)", suites, [label(s) for s in SUITE_SHAPES]
-        )
-    )
-    text = "\n".join(tables)
-    print(text)
-    if given.out:
-        given.out.write_text(text, encoding="utf-8")
+    title = "any pair of a suite is significant after Holm (one pair before)"
+    tables.append(table(title, suites, [label(shape) for shape in SUITE_SHAPES]))
+    print("\n".join(tables))
     if checks.failed:
         raise SystemExit("Out of bounds:\n" + "\n".join(checks.failed))
 

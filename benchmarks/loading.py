@@ -14,7 +14,6 @@ void rims, similar to PASCAL VOC 2012 (2,913 images, longer side 500 px, files o
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import tempfile
@@ -96,23 +95,12 @@ def plain(root: Path) -> DataLoader:
 LOADERS: dict[str, Callable[[Path], DataLoader]] = {"xaibench": ours, "torchvision": plain}
 
 
-def busy() -> float:
-    """Return the processor seconds of this process and, on Linux, of its workers."""
-    total = time.process_time()
-    for child in multiprocessing.active_children():
-        status = Path(f"/proc/{child.pid}/stat")
-        if status.exists():
-            user, system = status.read_text().rpartition(")")[2].split()[11:13]
-            total += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-    return total
-
-
-def epoch(loader: DataLoader) -> tuple[float, float]:
-    """Samples a second of one epoch, by the clock and of processor time."""
-    start, cpu, count = time.perf_counter(), busy(), 0
+def epoch(loader: DataLoader) -> float:
+    """Return the samples per second of one epoch."""
+    start, count = time.perf_counter(), 0
     for images, *_ in loader:
         count += len(images)
-    return count / (time.perf_counter() - start), count / (busy() - cpu)
+    return count / (time.perf_counter() - start)
 
 
 def compare(root: Path, epochs: int) -> None:
@@ -120,19 +108,14 @@ def compare(root: Path, epochs: int) -> None:
     for loader in loaders.values():
         for _ in range(WARM_UP):
             epoch(loader)
-    speeds: dict[str, list[tuple[float, float]]] = {name: [] for name in loaders}
+    speeds: dict[str, list[float]] = {name: [] for name in loaders}
     for turn in range(epochs):
         for name in sorted(loaders, reverse=turn % 2 == 1):
             speeds[name].append(epoch(loaders[name]))
-    for kind, what in enumerate(("by the clock", "of processor time")):
-        for name, found in speeds.items():
-            values = sorted(pair[kind] for pair in found)
-            middle = statistics.median(values)
-            print(f"{name:12}{middle:6.0f} samples a second {what} ({values[0]:.0f} to {values[-1]:.0f})")
-        pairs = zip(speeds["xaibench"], speeds["torchvision"], strict=True)
-        ratios = sorted(ours[kind] / plain[kind] for ours, plain in pairs)
-        middle = statistics.median(ratios)
-        print(f"  ratio: median {middle:.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}, {epochs} pairs of epochs")
+    for name, found in speeds.items():
+        print(f"{name:12}{statistics.median(found):6.0f} samples a second ({min(found):.0f} to {max(found):.0f})")
+    ratios = [ours / plain for ours, plain in zip(speeds["xaibench"], speeds["torchvision"], strict=True)]
+    print(f"  ratio: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}, {epochs} pairs")
 
 
 def main() -> None:
