@@ -360,13 +360,20 @@ class VolumeSplit(LazySplit):
         return {} if spacing is None else {"spacing": spacing}
 
     def _read_samples(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        volumes = [torch.from_numpy(self.source.volume(number)) for number in numbers.tolist()]
-        masks = self._read_masks(numbers)
-        images = _stack(volumes, torch.float32)
+        if len(numbers) > 1:  # a single volume of any shape is a batch
+            self._check_shapes(numbers)
+        images = _stack([torch.from_numpy(self.source.volume(number)) for number in numbers.tolist()], torch.float32)
         images = images[:, None] if images.ndim == 4 else images
-        return images if images.shape[1] == self.channels else images.repeat(1, self.channels, 1, 1, 1), masks
+        images = images if images.shape[1] == self.channels else images.repeat(1, self.channels, 1, 1, 1)
+        return images, self._read_masks(numbers)
 
     def _read_masks(self, numbers: NDArray[np.int64]) -> Tensor:
+        empty = np.zeros(self._check_shapes(numbers), dtype=np.bool_)
+        masks = [self.source.mask(number) for number in numbers.tolist()]
+        return _stack([torch.from_numpy(empty.copy() if mask is None else mask) for mask in masks], torch.bool)
+
+    def _check_shapes(self, numbers: NDArray[np.int64]) -> tuple[int, int, int]:
+        """Return the shape of the volumes of a batch, which must be equal."""
         shapes = {self.source.shape(number): number for number in numbers.tolist()}
         if len(shapes) > 1:
             files = [f"{self.source.meta(number)['file']} {list(shape)}" for shape, number in shapes.items()]
@@ -375,9 +382,7 @@ class VolumeSplit(LazySplit):
                 "per batch. Read them one at a time (batch_size=1), load crops (crop=(D, H, W)), or crop or resample "
                 "all volumes to the shape that the network takes."
             )
-        masks = [self.source.mask(number) for number in numbers.tolist()]
-        empty = np.zeros(next(iter(shapes), (0, 0, 0)), dtype=np.bool_)
-        return _stack([torch.from_numpy(empty.copy() if mask is None else mask) for mask in masks], torch.bool)
+        return next(iter(shapes), (0, 0, 0))
 
     def __repr__(self) -> str:
         return f"VolumeSplit({len(self)} volumes, {self.channels} channel{'s' if self.channels > 1 else ''})"
