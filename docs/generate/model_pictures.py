@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import xaibench as xb
 from xaibench.metrics.faithfulness.road import imputed
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 from xaibench.metrics.shared.perturb import blurred, unit_scaled
 
 #: Of the picture of the attack: large enough to be seen.

@@ -13,7 +13,7 @@ from part_cases import MetricCase
 
 from xaibench.explainers import explain
 from xaibench.metrics import data_consistency, sensitivity_max
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 
 
 def without_a_size(trial):

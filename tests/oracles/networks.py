@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 
 
 def small_cnn(channels=2, classes=3, seed=0, norm=True):

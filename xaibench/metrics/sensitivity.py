@@ -16,13 +16,13 @@ from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerFunction, explainer_inputs
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
+    ModelOutput,
     check_fraction,
     count_of_share,
     random_generator,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import peaks
 
 

@@ -34,7 +34,7 @@ from xaibench.metrics.table import METRICS
 
 if TYPE_CHECKING:
     from xaibench.metrics.shared.explainer_calls import ExplainerFunction
-    from xaibench.metrics.shared.model_inputs import Model
+    from xaibench.metrics.shared.model_scores import Model
 
 try:
     from torchmetrics import Metric

@@ -7,7 +7,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics import f_fidelity
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 
 SHARES = st.floats(0, 1, exclude_min=True)
 CASES = {

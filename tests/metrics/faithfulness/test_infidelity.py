@@ -8,7 +8,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics.faithfulness.infidelity import infidelity
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 
 
 def without_disturbance(trial):

@@ -10,14 +10,7 @@ import torch
 from oracles.networks import batch, small_cnn
 from torch import nn
 
-from xaibench.metrics import (
-    average_drop,
-    comprehensiveness,
-    deletion,
-    increase_in_confidence,
-    insertion,
-    sufficiency,
-)
+from xaibench.metrics import average_drop, comprehensiveness, deletion, increase_in_confidence, insertion, sufficiency
 from xaibench.metrics.faithfulness.adversarial import adversarial
 from xaibench.metrics.faithfulness.completeness import completeness_error
 from xaibench.metrics.faithfulness.f_fidelity import f_fidelity

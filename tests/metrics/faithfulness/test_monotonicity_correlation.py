@@ -9,7 +9,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics import monotonicity_correlation
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 from xaibench.metrics.shared.perturb import patch_sums
 
 

@@ -10,7 +10,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics.faithfulness.road import imputed, road
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 
 CASES = {
     "road": MetricCase(

@@ -9,7 +9,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics import sensitivity_n
-from xaibench.metrics.shared.model_inputs import count_of_share, random_generator
+from xaibench.metrics.shared.model_scores import count_of_share, random_generator
 
 
 def unrelated(trial):

@@ -13,7 +13,7 @@ from part_cases import MetricCase
 from torch import nn
 
 from xaibench.metrics import efficient_mprt, parameter_randomization, smooth_mprt
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 
 
 def without_ranks(trial):

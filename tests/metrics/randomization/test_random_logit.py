@@ -7,7 +7,7 @@ from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 
 from xaibench.metrics import random_logit
-from xaibench.metrics.shared.model_inputs import random_generator
+from xaibench.metrics.shared.model_scores import random_generator
 
 
 def without_ranks(trial):

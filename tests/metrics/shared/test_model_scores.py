@@ -13,8 +13,7 @@ from torch import nn
 
 from xaibench.metrics import METRICS, average_drop, completeness_error, deletion, insertion
 from xaibench.metrics.shared import model_scores as module
-from xaibench.metrics.shared.model_inputs import as_samples
-from xaibench.metrics.shared.model_scores import model_scorer
+from xaibench.metrics.shared.model_scores import as_samples, model_scorer
 
 
 def scores_of(model, images, targets, points=200, **settings):

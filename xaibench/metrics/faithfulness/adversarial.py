@@ -12,15 +12,18 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
     Model,
+    ModelOutput,
+    ModelScorer,
     check_fraction,
+    check_scores,
     checked_inputs,
     count_of_share,
+    model_scorer,
     random_generator,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer, check_scores, model_scorer
 from xaibench.metrics.shared.perturb import constant, ranks
 
 #: Pixels that the attack may change: the most important ones, or as many random ones.

@@ -14,8 +14,14 @@ from torch import Tensor
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, checked_inputs, reduce_tensor
-from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.model_scores import (
+    MakeRows,
+    Model,
+    ModelOutput,
+    checked_inputs,
+    model_scorer,
+    reduce_tensor,
+)
 from xaibench.metrics.shared.perturb import unit_scaled
 
 _GRADCAM_PP = "Chattopadhay, Sarkar, Howlader, Balasubramanian: Grad-CAM++, WACV 2018, arXiv 1710.11063"

@@ -7,8 +7,14 @@ import torch
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores
-from xaibench.metrics.shared.model_inputs import Model, checked_inputs, reduce_tensor
-from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.model_scores import (
+    MakeRows,
+    Model,
+    ModelOutput,
+    checked_inputs,
+    model_scorer,
+    reduce_tensor,
+)
 from xaibench.metrics.shared.perturb import Baseline, peaks, resolve_baseline
 
 

@@ -11,8 +11,14 @@ from collections.abc import Sequence
 from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, check_fractions, checked_inputs, count_of_share, reduce_tensor
-from xaibench.metrics.shared.model_scores import ModelOutput
+from xaibench.metrics.shared.model_scores import (
+    Model,
+    ModelOutput,
+    check_fractions,
+    checked_inputs,
+    count_of_share,
+    reduce_tensor,
+)
 from xaibench.metrics.shared.perturb import Baseline, perturbed_scores
 
 _ERASER = "DeYoung et al.: ERASER, ACL 2020, arXiv 1911.03429"

@@ -13,16 +13,18 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
+    MakeRows,
     Model,
+    ModelOutput,
     check_fraction,
     check_fractions,
     checked_inputs,
     count_of_share,
+    model_scorer,
     random_generator,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import Baseline, constant, ranks, resolve_baseline
 
 #: Pixels from which some are removed: the marked ones, the others, or both in turn.

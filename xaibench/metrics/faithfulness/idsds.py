@@ -9,16 +9,16 @@ from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
     LabeledImages,
     Model,
+    ModelOutput,
     as_samples,
     check_common,
     check_finite,
     checked_inputs,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import (
     Baseline,
     PixelOrder,

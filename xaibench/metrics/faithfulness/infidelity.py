@@ -16,15 +16,15 @@ from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores, without_unit_axes
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
     Model,
+    ModelOutput,
     as_samples,
     check_finite,
     checked_inputs,
     random_generator,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Field, Fields, field_scores, peaks
 
 #: Kinds of perturbation: a square is set to zero, or Gaussian noise is subtracted.

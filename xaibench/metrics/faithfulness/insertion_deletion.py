@@ -12,8 +12,7 @@ from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, checked_inputs
-from xaibench.metrics.shared.model_scores import ModelOutput
+from xaibench.metrics.shared.model_scores import Model, ModelOutput, checked_inputs
 from xaibench.metrics.shared.perturb import Baseline, Segmentation, perturbed_scores, reduce_curves
 
 _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"

@@ -9,16 +9,18 @@ from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
+    MakeRows,
     Model,
+    ModelOutput,
     as_samples,
     check_common,
     check_finite,
     checked_inputs,
+    model_scorer,
     random_generator,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.perturb import patch_numbers, patch_sums, score_drops
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 

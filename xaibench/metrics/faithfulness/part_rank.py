@@ -13,15 +13,15 @@ from xaibench.core.checks import check_choice
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.faithfulness.idsds import deletion_scores
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
     LabeledImages,
     Model,
+    ModelOutput,
     as_samples,
     check_finite,
     checked_inputs,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import constant, patch_numbers, peaks, score_drops
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 

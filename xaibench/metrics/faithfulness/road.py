@@ -18,8 +18,15 @@ from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.shared.inputs import Scores, without_unit_axes
-from xaibench.metrics.shared.model_inputs import Model, checked_inputs, count_of_share, random_generator
-from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.model_scores import (
+    MakeRows,
+    Model,
+    ModelOutput,
+    checked_inputs,
+    count_of_share,
+    model_scorer,
+    random_generator,
+)
 from xaibench.metrics.shared.perturb import constant, ranks, reduce_curves
 
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.

@@ -11,8 +11,9 @@ from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import (
+from xaibench.metrics.shared.model_scores import (
     Model,
+    ModelOutput,
     as_samples,
     check_common,
     check_finite,
@@ -22,7 +23,6 @@ from xaibench.metrics.shared.model_inputs import (
     random_generator,
     reduce_tensor,
 )
-from xaibench.metrics.shared.model_scores import ModelOutput
 from xaibench.metrics.shared.perturb import Baseline, Fields, constant, field_scores, score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE
 

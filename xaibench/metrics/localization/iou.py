@@ -25,6 +25,7 @@ its score is undefined.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -107,15 +108,11 @@ def iou(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Red
         >>> iou(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]]), threshold="area")
         0.3333333333333333
     """
-    check_threshold(threshold)
-
-    def kernel(maps: Floats, masks: Bools) -> Floats:
-        if threshold == "area":
-            return _iou_at_area(maps, masks)
-        n = _count(maps, masks, threshold)
-        return share(n.both, n.marked + n.truth - n.both, n.defined)
-
-    return score_pairs(kernel, maps, masks, reduction)
+    if threshold == "area":
+        return score_pairs(_iou_at_area, maps, masks, reduction)
+    return _score_overlap(
+        lambda n: share(n.both, n.marked + n.truth - n.both, n.defined), maps, masks, threshold, reduction
+    )
 
 
 @MetricInfo(
@@ -165,13 +162,9 @@ def precision(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reductio
         >>> precision(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
         0.5
     """
-    check_threshold(threshold)
-
-    def kernel(maps: Floats, masks: Bools) -> Floats:
-        n = _count(maps, masks, threshold)
-        return share(n.both, n.marked, n.defined & (n.marked > 0))
-
-    return score_pairs(kernel, maps, masks, reduction)
+    return _score_overlap(
+        lambda n: share(n.both, n.marked, n.defined & (n.marked > 0)), maps, masks, threshold, reduction
+    )
 
 
 @MetricInfo(
@@ -221,13 +214,7 @@ def recall(maps: Array, masks: Array, *, threshold: Threshold = 0.5, reduction: 
         >>> recall(maps, masks), recall(maps, masks, threshold=0.0)
         (0.5, 1.0)
     """
-    check_threshold(threshold)
-
-    def kernel(maps: Floats, masks: Bools) -> Floats:
-        n = _count(maps, masks, threshold)
-        return share(n.both, n.truth, n.defined)
-
-    return score_pairs(kernel, maps, masks, reduction)
+    return _score_overlap(lambda n: share(n.both, n.truth, n.defined), maps, masks, threshold, reduction)
 
 
 @MetricInfo(
@@ -277,13 +264,7 @@ def f1(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Redu
         >>> f1(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]), threshold=0.5)
         0.5
     """
-    check_threshold(threshold)
-
-    def kernel(maps: Floats, masks: Bools) -> Floats:
-        n = _count(maps, masks, threshold)
-        return share(2 * n.both, n.marked + n.truth, n.defined)
-
-    return score_pairs(kernel, maps, masks, reduction)
+    return _score_overlap(lambda n: share(2 * n.both, n.marked + n.truth, n.defined), maps, masks, threshold, reduction)
 
 
 class _Overlap(NamedTuple):
@@ -293,6 +274,13 @@ class _Overlap(NamedTuple):
     truth: _Counts
     both: _Counts | Floats
     defined: Bools
+
+
+def _score_overlap(
+    formula: Callable[[_Overlap], Floats], maps: Array, masks: Array, threshold: Threshold, reduction: Reduction
+) -> Scores:
+    check_threshold(threshold)
+    return score_pairs(lambda maps, masks: formula(_count(maps, masks, threshold)), maps, masks, reduction)
 
 
 def _count(maps: Floats, masks: Bools, threshold: Threshold) -> _Overlap:

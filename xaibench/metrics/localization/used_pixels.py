@@ -203,11 +203,7 @@ def use_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
         >>> use_auc(np.array([[0.9, -0.4, 0.3, 0.0]]), np.array([[1, 1, 0, 0]]))
         1.0
     """
-    return score_pairs(_by_magnitude_roc, maps, masks, reduction)
-
-
-def _by_magnitude_roc(maps: Floats, masks: Bools) -> Floats:
-    return area_under_roc(np.abs(maps), masks)
+    return score_pairs(lambda maps, masks: area_under_roc(np.abs(maps), masks), maps, masks, reduction)
 
 
 @MetricInfo(
@@ -254,8 +250,4 @@ def use_ap(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Score
         >>> use_ap(np.array([[0.9, 0.2, -0.5, 0.1]]), np.array([[1, 1, 0, 0]]))  # (1/1 + 2/3) / 2
         0.8333333333333333
     """
-    return score_pairs(_by_magnitude_precision, maps, masks, reduction)
-
-
-def _by_magnitude_precision(maps: Floats, masks: Bools) -> Floats:
-    return mean_precision(np.abs(maps), masks)
+    return score_pairs(lambda maps, masks: mean_precision(np.abs(maps), masks), maps, masks, reduction)

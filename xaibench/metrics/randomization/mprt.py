@@ -19,8 +19,7 @@ from xaibench.metrics.shared.explainer_calls import (
     reinitialize,
 )
 from xaibench.metrics.shared.inputs import Scores
-from xaibench.metrics.shared.model_inputs import random_generator, reduce_tensor
-from xaibench.metrics.shared.model_scores import ModelOutput
+from xaibench.metrics.shared.model_scores import ModelOutput, random_generator, reduce_tensor
 from xaibench.metrics.shared.perturb import reduce_curves, unit_scaled
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 

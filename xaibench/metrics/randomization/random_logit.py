@@ -17,8 +17,7 @@ from xaibench.core.checks import check_choice
 from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerFunction, explainer_inputs
 from xaibench.metrics.shared.inputs import Scores, without_unit_axes
-from xaibench.metrics.shared.model_inputs import random_generator, reduce_tensor
-from xaibench.metrics.shared.model_scores import ModelOutput
+from xaibench.metrics.shared.model_scores import ModelOutput, random_generator, reduce_tensor
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 
 #: Similarity of two maps: structural similarity, or Spearman's rank correlation.

@@ -18,8 +18,15 @@ from torch import Tensor, nn
 from xaibench.compute.device import precision_context
 from xaibench.compute.random_numbers import isolated_rng, seeded_by
 from xaibench.core.types import Array, Reduction
-from xaibench.metrics.shared.model_inputs import LabeledImages, as_samples, check_common, check_finite, random_generator
-from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer
+from xaibench.metrics.shared.model_scores import (
+    LabeledImages,
+    ModelOutput,
+    ModelScorer,
+    as_samples,
+    check_common,
+    check_finite,
+    random_generator,
+)
 
 #: Returns the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
 ExplainerFunction: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"

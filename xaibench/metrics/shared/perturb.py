@@ -16,8 +16,14 @@ from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, without_unit_axes
-from xaibench.metrics.shared.model_inputs import LabeledImages, Model, reduce_tensor
-from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.model_scores import (
+    LabeledImages,
+    MakeRows,
+    Model,
+    ModelOutput,
+    model_scorer,
+    reduce_tensor,
+)
 from xaibench.metrics.shared.ranks import order_descending
 
 #: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), the mean color
