@@ -82,7 +82,7 @@ def test_arrays_of_volumes_are_a_source():
     [
         ("a.npy", np.zeros((4, 5)), r"float64 values of the shape \[4, 5\]; expected numbers \[D, H, W\] or"),
         ("a.npy", np.full((2, 2, 2), "x"), "values of the shape"),
-        ("a.npy", np.full((2, 2, 2), np.nan), "NaN or infinite"),
+        ("a.npy", np.full((3, 4, 5), np.nan), "NaN or infinite"),
         ("a.npy", np.full((2, 2, 2), {}), "a.npy"),
         ("b.npy", np.zeros((2, 3, 4)), r"b.npy \[2, 3, 4\]"),
     ],

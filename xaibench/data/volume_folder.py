@@ -244,13 +244,11 @@ def read_image(file: Path, window: tuple[float, float] | None = None) -> Tensor:
 
 def _read_shape(file: Path) -> tuple[int, ...]:
     if _is_nifti(file):
-        shape: tuple[int, ...] = read_volume_header(file).shape
-    elif file.name.lower().endswith(".npy"):
+        return (1, *read_volume_header(file).shape)
+    if file.name.lower().endswith(".npy"):
         with wrap_file_errors(file):
-            shape = np.load(file, allow_pickle=False, mmap_mode="r").shape
-    else:
-        shape = _read_values(file).shape
-    return (1, *shape) if len(shape) == 3 else shape
+            return _with_channels(file, np.load(file, allow_pickle=False, mmap_mode="r")).shape
+    return _read_values(file).shape
 
 
 def _is_nifti(file: Path) -> bool:
@@ -258,7 +256,10 @@ def _is_nifti(file: Path) -> bool:
 
 
 def _read_values(file: Path) -> NDArray[Any]:
-    values = read_values(file)
+    return _with_channels(file, read_values(file))
+
+
+def _with_channels(file: Path, values: NDArray[Any]) -> NDArray[Any]:
     if values.ndim not in (3, 4) or 0 in values.shape or values.dtype.kind not in "biuf":
         raise DataFileError(
             f"{file} has {values.dtype} values of the shape {list(values.shape)}; expected numbers [D, H, W] or "
