@@ -19,7 +19,7 @@ SCRIPT = Path(sysconfig.get_path("scripts"), "xaibench")
 #: Reads a command a line, runs it in a fork, and says how it ended. -P leaves the current folder off its path.
 _SERVER = """
 import json, os, runpy, sys
-import numba, torch, xaibench.cli, xaibench.evaluation, xaibench.report, xaibench.runner.engines.warm_imports
+import numba, torch, xaibench.cli, xaibench.evaluation, xaibench.report, xaibench.runner.warm_imports
 torch.set_num_threads(1)
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
 for line in sys.stdin:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from xaibench.runner import run
-from xaibench.runner.engines.worker_processes import become_worker
+from xaibench.runner.engines import become_worker
 
 
 def launch(suite: Path, cache: Path, connection: Connection) -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 import xaibench
 from xaibench.runner.network_publishing import write_networks
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.suites.files import SUITES, load_suite
 
 

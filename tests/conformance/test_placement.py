@@ -32,7 +32,7 @@ from xaibench.models import fit_head, fit_many
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages import execute as execution
 from xaibench.runner.stages.execute import execute
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.suites.parsing import parse_suite
 
 pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")

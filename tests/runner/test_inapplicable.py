@@ -36,8 +36,8 @@ def test_what_an_explainer_refuses_is_not_applicable(suite, tmp_path):
     ((job, why),) = result.inapplicable.items()
     assert "convolutions_only for llr" in job
     assert why == "convolutions_only needs a convolution, and the network has none."
-    assert seen["explain"] == (3, 3, 1.0)  # two of the explainer, one of the control
-    assert seen["score"] == (6, 6, 1.0)
+    assert seen["explain"] == (3, 3)  # two of the explainer, one of the control
+    assert seen["score"] == (6, 6)
     scores = pd.read_parquet(tmp_path / "scores.parquet")
     assert set(scores[scores["explainer"].str.contains("only")]["model"]) == {"cnn"}
     assert pd.read_csv(tmp_path / "failures.csv").empty

@@ -5,11 +5,10 @@ import sys
 import pandas as pd
 import pytest
 
-from xaibench.runner.costs.simulation import simulate
-from xaibench.runner.engines.local import Processes
-from xaibench.runner.engines.scheduling import Schedule
+from xaibench.runner.engines import Processes
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.scheduling import Schedule
+from xaibench.runner.store import Store
 from xaibench.runner.suites.parsing import parse_suite
 
 #: A "device" and a metric that wait for each other, by what they write down: the third map is not made before the first
@@ -70,20 +69,11 @@ def parts(tmp_path, monkeypatch):
 def test_maps_are_scored_while_others_are_made(parts):
     plan, store = make_plan(parse_suite(TABLES)), Store(parts / "store")
     with Processes(store, "cpu", workers=1, device_workers=1) as engine:
-        assert Schedule(plan.jobs, store).run(engine) == {}
+        schedule = Schedule(plan.jobs, store)
+        schedule.run(engine)
+    assert schedule.failures == {}
     log = pd.read_csv(parts / "log.txt", sep=" ", names=["kind", "pid"])
     assert log["kind"].value_counts().to_dict() == {"explain": 6, "explained": 6, "scored": 6}
     makers, scorers = log.loc[log["kind"] != "scored", "pid"], log.loc[log["kind"] == "scored", "pid"]
     assert makers.nunique() == scorers.nunique() == 1
     assert set(makers).isdisjoint(scorers), "the device's process only explains"
-
-
-def test_the_simulated_clock_overlaps_likewise(parts):
-    jobs = make_plan(parse_suite(TABLES | {"metrics": {"emd_perf": {}}})).jobs
-    seconds = {job: {"explain": 2.0, "score": 1.0}.get(job.stage, 0.0) for job in jobs}
-    assert simulate(jobs, seconds, workers=1) == 18
-    assert simulate(jobs, seconds, workers=1, device_workers=1) == 13, "twelve of explaining, and the last score"
-    assert simulate(jobs, seconds, workers=6) == 3
-    assert simulate(jobs, seconds, workers=6, dispatch=10.0) > 100
-    done = {job for job in jobs if job.stage != "score"}
-    assert simulate(jobs, seconds, workers=2, done=done) == 3

@@ -18,7 +18,7 @@ from xaibench.runner import run
 from xaibench.runner.network_publishing import write_networks
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.published_networks import NetworkFileError, is_published, read_network
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite
 
 SUITE = """

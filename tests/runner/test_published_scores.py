@@ -125,7 +125,7 @@ def test_other_images_are_refused_before_anything_runs(beside, suite, published)
     with pytest.raises(SuiteError, match=r"its data and those of the published scores of shared"):
         beside(quick=True)
     with pytest.raises(SuiteError, match="its data and those of"):
-        estimate(suite, quick=True, against=published, measure=False)
+        estimate(suite, quick=True, against=published)
 
 
 def test_what_is_not_published_is_refused(suite, tmp_path):

@@ -63,17 +63,17 @@ def request_of(tmp_path):
 )
 def test_what_is_priced_is_what_runs(request_of, choice, jobs):
     request = request_of(**choice)
-    priced = estimate(request, measure=False)
+    priced = estimate(request)
     assert priced.stages["jobs"].sum() == jobs
     assert run(request, engine="serial").jobs == jobs
-    assert estimate(request, measure=False).stages["done"].sum() == jobs
+    assert estimate(request).stages["done"].sum() == jobs
 
 
 def test_arguments_say_the_same_as_a_request(request_of, tmp_path):
     asked = request_of(protocol="scaled", datasets=["xai-tris/xor-white-8x8"])
-    said = {"protocol": "scaled", "datasets": ["xai-tris/xor-white-8x8"], "measure": False}
+    said = {"protocol": "scaled", "datasets": ["xai-tris/xor-white-8x8"]}
     other = estimate(tmp_path / "suite.toml", tmp_path / "run", **said)
-    assert other.stages.equals(estimate(asked, measure=False).stages)
+    assert other.stages.equals(estimate(asked).stages)
     with asked.opened() as opened:
         assert 'protocol = "scaled"' in opened.text
         assert 'sign = "magnitude"' in opened.text
@@ -94,7 +94,7 @@ def test_root_counts_for_the_price_too(request_of, tmp_path, monkeypatch):
     monkeypatch.delenv("XAIBENCH_DATA", raising=False)
     text = SUITE.replace("n_samples = 60", 'n_samples = 60, images_dir = "$XAIBENCH_DATA"')
     (tmp_path / "suite.toml").write_text(text.replace("-white-", "-imagenet-").replace("8x8", "64x64"))
-    assert estimate(request_of(root=tmp_path), measure=False).stages["jobs"].sum() == 12
+    assert estimate(request_of(root=tmp_path)).stages["jobs"].sum() == 12
     assert "XAIBENCH_DATA" not in os.environ
 
 
@@ -167,4 +167,4 @@ def test_sets_on_photographs_run_if_a_folder_is_given_and_say_how_often_each_is_
     samples = pd.read_csv(tmp_path / "run" / "samples.csv")
     assert samples["group"].nunique() == 1, "all test samples lie on one photograph, and are one draw"
     assert "XAIBENCH_IMAGES" not in os.environ
-    assert estimate(request, measure=False).stages["done"].sum() == 6
+    assert estimate(request).stages["done"].sum() == 6

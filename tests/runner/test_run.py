@@ -20,13 +20,15 @@ from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
+from xaibench.runner.plan import score_jobs
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.stages import execute as execution
 from xaibench.runner.stages import train as network_training
 from xaibench.runner.stages.execute import execute, read_correct
 from xaibench.runner.stages.samples import hash_images
 from xaibench.runner.stages.train import network_seed
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "samples.safetensors")
 TABLES = (*TABLES, "images.parquet")
@@ -96,7 +98,7 @@ def test_adding_a_training_seed_computes_only_what_is_its_own(tmp_path):
     run(suite([0, 1, 2]), tmp_path / "once", engine="serial")
     grown, once = (Store(tmp_path / name / "store") for name in ("grown", "once"))
     for stage in ("train", "explain"):
-        assert grown.keys(stage).keys() == once.keys(stage).keys()
+        assert grown.keys(stage) == once.keys(stage)
         for key in grown.keys(stage):
             (one, said), (other, also) = grown.load_tensors(stage, key), once.load_tensors(stage, key)
             assert said == also
@@ -285,13 +287,64 @@ def test_a_second_run_computes_nothing(tiny_suite, copy):
     assert {path: path.stat().st_mtime_ns for path in (copy / "store").rglob("*.*")} == before
 
 
-def test_an_added_metric_parameter_computes_only_scores(tiny_suite, tmp_path, copy):
-    changed = tmp_path / "changed.toml"
-    changed.write_text(tiny_suite.read_text().replace("emd_perf = {}", 'emd_perf = { diameter = "released" }'))
-    before = {path.name for path in (copy / "store").rglob("*.*")}
-    run(changed, copy, engine="serial")
-    added = [path for path in (copy / "store").rglob("*.*") if path.name not in before]
-    assert {path.parent.name for path in added} == {"score"}
+@pytest.fixture
+def measured(monkeypatch):
+    """Record the explainer and the metric of each computed measurement."""
+    computed, real = [], execution._measure
+
+    def measure(each, *rest):
+        computed.append((each.explain.explainer.name, each.metric.name))
+        return real(each, *rest)
+
+    monkeypatch.setattr(execution, "_measure", measure)
+    return computed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "metrics"),
+    [
+        ("emd_perf = {}", 'emd_perf = { diameter = "released" }', {"emd_perf"}),
+        ("emd_perf = {}", "emd_perf = {}\nhit = {}", {"hit"}),
+        ("uniform = {}", "sobel = {}", {"emd_perf", "topk_precision"}),
+        ("topk_precision = {}", "", set()),
+    ],
+)
+@pytest.mark.parametrize("share", [160, 4])
+def test_a_changed_suite_computes_only_the_scores_that_changed(
+    tiny_suite, tmp_path, measured, monkeypatch, old, new, metrics, share
+):
+    """Whether each score has a job, or many share one."""
+    monkeypatch.setattr(score_jobs, "_SHARE", share)
+    (tmp_path / "changed.toml").write_text(tiny_suite.read_text().replace(old, new))
+    run(tiny_suite, tmp_path / "run", engine="serial")
+    measured.clear()
+    run(tmp_path / "changed.toml", tmp_path / "run", engine="serial")
+    assert {metric for _, metric in measured} == metrics
+    if "sobel" in new:
+        assert {explainer for explainer, _ in measured} == {"sobel"}
+    run(tmp_path / "changed.toml", tmp_path / "other", engine="serial")
+    assert same_tables(tmp_path / "run", tmp_path / "other")
+
+
+@pytest.mark.parametrize("share", [160, 4])
+def test_a_failing_metric_loses_no_score_of_the_others(tiny_suite, tmp_path, measured, monkeypatch, share):
+    monkeypatch.setattr(score_jobs, "_SHARE", share)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "failing_metric.py").write_text(
+        "broken = True\n\ndef score(maps, masks, reduction='none'):\n    assert not broken, 'no score today'\n"
+        "    return maps.sum((1, 2))\n"
+    )
+    suite = tmp_path / "failing.toml"
+    suite.write_text(f'{tiny_suite.read_text()}"failing_metric:score" = {{}}\n')
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert all("failing_metric:score of " in error and "no score" in error for error in result.failures.values())
+    scores = pd.read_parquet(result.folder / "scores.parquet")
+    assert scores["metric"].value_counts().to_dict() == {"emd_perf": 96, "topk_precision": 96}
+    monkeypatch.setattr("failing_metric.broken", False)
+    measured.clear()
+    assert run(suite, tmp_path / "run", engine="serial").failures == {}
+    assert {metric for _, metric in measured} == {"failing_metric:score"}
+    assert set(pd.read_parquet(result.folder / "scores.parquet")["metric"].value_counts()) == {96}
 
 
 @pytest.mark.parametrize("stage", ["data", "train", "explain", "score"])
@@ -320,7 +373,6 @@ def test_a_failing_part_is_named_and_the_rest_goes_on(tiny_suite, tmp_path, monk
     listed = rows(result.folder / "failures.csv")
     assert [row["stage"] for row in listed] == ["explain"] * 3
     assert "no map today" in listed[0]["error"]
-    assert "2 jobs that need it were not run" in listed[0]["error"]
     scores = pd.read_parquet(result.folder / "scores.parquet")
     assert set(scores["explainer"]) == {"saliency", "guided_gradcam", "pattern_net", "uniform", "input"}
     # Mended, the same command runs only what failed.
@@ -367,13 +419,13 @@ def test_bad_arguments(tiny_suite, tmp_path, arguments, message):
 
 
 def test_without_ray_the_command_is_named(tiny_suite, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "xaibench.runner.engines.ray_cluster", None)
+    monkeypatch.setitem(sys.modules, "xaibench.runner.ray_cluster", None)
     with pytest.raises(ArgumentError, match=r"engine='ray' needs Ray.*pip install \"xaibench\[ray\]\"\."):
         run(tiny_suite, tmp_path / "run", engine="ray")
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite, tiny_run, tmp_path, monkeypatch):
-    from xaibench.runner.store import store_files as module
+    from xaibench.runner import store_files as module
 
     written = []
     real = module.write_atomic

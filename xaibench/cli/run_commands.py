@@ -171,7 +171,7 @@ def run(
 
         request = runner.RunRequest(suite, out, **{name: options[name] for name in RequestFields.__annotations__})
         if plan:
-            _print_cost(runner.estimate(request, say=typer.echo))
+            _print_cost(runner.estimate(request))
             return
         typer.echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
         with progress_bars() as progress:
@@ -239,21 +239,14 @@ def compare(
                 table.to_csv(out, index=False)
 
 
-def _print_cost(found: Estimate) -> None:
-    table = found.stages.assign(
-        **{name: found.stages[name].map(format_duration) for name in ("work_seconds", "longest_seconds")}
-    )
-    typer.echo(table.rename(columns={"work_seconds": "work", "longest_seconds": "longest job"}).round(1).to_string())
-    beyond = f" and the time of {found.unmeasured} jobs of unknown cost" if found.unmeasured else ""
+def _print_cost(cost: Estimate) -> None:
+    typer.echo(cost.stages.round(1).to_string())
     typer.echo(
-        f"{format_duration(found.seconds)}{beyond}; on {found.workers} workers, at most "
-        f"{found.memory_mb / 1024:.1f} GiB of memory, {found.disk_mb / 1024:.1f} GiB of disk"
+        f"Roughly {format_duration(cost.seconds)} for the passes on {cost.workers} workers, without metrics; "
+        f"{cost.stages['disk_mb'].sum() / 1024:.1f} GiB of disk."
     )
-    if found.rough:
-        typer.echo(
-            f"Rough, from the costs of other jobs: {', '.join(found.rough)} ({sum(found.rough.values())} jobs). "
-            "The same command measures more of them."
-        )
+    if cost.unknown:
+        typer.echo(f"Explainers of unknown cost: {', '.join(cost.unknown)} ({sum(cost.unknown.values())} jobs).")
 
 
 def _parse_samples(text: str | None) -> Any:
@@ -265,7 +258,7 @@ def _report_helper(engine: EngineChoice) -> AbstractContextManager[Executor | No
     """Return a context manager that gives a second process for the report, if that is quick to start."""
     if engine != "processes":
         return contextlib.nullcontext()
-    from xaibench.runner.engines.worker_processes import helper_process
+    from xaibench.runner.engines import helper_process
 
     return helper_process()
 

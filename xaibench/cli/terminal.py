@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xaibench.core.progress import Forecast, ProgressBar, forecast_bar, shows_bars
+from xaibench.core.progress import ProgressBar, shows_bars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,45 +91,23 @@ def print_table(table: pd.DataFrame) -> None:
 
 
 @contextlib.contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
-    """Show one progress bar per stage. The yielded function is a ``progress`` callback of :func:`xaibench.runner.run`.
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Show one progress bar per stage; yield a ``progress`` callback of :func:`xaibench.runner.run`."""
+    with contextlib.ExitStack() as open_bars:
+        bars: dict[str, tqdm[Any]] = {}
 
-    Outside a terminal, a line is printed from time to time. The time of a stage is counted from the first result of the
-    previous stage, on which its first job depends.
-    """
-    bars: dict[str, tqdm[Any]] = {}
-    forecasts: dict[str, Forecast] = {}
-    start = time.time()
+        def show(stage: str, done: int, total: int) -> None:
+            if not shows_bars():
+                return
+            from tqdm.auto import tqdm
 
-    def show(stage: str, done: int, total: int, share: float) -> None:
-        nonlocal start
-        if not shows_bars():
-            return
-        if stage not in bars:
-            layout = "{desc}: {percentage:3.0f}%{postfix} |{bar}| [{elapsed}<{remaining}]"
-            forecasts[stage] = Forecast()
-            bars[stage] = forecast_bar(
-                forecasts[stage],
-                total=1.0,
-                desc=f"{stage:>8}",
-                position=len(bars),
-                bar_format=layout,
-                postfix=f"{done}/{total} jobs",
-            )
-            bars[stage].start_t, start = start, time.time()
-        bar = bars[stage]
-        forecasts[stage].record(share, time.time())
-        bar.set_postfix_str(f"{done}/{total} jobs", refresh=False)
-        bar.update(share - bar.n)
-        bar.refresh()
-        if done == total:
-            bar.close()
+            if stage not in bars:
+                bars[stage] = open_bars.enter_context(
+                    tqdm(total=total, desc=f"{stage:>8}", unit="job", position=len(bars))
+                )
+            bars[stage].update(done - bars[stage].n)
 
-    try:
         yield show
-    finally:
-        for bar in bars.values():
-            bar.close()
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 #: Module whose imports the server does once for all workers.
-_PRELOADED = "xaibench.runner.engines.warm_imports"
+_PRELOADED = "xaibench.runner.warm_imports"
 
 #: Two threads that start processes at once must not take each other's substitute for the module.
 _HIDING = threading.RLock()

@@ -44,51 +44,6 @@ def shows_bars() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-class Forecast:
-    """Rate of a loop without its first steps, which include imports, compilation and the start of processes.
-
-    Example:
-        >>> forecast = Forecast()
-        >>> forecast.record(1, seconds=30.0)  # with warm-up
-        >>> forecast.record(3, seconds=34.0)
-        >>> forecast.rate, forecast.seconds_left(13)
-        (0.5, 20.0)
-    """
-
-    def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None
-        self._last: tuple[float, float] | None = None
-
-    def record(self, done: float, seconds: float) -> None:
-        """Record the number of steps, or the share, that is done after some seconds."""
-        if done > 0:
-            self._last = (done, seconds)
-            self._first = self._first or self._last
-
-    @property
-    def rate(self) -> float | None:
-        """Steps per second; None before the second record."""
-        if self._first is None or self._last is None or self._last[1] <= self._first[1]:
-            return None
-        return (self._last[0] - self._first[0]) / (self._last[1] - self._first[1]) or None
-
-    def seconds_left(self, total: float) -> float | None:
-        """Return the seconds until ``total``, from the last record; None if unknown."""
-        return None if self.rate is None or self._last is None else (total - self._last[0]) / self.rate
-
-
-def forecast_bar(forecast: Forecast, **options: Any) -> tqdm[Any]:
-    """Return a tqdm bar with the arguments ``options`` that shows the remaining time of a forecast."""
-    from tqdm.auto import tqdm
-
-    class Bar(tqdm):  # type: ignore[type-arg]
-        @property
-        def format_dict(self) -> dict[str, Any]:
-            return {**super().format_dict, "rate": forecast.rate}
-
-    return Bar(**options)
-
-
 class ProgressBar:
     """A tqdm bar that appears once a loop has taken half a second.
 
@@ -126,7 +81,6 @@ class ProgressBar:
         self._shown = shown and os.environ.get("TQDM_DISABLE", "") in ("", "0")
         self._options = {"desc": description, "unit": unit, "leave": keep, **(options or {})}
         self._start = time.monotonic()
-        self._forecast = Forecast()
         self._bar: tqdm[Any] | None = None
 
     @property
@@ -136,21 +90,16 @@ class ProgressBar:
             self._total = self._total()
         return self._total
 
-    def advance(self, count: int = 1, *, whole: bool = True) -> None:
-        """Count more steps as done.
-
-        Args:
-            count: Number of steps.
-            whole: False within a group of steps of unequal duration; forecasts compare whole groups.
-        """
+    def advance(self, count: int = 1) -> None:
+        """Count more steps as done."""
         self.done += count
         seconds = time.monotonic() - self._start
-        if whole:
-            self._forecast.record(self.done, seconds)
         if not self._shown or seconds < DELAY:
             return
         if self._bar is None and shows_bars():
-            self._bar = forecast_bar(self._forecast, total=self.total, **self._options)
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(total=self.total, **self._options)
             self._bar.start_t -= seconds
         if self._bar is not None:
             self._bar.update(self.done - self._bar.n)
@@ -159,8 +108,7 @@ class ProgressBar:
     def _warn_if_slow(self, seconds: float) -> None:
         if not self._advice or seconds < FORECAST_AFTER or not self.total:
             return
-        left = self._forecast.seconds_left(self.total)
-        if left is None or (estimate := seconds + left) < WARN_BEYOND:
+        if (estimate := seconds / self.done * self.total) < WARN_BEYOND:
             return
         advice, self._advice = self._advice, ""
         warn_caller(

@@ -181,7 +181,7 @@ def evaluate(
                 for table in _score_batch(applied_methods, scorers, model, batch, numbers, collector, more):
                     collector.tables.append(table)
                     # With the samples that are not scored, so that all batches count alike. Metrics differ in cost.
-                    bar.advance(stop - start, whole=len(collector.tables) % len(scorers) == 0)
+                    bar.advance(stop - start)
             bar.advance(stop * steps - bar.done)  # methods that are not applicable count as done
             if callable(progress):
                 progress(stop, count)

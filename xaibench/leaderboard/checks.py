@@ -191,9 +191,7 @@ def _check_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
 
 
 def _check_cells(scores: pd.DataFrame, plan: Plan) -> Iterator[str]:
-    from xaibench.runner.stages.score_rows import dataset_name
-
-    expected = {(dataset_name(cell), cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
+    expected = {(cell.dataset_name, cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
     cells = scores[["dataset", "model", "metric"]].drop_duplicates().astype(str)
     there = set(cells.itertuples(index=False, name=None))
     if more := sorted(there - expected):

@@ -27,7 +27,7 @@ from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.stages.execute import has_maps, read_maps, read_network
 from xaibench.runner.stages.samples import batches, read_data, read_test_split
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 #: Number of networks that are measured.
 NETWORKS = 6

@@ -20,7 +20,7 @@ from xaibench.leaderboard.pinned_code import check_code_at_commit
 from xaibench.leaderboard.sandbox.sandbox import require_sandbox
 from xaibench.leaderboard.verdicts import Verification
 from xaibench.leaderboard.verification import record_outcome, verify
-from xaibench.runner.engines.worker_processes import become_worker, end_workers
+from xaibench.runner.engines import become_worker, end_workers
 from xaibench.runner.run import RunProgress
 
 logger = logging.getLogger("xaibench")

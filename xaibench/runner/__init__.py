@@ -4,11 +4,11 @@
 ``ray``), and :func:`collect`. ``estimate`` estimates the cost of a run before it starts.
 """
 
-from xaibench.runner.costs.estimate import Estimate, estimate
+from xaibench.runner.cost_estimate import Estimate, estimate
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import ENGINES, ArgumentError, Run, RunProgress, run
 from xaibench.runner.stages.samples import DataChangedError
-from xaibench.runner.store.result_store import Store, StoreError
+from xaibench.runner.store import Store, StoreError
 from xaibench.runner.suites.files import SUITES, load_suite
 from xaibench.runner.suites.schema import Suite, SuiteError
 

@@ -17,7 +17,7 @@ from xaibench.runner.plan.plan import Plan
 from xaibench.runner.published_networks import WEIGHTS
 from xaibench.runner.stages.samples import read_data
 from xaibench.runner.stages.train import make_network, predict
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.weight_coding import RANKS, decode, encode
 
 #: A low-rank encoding is used if the accuracy on the validation samples changes by at most ``ACCURACY_LOSS``, and the

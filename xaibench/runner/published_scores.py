@@ -23,8 +23,7 @@ from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environ
 from xaibench.runfolder.tables import ACCURACY, CELL, SCORES
 from xaibench.runner.parts import find_part, part_info
 from xaibench.runner.plan.plan import CellPlan, Plan, make_plan, underlying_metric
-from xaibench.runner.stages.score_rows import dataset_name, score_truth
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.schema import NamedPart, Suite, SuiteError
 
@@ -161,9 +160,7 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     places = mine[["dataset", "subset", "variant"]].drop_duplicates("dataset")
     directions = mine[["metric", "higher_is_better"]].drop_duplicates("metric")
     theirs = theirs.merge(places, on="dataset").merge(directions, on="metric").assign(correct=True, reason="")
-    truths = {
-        (dataset_name(cell), job.metric.name): score_truth(cell, job) for cell in plan.cells for _, job in cell.scores
-    }
+    truths = {(cell.dataset_name, job.metric.name): cell.truth_of(job) for cell in plan.cells for _, job in cell.scores}
     theirs["truth"] = [truths[pair] for pair in zip(theirs["dataset"], theirs["metric"], strict=True)]
     rows = pd.concat([mine, theirs[mine.columns]], ignore_index=True)
     table = pa.Table.from_pandas(rows, SCORES.arrow_schema(), preserve_index=False)
@@ -240,7 +237,7 @@ def identity(plan: Plan) -> dict[str, dict[str, str]]:
         "explaining": {"output": how.output, "precision": how.precision, "trainings": how.trainings}
         | ({} if how.scored == "all" else {"scored": how.scored}),
         "trainings": {
-            f"{cell.model} on {_name_with_seed(dataset_name(cell), cell.data.seed)}": _joined(
+            f"{cell.model} on {_name_with_seed(cell.dataset_name, cell.data.seed)}": _joined(
                 job.key for job in cell.trainings
             )
             for cell in plan.cells
@@ -251,9 +248,7 @@ def identity(plan: Plan) -> dict[str, dict[str, str]]:
 
 def _data_identities(plan: Plan) -> Iterator[tuple[str, str]]:
     # One entry per data set seed, because a run may have some of them only.
-    yield from dict.fromkeys(
-        (_name_with_seed(dataset_name(cell), cell.data.seed), cell.data.key) for cell in plan.cells
-    )
+    yield from dict.fromkeys((_name_with_seed(cell.dataset_name, cell.data.seed), cell.data.key) for cell in plan.cells)
 
 
 def _name_with_seed(name: str, seed: int) -> str:

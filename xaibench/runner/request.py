@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 from xaibench.core.checks import check_names
 from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite, suite_file
 from xaibench.runner.suites.narrowing import IMAGES, narrowed, narrowed_text, without_missing
 from xaibench.runner.suites.schema import Suite, check_variables, with_folders

@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
 
 from xaibench.component.registry import part_being_imported
-from xaibench.compute.device import devices_of, resolve_device
+from xaibench.compute.device import resolve_device
 from xaibench.compute.host_threads import available_cpus
 from xaibench.core.markup import html_table
 from xaibench.core.messages import unknown
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
-from xaibench.runner.costs.calibration import known_costs, learn
-from xaibench.runner.costs.progress import StageProgress
-from xaibench.runner.engines.local import Engine, Processes, Serial
-from xaibench.runner.engines.scheduling import Schedule
+from xaibench.runfolder.tables import JOBS
+from xaibench.runner.engines import Engine, Processes, Serial
 from xaibench.runner.environment import environment
 from xaibench.runner.plan.job_base import STAGES, Job, Outcome, Stage
 from xaibench.runner.plan.plan import Plan
+from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.published_scores import add_published
 from xaibench.runner.request import OpenRequest, RequestFields, RunRequest, takes_request_fields
+from xaibench.runner.scheduling import Schedule
 from xaibench.runner.stages.collect import collect
+from xaibench.runner.stages.execute import reuse_scores
 from xaibench.runner.stages.samples import dataset_notes
-from xaibench.runner.stages.score_rows import dataset_name
-from xaibench.runner.store.job_records import JobLog
-from xaibench.runner.store.result_store import CorruptResultError, Store
-from xaibench.runner.store.store_files import write_atomic, writing
+from xaibench.runner.store import CorruptResultError, Store
+from xaibench.runner.store_files import write_atomic, writing
 
 #: Names of the engines, which run the jobs.
 ENGINES = ("serial", "processes", "ray")
 
 _INSTALL_RAY = 'pip install "xaibench[ray]".'
 
-#: Called with a stage, the number of its finished jobs, the number of all, and the finished share of its work, between
-#: 0 and 1, estimated from the times of similar jobs in this run and earlier ones.
-RunProgress = Callable[[Stage, int, int, float], None]
+#: Called with a stage, the number of its finished jobs, and the number of all.
+RunProgress = Callable[[Stage, int, int], None]
 
 
 class ArgumentError(ValueError):
@@ -112,8 +111,7 @@ def run(
         out: The run folder; default ``runs/<name of the suite>``.
         engine: ``"processes"`` runs jobs in parallel, ``"serial"`` one after the other in this process, ``"ray"`` on
             the machines of a Ray cluster (extra ``ray``).
-        progress: Called after each job with the stage, the number of finished jobs and of all jobs of the stage, and
-            the finished share of its work.
+        progress: Called after each job with the stage, and the number of finished jobs and of all jobs of the stage.
         address: Address of the Ray cluster, or ``"auto"`` for the one that this machine is part of; default a new one
             on this machine alone.
         **fields: The other fields of :class:`RunRequest`.
@@ -141,24 +139,15 @@ def run(
         _check_device(asked.device)
     with asked.opened() as opened, _lock_folder(opened.folder):
         write_atomic(opened.folder / SUITE, opened.text.encode())
-        with _engine(engine, opened.store, asked, address) as runner, JobLog(opened.folder) as records:
-            here = engine != "ray"  # costs are remembered for this machine only
-            on = devices_of(asked.device)[0].partition(":")[0] if here else "ray"
-            work = StageProgress(opened.plan.jobs if progress else (), on, known_costs() if here else {})
-
-            def ended(outcome: Outcome) -> None:
-                work.ran(outcome)
-                records.add(outcome)
-
-            count = _make_counter(opened.plan, progress, work)
-            done = _compute(opened.plan, opened.store, opened.folder, runner, count, ended)
-        if here:
-            learn(records.outcomes, on)
+        with _engine(engine, opened.store, asked, address) as runner, _job_log(opened.folder) as ended:
+            done = _compute(opened.plan, opened.store, opened.folder, runner, progress, ended)
         seconds = time.monotonic() - start
         if opened.published is not None:
             add_published(opened.published, opened.plan, opened.folder)
-        failed, inapplicable = _with_names(done.failures), _with_names(done.inapplicable)
-        notes = dataset_notes(opened.store, {dataset_name(cell): cell.data for cell in opened.plan.cells})
+        failed, inapplicable = (
+            {str(job): error for job, error in errors.items()} for errors in (done.failures, done.inapplicable)
+        )
+        notes = dataset_notes(opened.store, {cell.dataset_name: cell.data for cell in opened.plan.cells})
         conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable, notes=notes)
         write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
     return Run(
@@ -173,10 +162,6 @@ def run(
     )
 
 
-def _with_names(errors: Mapping[Job, str]) -> dict[str, str]:
-    return {str(job): error for job, error in errors.items()}
-
-
 def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: float) -> Environment:
     """Return the conditions of the run for ``environment.json``."""
     suite = opened.suite
@@ -187,7 +172,7 @@ def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: fl
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
         "seeds": {"data": suite.data.seeds, "training": suite.training.seeds, "explaining": suite.explaining.seed},
-        "jobs": {stage: sum(job.stage == stage for job in opened.plan.jobs) for stage in STAGES},
+        "jobs": {stage: sum(_line_count(job) for job in opened.plan.jobs if job.stage == stage) for stage in STAGES},
         "choices": asked.choices | ({"train": True} if asked.train else {}),
         "missing": list(opened.missing),
         "beside": list(opened.beside),
@@ -199,39 +184,76 @@ def _compute(
     store: Store,
     folder: Path,
     engine: Engine,
-    count: Callable[[Job], None],
+    progress: RunProgress | None,
     ended: Callable[[Outcome], None],
 ) -> Schedule:
     """Run the missing jobs and collect the tables; repeat if a stored result turns out to be damaged."""
+    total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
+    done: dict[Stage, set[Job]] = {stage: set() for stage in STAGES}
+
+    def count(job: Job) -> None:
+        done[job.stage].add(job)
+        if progress is not None:
+            progress(job.stage, len(done[job.stage]), total[job.stage])
+
     for last in (False, False, True):
+        reuse_scores(plan.jobs, store)
         schedule = Schedule(plan.jobs, store, count, ended)
         schedule.run(engine)
         try:
+            if schedule.damaged and not last:
+                continue
             collect(plan, store, folder, schedule.failures)
         except CorruptResultError:
             if last:
                 raise
+            store.set_aside_damaged()
         else:
             break
+    for key in store.keys("fit"):  # shared by the explain jobs of this run
+        store.remove("fit", key)
     return schedule
 
 
-def _make_counter(plan: Plan, progress: RunProgress | None, work: StageProgress) -> Callable[[Job], None]:
-    total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
-    done: dict[Stage, int] = dict.fromkeys(STAGES, 0)
+@contextlib.contextmanager
+def _job_log(folder: Path) -> Iterator[Callable[[Outcome], None]]:
+    """Provide a function that appends the cost of a finished job to ``jobs.csv``: of a score job, a line per score.
 
-    seen: set[Job] = set()
+    A line is flushed at once, so that a later crash does not lose it. Raises :class:`StoreError` if the disk is full.
+    """
+    path = folder / JOBS.name
+    with writing(path):
+        file = path.open("a+", encoding="utf-8", newline="")
+        size = path.stat().st_size
+    writer = csv.DictWriter(file, JOBS.columns, lineterminator="\n")
 
-    def count(job: Job) -> None:
-        if job in seen:  # repeated because its result was damaged
-            return
-        seen.add(job)
-        done[job.stage] += 1
-        if progress is not None:
-            work.ended(job)
-            progress(job.stage, done[job.stage], total[job.stage], work.share(job.stage))
+    def ended(outcome: Outcome) -> None:
+        job, total = outcome.job, sum(outcome.spent.values())
+        cost = {"peak_mb": f"{outcome.peak_mb:.0f}", "worker": outcome.worker}
+        cost["failed"] = str(int(bool(outcome.error) and not outcome.inapplicable))
+        shares = {pair: seconds / total for pair, seconds in outcome.spent.items()} if total else {}
+        with writing(path):
+            for (explainer, metric), share in shares.items() or [(("", ""), 1.0)]:
+                about = job.about() | ({"explainer": explainer, "metric": metric} if metric else {})
+                times = {"seconds": outcome.seconds * share, "cpu_seconds": outcome.cpu_seconds * share}
+                line = {"stage": job.stage, "key": job.key, **about, **cost}
+                writer.writerow(line | {name: f"{value:.4f}" for name, value in times.items()})
+            file.flush()
 
-    return count
+    try:
+        with writing(path):
+            if not size:
+                writer.writeheader()
+            elif file.seek(size - 1) and file.read(1) != "\n":  # an earlier run was killed while it wrote a line
+                file.write("\n")
+        yield ended
+    finally:
+        with contextlib.suppress(OSError):  # every line is flushed
+            file.close()
+
+
+def _line_count(job: Job) -> int:
+    return len(job.measurements) if isinstance(job, ScoreJob) else 1
 
 
 def _engine(name: str, store: Store, asked: RunRequest, address: str | None) -> Engine:
@@ -254,7 +276,7 @@ def _engine(name: str, store: Store, asked: RunRequest, address: str | None) -> 
 
 def _ray_engine(store: Store, device: str, workers: int | None, address: str | None, share: int) -> Engine:
     try:
-        from xaibench.runner.engines.ray_cluster import Ray, RayError
+        from xaibench.runner.ray_cluster import Ray, RayError
     except ImportError as error:
         raise ArgumentError(f"engine='ray' needs Ray, which cannot be imported ({error}): {_INSTALL_RAY}") from error
     try:

@@ -12,7 +12,7 @@ from xaibench.models import build
 from xaibench.runner import load_suite
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages.execute import execute, read_maps
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from xaibench.runner import load_suite
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.published_networks import published_records
 from xaibench.runner.stages.execute import execute, read_maps, read_network
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.suites.schema import SuiteError
 
 

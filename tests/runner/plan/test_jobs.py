@@ -34,7 +34,13 @@ def plan(**changes):
     return make_plan(parse_suite(TABLES | changes))
 
 
+def measured(plan):
+    return [each for job in plan.jobs if job.stage == "score" for each in job.measurements]
+
+
 def keys(plan, stage):
+    if stage == "score":
+        return {each.key for each in measured(plan)}
     return {key for job in plan.jobs if job.stage == stage for key in job.results}
 
 
@@ -48,19 +54,21 @@ def test_every_job_stands_once_and_after_those_it_needs():
 
 
 def test_the_8x8_suite_has_the_issued_jobs():
-    jobs = make_plan(load_suite("xai-tris-8x8")[0]).jobs
+    made = make_plan(load_suite("xai-tris-8x8")[0])
+    jobs = made.jobs
     count = {stage: sum(job.stage == stage for job in jobs) for stage in STAGES}
     # 18 cells with a training on each of six data sets; 15 methods and a reference per training, Guided Grad-CAM for
     # 8 CNNs, 5 controls per data set.
     maps = 6 * (18 * 16 + 8 + 8 * 5)
-    assert count == {"data": 6 * 8, "train": 6 * 18, "explain": maps, "score": 4 * maps}
+    assert count == {"data": 6 * 8, "train": 6 * 18, "explain": maps, "score": 264}
+    assert len(measured(made)) == 4 * maps
 
 
 def test_metrics_of_the_network_score_the_sigmoid_that_a_suite_explains():
     metrics = {"insertion": {}, "deletion": {"output": "logit"}, "emd_perf": {}}
 
     def outputs(**explaining):
-        scores = [job for job in plan(metrics=metrics, explaining=explaining).jobs if job.stage == "score"]
+        scores = measured(plan(metrics=metrics, explaining=explaining))
         return {job.metric.name: job.metric.parameters.get("output") for job in scores}
 
     assert outputs(output="sigmoid") == {"insertion": "sigmoid", "deletion": "logit", "emd_perf": None}
@@ -71,7 +79,7 @@ def test_scores_of_constant_maps_are_part_of_the_key(monkeypatch):
     metrics = {"emd_perf": {}, "emd_skill": {}, "precision": {}, "insertion": {}, "complexity": {}}
 
     def keys():
-        scores = [job for job in plan(metrics=metrics).jobs if job.stage == "score"]
+        scores = measured(plan(metrics=metrics))
         return {name: {job.key for job in scores if job.metric.name == name} for name in metrics}
 
     before = keys()
@@ -82,22 +90,37 @@ def test_scores_of_constant_maps_are_part_of_the_key(monkeypatch):
     assert all(before[name] == after[name] for name in metrics if name not in changed)
 
 
-def test_a_skill_follows_from_the_scores_and_looks_at_no_map():
-    jobs = plan(metrics={"emd_skill": {}, "emd_perf": {}, "iou_skill": {}}).jobs
-    scores = [job for job in jobs if job.stage == "score"]
-    skills = [job for job in scores if job.metric.use.endswith("_skill")]
-    assert len(scores) == 2 * len(skills)  # emd_perf is there already, iou is added
-    for job in skills:
-        assert job.needs == (job.raw,)
-        assert jobs.index(job.raw) < jobs.index(job)
-        assert job.explain == job.raw.explain
-    assert {job.raw.metric for job in skills} == {
+def test_a_skill_and_the_scores_that_it_follows_from_are_one_job():
+    jobs = [
+        job for job in plan(metrics={"emd_skill": {}, "emd_perf": {}, "iou_skill": {}}).jobs if job.stage == "score"
+    ]
+    together = [tuple(each.metric.name for each in job.measurements) for job in jobs]
+    assert set(together) == {("emd_skill", "emd_perf"), ("iou_skill",)}
+    skills = [each for job in jobs for each in job.measurements if each.raw]
+    assert all(each.explain == each.raw.explain for each in skills)
+    assert {each.raw.metric for each in skills} == {
         NamedPart("emd_perf", "emd_perf"),
         NamedPart("iou", "iou", Frozen({"threshold": "area"})),
     }
-    for job in skills[:1] + skills[-1:]:
-        small = job.small(3)
-        assert small.raw.explain == small.explain
+
+
+def test_few_scores_are_a_job_each_and_many_share_jobs():
+    def sizes(samples):
+        explainers = {f"lime-{i}": {"use": "lime", "n_samples": i + 4} for i in range(samples)}
+        made = plan(explainers=explainers, metrics={"iou": {}, "hit": {}})
+        return [len(job.measurements) for job in made.jobs if job.stage == "score"]
+
+    assert set(sizes(4)) == {1}
+    assert len(sizes(200)) <= 162
+    assert sum(sizes(200)) == 800
+
+
+def test_scores_that_share_model_outputs_are_one_job_per_network():
+    jobs = [job for job in plan(metrics={"idsds": {}, "hit": {}}).jobs if job.stage == "score"]
+    shared = [job for job in jobs if job.measurements[0].metric.name == "idsds"]
+    assert [len(job.explains) for job in shared] == [3, 4]
+    assert all(job.uses_device for job in shared)
+    assert not any(job.uses_device for job in jobs if job not in shared)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +134,7 @@ def test_a_skill_follows_from_the_scores_and_looks_at_no_map():
 )
 def test_the_skill_of_iou_is_of_the_suite_s_cut_at_the_area(protocol, metrics, behind):
     planned = plan(metrics=metrics, explaining={"protocol": protocol})
-    skills = {job.raw.metric for job in planned.jobs if job.stage == "score" and job.raw}
+    skills = {each.raw.metric for each in measured(planned) if each.raw}
     (raw,) = skills
     assert dict(raw.parameters) == ({} if behind == "iou" else {"threshold": "area"})
     assert (raw in planned.suite.metrics) == (behind is not None)
@@ -131,8 +154,8 @@ def test_only_scores_of_binarized_maps_depend_on_the_protocol():
     metrics = {"iou": {}, "hit": {}, "emd_perf": {}, "iou_skill": {}, "at": {"use": "iou", "threshold": "area"}}
 
     def keys(protocol):
-        jobs = plan(metrics=metrics, explaining={"protocol": protocol}).jobs
-        return {name: {j.key for j in jobs if j.stage == "score" and j.metric.name == name} for name in metrics}
+        scores = measured(plan(metrics=metrics, explaining={"protocol": protocol}))
+        return {name: {each.key for each in scores if each.metric.name == name} for name in metrics}
 
     area, scaled, published = map(keys, ("area", "scaled", "published"))
     assert len({frozenset(each["iou"]) for each in (area, scaled, published)}) == 3
@@ -157,14 +180,14 @@ def test_a_sign_is_in_the_keys_of_the_scores_that_it_decides():
     keys, names = (
         [{name: found(made, name) for name in metrics} for made in plans]
         for found in (
-            lambda made, name: {j.key for j in made.jobs if j.stage == "score" and j.metric.name == name},
+            lambda made, name: {each.key for each in measured(made) if each.metric.name == name},
             lambda made, name: identity(made)["metrics"][name],
         )
     )
     decided = {"hit", "emd_perf", "average_precision_skill"}
     for found in (keys, names):
         assert {name for name in metrics if found[0][name] != found[1][name]} == decided
-    signs = {j.metric.name: j.sign for j in plans[0].jobs if j.stage == "score"}
+    signs = {each.metric.name: each.sign for each in measured(plans[0])}
     assert signs["hit"] == "magnitude"
     assert signs["emd_perf"] is None, "of the magnitude anyway: the same key as before there was a choice"
 
@@ -193,11 +216,11 @@ def test_explaining_is_cut_into_jobs_of_so_many_samples():
     assert parts == [(0, 100), (100, 200), (200, 250)] * 2
     whole = [job.part for job in cut.jobs if job.stage == "explain" and job.explainer.name != "saliency"]
     assert whole == [None] * 3, "what is fitted first, and controls, stay whole"
-    scores = [job for job in cut.jobs if job.stage == "score" and job.explain.explainer.name == "saliency"]
+    scores = [job for job in cut.jobs if job.stage == "score" and job.explains[0].explainer.name == "saliency"]
     assert len(scores) == 2 * 2
-    assert all(set(score.needs) == set(score.explain.parts) for score in scores)
-    assert [part.amount for part in scores[0].explain.parts] == [100, 100, 50]
-    assert "samples 100 to 199" in str(scores[0].explain.parts[1])
+    assert all(score.waits_for == score.explains[0].parts for score in scores)
+    assert [part.amount for part in scores[0].waits_for] == [100, 100, 50]
+    assert "samples 100 to 199" in str(scores[0].waits_for[1])
 
 
 def test_more_samples_take_over_what_was_explained_of_fewer():
@@ -364,18 +387,14 @@ def test_a_precision_that_cannot_be_is_refused_before_any_job(changes, message):
         plan(**changes)
 
 
-def test_a_budget_is_part_of_the_key_and_tried_on_a_smaller_one():
+def test_a_budget_is_part_of_the_key():
     named = {"rise-1000": {"use": "rise", "budget": 1000}, "rise-500": {"use": "rise", "budget": 500}, "rise": {}}
     jobs = [job for job in plan(explainers=named).jobs if job.stage == "explain"]
     assert len({job.key for job in jobs}) == len(jobs)
-    tried = {job.explainer.name: job.perturbations for job in jobs}
-    assert tried == {"rise-1000": 20, "rise-500": 10, "rise": 1}
-    assert jobs[0].small(2, 3).explainer.parameters == Frozen({"budget": 150})
 
 
 def test_results_of_the_plain_versions_have_keys_of_their_own(monkeypatch):
-    compiled = plan()
-    found = {stage: keys(compiled, stage) for stage in STAGES}
+    found = {stage: keys(plan(), stage) for stage in STAGES}
     monkeypatch.setenv("XAIBENCH_KERNELS", "0")
     plain = plan()
     assert found["data"] == keys(plain, "data")

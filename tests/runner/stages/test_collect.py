@@ -12,7 +12,7 @@ from xaibench.runfolder.tables import SCORES, TABLES
 from xaibench.runner import load_suite, run
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages.collect import collect
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 
 @pytest.fixture
@@ -20,60 +20,29 @@ def copy(tiny_run, tmp_path):
     return shutil.copytree(tiny_run, tmp_path / "copy")
 
 
-@pytest.fixture
-def shards_read(monkeypatch):
-    """Record the keys of the score results that are read."""
-    read, real = [], Store.load_tables
-    monkeypatch.setattr(Store, "load_tables", lambda self, stage, keys: read.extend(keys) or real(self, stage, keys))
-    return read
-
-
-def test_merging_reads_only_what_changed(tiny_suite, tiny_run, copy, shards_read):
-    plan, store = make_plan(load_suite(tiny_suite)[0]), Store(copy / "store")
-    collect(plan, store, copy, {})
-    assert shards_read == [], "all was merged before"
-    # After one shard was computed again, only its cell is read again.
-    cell = plan.cells[1]
-    job = cell.scores[0][1]
-    store.save_table("score", job.key, store.load_table("score", job.key).assign(value=0.25))
-    shards_read.clear()
-    collect(plan, store, copy, {})
-    assert sorted(shards_read) == sorted(score.key for _, score in cell.scores)
-    scores = pd.read_parquet(copy / "scores.parquet")
-    assert (scores.query("model == 'mlp' and explainer == 'saliency' and metric == 'emd_perf'")["value"] == 0.25).all()
-    assert (copy / "scores.parquet").read_bytes() != (tiny_run / "scores.parquet").read_bytes()
-
-
-@pytest.mark.parametrize("damage", ["cut", "gone", "nonsense"])
-def test_what_was_merged_is_never_needed(tiny_suite, tiny_run, copy, damage, shards_read):
-    for path in (copy / ".merged").iterdir():
-        if damage == "gone":
-            path.unlink()
-        else:
-            path.write_bytes(path.read_bytes()[:-30] if damage == "cut" else b"nonsense")
-    collect(make_plan(load_suite(tiny_suite)[0]), Store(copy / "store"), copy, {})
-    assert len(shards_read) == 32
-    assert (copy / "scores.parquet").read_bytes() == (tiny_run / "scores.parquet").read_bytes()
-
-
-def test_a_damaged_shard_is_named_set_aside_and_computed_again(tiny_suite, tiny_run, copy, caplog):
-    shard = sorted((copy / "store" / "score").iterdir())[3]
-    data = bytearray(shard.read_bytes())
-    data[60] ^= 255
-    shard.write_bytes(data)
+def test_all_damaged_results_are_set_aside_and_computed_again(tiny_suite, tiny_run, copy, caplog):
+    files = [sorted((copy / "store" / stage).iterdir()) for stage in ("score", "explain")]
+    damaged = [*files[0][::4], *files[1][::3]]
+    for file in damaged:
+        data = bytearray(file.read_bytes())
+        data[60] ^= 255
+        file.write_bytes(data)
     with caplog.at_level(logging.WARNING, "xaibench"):
         result = run(tiny_suite, copy, engine="serial")
     assert result.failures == {}
-    assert f"{shard.name} is damaged" in caplog.text
-    assert len(list(shard.parent.glob(f"{shard.name}.corrupt-*"))) == 1
-    assert shard.exists()
+    for file in damaged:
+        assert f"{file.name} is damaged" in caplog.text
+        assert len(list(file.parent.glob(f"{file.name}.corrupt-*"))) == 1
+        assert file.exists()
     assert (copy / "scores.parquet").read_bytes() == (tiny_run / "scores.parquet").read_bytes()
+    assert (copy / "samples.safetensors").read_bytes() == (tiny_run / "samples.safetensors").read_bytes()
 
 
 def test_a_failed_cell_has_no_rows(tiny_suite, copy):
     plan, store = make_plan(load_suite(tiny_suite)[0]), Store(copy / "store")
-    for _, score in plan.cells[2].scores:
-        store.files.remove(store.name("score", score.key))
+    for job in plan.jobs:
+        if job.stage == "score" and job.explains[0].data == plan.cells[2].data:
+            store.remove("score", job.key)
     collect(plan, store, copy, {})
     assert set(pd.read_parquet(copy / "scores.parquet")["subset"]) == {"lin"}
 

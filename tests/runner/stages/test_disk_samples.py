@@ -4,16 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from generators.pet import write
-from safetensors import safe_open
 
 import xaibench as xb
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import DataChangedError, run
-from xaibench.runner.costs import calibration
-from xaibench.runner.costs.estimate import estimate
 from xaibench.runner.request import RunRequest
-from xaibench.runner.stages import samples as sample_data
 from xaibench.runner.stages.samples import read_data, read_test_split
+from xaibench.runner.store import Store
 
 SUITE = """
 name = "visual"
@@ -62,10 +59,10 @@ def finished(pets, tmp_path_factory):
 def test_the_plan_counts_the_images_that_lie_there(pets, tmp_path):
     (tmp_path / "suite.toml").write_text(SUITE.format(method="head", model=SMALL))
     with RunRequest(tmp_path / "suite.toml", root=pets).opened() as request:
-        amounts = {job.stage: job.amount for job in request.plan.jobs}
-    there = xb.load("pet", root=pets, size=32)
-    assert amounts["data"] == len(there.train) + len(there.val) + len(there.test)
-    assert amounts["explain"] == amounts["score"] == len(there.test)
+        jobs = {job.stage: job for job in request.plan.jobs}
+        there = xb.load("pet", root=pets, size=32)
+        assert jobs["data"].sizes == (len(there.train), len(there.val), len(there.test))
+        assert jobs["explain"].amount == len(there.test)
 
 
 def test_the_run_says_who_the_samples_are(finished, pets):
@@ -89,11 +86,15 @@ def test_scores_are_those_of_evaluate(finished, pets):
         assert np.array_equal(mine["value"], result.matrix(metric)["uniform"], equal_nan=True)
 
 
+def weights(folder):
+    """The names of the weights of the only training of a run."""
+    store = Store(folder / "store")
+    (key,) = store.keys("train")
+    return {name for name in store.load_tensors("train", key)[0] if name.startswith("weights.")}
+
+
 def test_the_trunk_is_left_and_only_the_head_is_kept(finished):
-    (path,) = (finished / "store" / "train").glob("**/*.safetensors")
-    with safe_open(path, "pt") as file:
-        names = {name for name in file.keys() if name.startswith("weights.")}  # noqa: SIM118
-    assert names == {"weights.6.weight", "weights.6.bias"}
+    assert weights(finished) == {"weights.6.weight", "weights.6.bias"}
     assert pd.read_csv(finished / "accuracy.csv")["mean"].between(0, 100).all()
 
 
@@ -150,41 +151,10 @@ def test_files_that_changed_under_the_run_are_noticed(pets, tmp_path):
 def test_other_ways_to_weights(pets, tmp_path, method):
     result = run_it(pets, tmp_path, method)
     assert result.failures == {}
-    (path,) = (tmp_path / "run" / "store" / "train").glob("**/*.safetensors")
-    with safe_open(path, "pt") as file:
-        names = [name for name in file.keys() if name.startswith("weights.")]  # noqa: SIM118
-    assert bool(names) == (method == "all")
+    assert bool(weights(tmp_path / "run")) == (method == "all")
 
 
 def test_a_model_that_returns_nan_fails_by_name_and_the_rest_goes_on(pets, tmp_path):
     result = run_it(pets, tmp_path, model="generators.networks:Broken")
     assert result.failures
     assert any("NaN" in error or "nan" in error for error in result.failures.values())
-
-
-def test_what_a_set_on_disk_will_cost_is_tried_on_a_few_samples(pets, tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(calibration, "_SECONDS", 600.0)
-    (tmp_path / "suite.toml").write_text(SUITE.format(method="head", model=SMALL))
-    said = []
-    found = estimate(tmp_path / "suite.toml", tmp_path / "run", device="cpu", root=pets, workers=1, say=said.append)
-    assert found.unmeasured == 0, said
-    assert (found.stages["work_seconds"] > 0).all()
-    assert not [line for line in said if "could not be measured" in line]
-
-
-def test_a_trial_that_fails_says_why(pets, tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "suite.toml").write_text(SUITE.format(method="head", model="generators.networks:Broken"))
-    said = []
-    found = estimate(tmp_path / "suite.toml", tmp_path / "run", device="cpu", root=pets, workers=1, say=said.append)
-    assert found.unmeasured > 0
-    assert [line for line in said if line.startswith("The cost of generators.networks:Broken on pet")]
-
-
-def test_a_few_samples_are_of_every_class(pets, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_DATA", str(pets))
-    few = sample_data._take_few(xb.load("pet", size=32), 3)
-    assert [len(split) for split in (few.train, few.val, few.test)] == [3, 3, 3]
-    assert set(few.train.targets.tolist()) == {0, 1}
-    assert few.test.in_memory

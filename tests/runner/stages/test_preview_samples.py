@@ -9,7 +9,7 @@ from xaibench.runner import load_suite
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages.preview_samples import choose, magnitudes, mean_share, picture
 from xaibench.runner.stages.samples import read_test_split
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 
 def table(values, higher=True):

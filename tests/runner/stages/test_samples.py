@@ -10,7 +10,7 @@ from xaibench.report import write_report
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.samples import make_data, read_data, read_test_split, sample_rows
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 INFO = DatasetInfo("patients", classes=("a", "b"), image_shape=(1, 8, 8), license="none", how_to_get="it is made here")
 

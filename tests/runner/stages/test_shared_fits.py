@@ -7,7 +7,7 @@ from xaibench.explainers.propagation import pattern_net as pattern_methods
 from xaibench.runner import run
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages.execute import read_maps
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite
 
 SUITE = """
@@ -99,8 +99,8 @@ def test_who_can_share_a_fit(tmp_path):
     (tmp_path / "suite.toml").write_text(SUITE + BOTH + OTHER)
     found = jobs(tmp_path)
     first, second, other = (found[name, 0] for name in ("pattern_net", "pattern_attribution", "linear"))
-    assert (first.leaves_fit, second.fit_from, second.leaves_fit) == (True, first, False)
-    assert (other.leaves_fit, other.fit_from) == (False, None)
+    assert (first.fit_from, second.fit_from) == (None, first)
+    assert (first.shares_fit, second.shares_fit, other.shares_fit) == (True, True, False)
     assert first.fit_key == second.fit_key
     assert len({first.fit_key, other.fit_key, found["pattern_net", 1].fit_key}) == 3
     assert found["saliency", 0].waits_for == ()

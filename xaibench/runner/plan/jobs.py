@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from xaibench.component.parameters import Frozen
 from xaibench.runner.parts import DatasetPart, ExplainerPart, find_part
-from xaibench.runner.plan.job_base import BASE_MB, PASSES_OF_A_PERTURBATION, SMALL_ON_DISK, SMALL_SAMPLES, Job, Stage
+from xaibench.runner.plan.job_base import BASE_MB, Job, Stage, hash_json
 from xaibench.runner.suites.schema import NamedPart
 
 _MB = 1 << 20
@@ -27,7 +25,6 @@ class DataJob(Job):
         seed: Seed of the data set.
         parameters: Parameters of the data set.
         revision: Revision of the data set.
-        few: Samples per split that a trial loads from a set on disk; 0 = all.
         network: Name, parameters and revision of the network that the set is made for, if any.
     """
 
@@ -36,7 +33,6 @@ class DataJob(Job):
     seed: int
     parameters: Frozen
     revision: str
-    few: int = 0
     network: tuple[str, Frozen, str] | None = None
 
     @property
@@ -54,13 +50,15 @@ class DataJob(Job):
         """No other job."""
         return ()
 
-    def _kind_fields(self) -> list[Any]:
-        return [self.name]
+    @property
+    def fit_key(self) -> str:
+        """Key of the training and validation samples; those of the test are under the key of the job."""
+        return f"{self.key}-fit"
 
     @property
-    def can_be_small(self) -> bool:
-        """Whether the data set can be made small."""
-        return self.dataset_part.has_n_samples
+    def results(self) -> tuple[str, ...]:
+        """Two keys, so that the test samples can be read without the others."""
+        return (self.key, self.fit_key)
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -70,19 +68,14 @@ class DataJob(Job):
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Number of training, validation and test samples."""
-        return (self.few,) * 3 if self.few else self.dataset_part.split_sizes(self.seed)
-
-    @property
-    def amount(self) -> int:
-        """Samples."""
-        return sum(self.sizes)
+        return self.dataset_part.split_sizes(self.seed)
 
     @property
     def disk_mb(self) -> float:
         """Images, masks and targets; only the targets of a set on disk."""
         channels, *sides = self.image_shape
-        pixels = math.prod(sides) if self.can_be_small else 0
-        return self.amount * (4 * channels * pixels + pixels + 8) / _MB
+        pixels = math.prod(sides) if self.dataset_part.has_n_samples else 0
+        return sum(self.sizes) * (4 * channels * pixels + pixels + 8) / _MB
 
     @property
     def memory_mb(self) -> float:
@@ -92,12 +85,6 @@ class DataJob(Job):
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""
         return {"dataset": self.name, "data_seed": self.seed, "model": "", "explainer": "", "metric": ""}
-
-    def small(self, size: int = SMALL_SAMPLES, perturbations: int | None = None) -> Self:
-        """Return a set of ``SMALL_SAMPLES`` regardless of ``size``; for a set on disk, a few of its samples."""
-        if not self.can_be_small:
-            return dataclasses.replace(self, few=SMALL_ON_DISK)
-        return dataclasses.replace(self, parameters=Frozen.keywords(self.parameters, {"n_samples": SMALL_SAMPLES}))
 
     def __str__(self) -> str:
         return f"{self.name} (seed {self.seed})"
@@ -158,24 +145,12 @@ class TrainJob(Job):
         """True: training uses the device."""
         return True
 
-    def _kind_fields(self) -> list[Any]:
-        shape, parameters = self.data.image_shape, self.parameters
-        how = [parameters.get(name) for name in ("batch_size", "method", "precision")] + [self.build.as_json()]
-        how += ["published"] if self.published else []
-        return [self.model, shape, len(self.seeds), *how]
-
     @property
-    def can_be_small(self) -> bool:
-        """Whether the data set can be made small."""
-        return self.data.can_be_small
-
-    @property
-    def amount(self) -> int:
-        """Samples in all forward passes: of all epochs, or of one if only the head is trained."""
-        train, val, test = self.data.sizes
+    def passes(self) -> int:
+        """Three per sample and epoch; one per sample if only the head is trained."""
         method = "none" if self.published else self.parameters.get("method", "fit")
-        often = {"head": train + val + test, "none": val + test}.get(method)
-        return max(1, often or int(self.parameters["epochs"]) * train)
+        per_network = {"none": 0, "head": sum(self.data.sizes)}
+        return len(self.seeds) * per_network.get(method, 3 * int(self.parameters["epochs"]) * self.data.sizes[0])
 
     @property
     def disk_mb(self) -> float:
@@ -191,19 +166,6 @@ class TrainJob(Job):
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""
         return self.data.about() | {"model": self.model}
-
-    def small(self, size: int, perturbations: int | None = None) -> Self:
-        """Return ``size`` epochs on a small data set; training only a head is fast and keeps its epochs.
-
-        A small data set has no published networks: instead of reading them, the initial ones are kept.
-        """
-        if self.published:
-            parameters = Frozen.keywords(self.parameters, {"method": "none"})
-            return dataclasses.replace(self, data=self.data.small(), parameters=parameters, published=False)
-        if self.parameters.get("method", "fit") in ("head", "none"):
-            return dataclasses.replace(self, data=self.data.small())
-        parameters = Frozen.keywords(self.parameters, {"epochs": size})
-        return dataclasses.replace(self, data=self.data.small(), parameters=parameters)
 
     def __str__(self) -> str:
         return f"{self.model} on {self.data}, seeds {', '.join(map(str, self.seeds))}"
@@ -236,11 +198,6 @@ class Network:
         """Name of the architecture."""
         return self.trainings[0].model
 
-    def small(self) -> Network:
-        """Return one network after one epoch."""
-        training = self.trainings[0].small(1)
-        return Network((training,), training.seeds[0])
-
     def __str__(self) -> str:
         return f"{self.model} (seed {self.seed})"
 
@@ -261,7 +218,7 @@ class ExplainJob(Job):
         part: For one of these jobs: its first sample, and the one after its last.
         precision: Precision of the maps and of the model outputs in metrics; ``"own"`` is that of the network.
         fit_from: Job of another explainer with the same fit to the same network, which leaves its fit in the store.
-        leaves_fit: Whether a later job uses the fit of this one. Neither ``fit_from`` nor this affects the maps.
+        shares_fit: Whether there are such explainers. Neither ``fit_from`` nor this affects the maps.
     """
 
     stage: ClassVar[Stage] = "explain"
@@ -276,7 +233,7 @@ class ExplainJob(Job):
     part: tuple[int, int] | None = None
     precision: str = "own"
     fit_from: ExplainJob | None = dataclasses.field(default=None, compare=False)
-    leaves_fit: bool = dataclasses.field(default=False, compare=False)
+    shares_fit: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def explainer_part(self) -> ExplainerPart:
@@ -293,7 +250,7 @@ class ExplainJob(Job):
         """Hash of everything that decides the fit; equal for all jobs that can share it."""
         shared = self.explainer_part.fit_settings
         network = self.network.as_json() if self.network else None
-        return hashlib.sha256(json.dumps([self.data.key, network, self.precision, shared]).encode()).hexdigest()[:20]
+        return hash_json([self.data.key, network, self.precision, shared])
 
     @property
     def parts(self) -> tuple[ExplainJob, ...]:
@@ -313,15 +270,6 @@ class ExplainJob(Job):
     def uses_device(self) -> bool:
         """Whether there is a network; controls use none."""
         return self.network is not None
-
-    def _kind_fields(self) -> list[Any]:
-        own = [self.explainer.use, self.explainer.parameters.as_json(), self.data.image_shape]
-        return [*own, *([self.network.model, self.precision] if self.network else [""]), self.output]
-
-    @property
-    def can_be_small(self) -> bool:
-        """Whether the data set can be made small."""
-        return self.data.can_be_small
 
     @property
     def amount(self) -> int:
@@ -344,55 +292,18 @@ class ExplainJob(Job):
     @property
     def held_mb(self) -> float:
         """Memory of a worker with the test samples and the maps, in MiB."""
-        test = self.data.sizes[2] / max(1, self.data.amount)
+        test = self.data.sizes[2] / max(1, sum(self.data.sizes))
         return BASE_MB + 2 * test * self.data.disk_mb + 6 * self.disk_mb  # float64 in memory
 
     @property
-    def perturbations(self) -> int:
-        """``n_samples`` of the suite, or the budget in units of ``PASSES_OF_A_PERTURBATION``, or 1."""
-        stated = self.explainer.parameters
-        if budget := stated.get("budget"):
-            return -(-int(budget) // PASSES_OF_A_PERTURBATION)
-        return int(stated.get("n_samples", 1))
-
-    @property
-    def declared_passes(self) -> int:
-        """Passes per image that the explainer declares; 0 if unknown, or if the budget is too small."""
-        return self.explainer_part.declared_passes(self.data.image_shape)
-
-    @property
     def passes(self) -> int:
-        """Passes per image within the budget, if the explainer states them; otherwise 0."""
-        return self.explainer_part.passes_in_budget(self.data.image_shape)
-
-    @property
-    def asked(self) -> str:
-        """Image shape, architecture and precision, which decide the cost of a pass."""
-        return json.dumps([self.data.image_shape, self.network and self.network.model, self.precision])
+        """Those that the explainer declares; 0 if unknown, for a control, or if the budget is too small."""
+        return self.amount * self.explainer_part.declared_passes(self.data.image_shape) if self.network else 0
 
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""
         model = self.network.model if self.network else ""
         return self.data.about() | {"model": model, "explainer": self.explainer.name}
-
-    def small(self, size: int, perturbations: int | None = None) -> Self:
-        """Return ``size`` samples of a small data set."""
-        few = {} if perturbations is None else {"n_samples": perturbations}
-        if perturbations is not None and "budget" in self.explainer.parameters:
-            few = {"budget": perturbations * PASSES_OF_A_PERTURBATION}
-        explainer = dataclasses.replace(self.explainer, parameters=Frozen.keywords(self.explainer.parameters, few))
-        data, network = self.data.small(), self.network.small() if self.network else None
-        return dataclasses.replace(
-            self,
-            data=data,
-            network=network,
-            explainer=explainer,
-            samples=size,
-            cut=0,
-            part=None,
-            fit_from=None,
-            leaves_fit=False,
-        )
 
     def __str__(self) -> str:
         network = f"{self.network} on " if self.network else ""

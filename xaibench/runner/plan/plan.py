@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen
 from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
@@ -13,7 +14,7 @@ from xaibench.runner.parts import DatasetPart, ModelPart, find_part
 from xaibench.runner.plan.checks import check_parts
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
-from xaibench.runner.plan.score_jobs import ScoreJob
+from xaibench.runner.plan.score_jobs import Measurement, score_jobs
 from xaibench.runner.published_networks import is_published
 from xaibench.runner.suites.schema import Cell, NamedPart, Suite, Training
 
@@ -29,20 +30,35 @@ class CellPlan:
         data: The data set.
         model: Name of the architecture.
         trainings: All train jobs.
-        scores: Explained networks with their score jobs.
+        scores: Explained networks with the scores of their maps.
         label: Name of the set in tables; empty = its own name.
     """
 
     data: DataJob
     model: str
     trainings: tuple[TrainJob, ...]
-    scores: tuple[tuple[Network, ScoreJob], ...]
+    scores: tuple[tuple[Network, Measurement], ...]
     label: str = ""
 
     @property
     def networks(self) -> tuple[Network, ...]:
         """The explained networks."""
         return tuple(dict.fromkeys(network for network, _ in self.scores))
+
+    @property
+    def dataset_name(self) -> str:
+        """The name of the data set in all tables: the label of the cell if it has one."""
+        return self.label or self.data.name
+
+    @property
+    def subset_and_variant(self) -> tuple[str, str]:
+        """Subset and variant; of a data set without subsets, its name in tables and "-"."""
+        info = self.data.dataset_part.info
+        return self.label or getattr(info, "subset", "") or self.data.name, getattr(info, "variant", "") or "-"
+
+    def truth_of(self, score: Measurement) -> str:
+        """Return the kind of truth that scores refer to (:mod:`xaibench.core.truth_kinds`)."""
+        return truth_of(score.metric_part.info, self.data.dataset_part.info)
 
 
 @dataclass(frozen=True)
@@ -84,16 +100,11 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
     )
     jobs: dict[Job, None] = {}
     for cell_plan in cells:
-        for job in (*cell_plan.trainings, *(score for _, score in cell_plan.scores)):
-            _add(job, jobs)
+        explained = (part for _, each in cell_plan.scores for part in each.explain.parts)
+        for job in (*cell_plan.trainings, *explained):
+            jobs |= dict.fromkeys((*job.needs, job))
+    jobs |= dict.fromkeys(score_jobs(each for cell_plan in cells for _, each in cell_plan.scores))
     return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
-
-
-def _add(job: Job, jobs: dict[Job, None]) -> None:
-    if job not in jobs:
-        for need in job.needs:
-            _add(need, jobs)
-        jobs[job] = None
 
 
 def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int, *, train: bool) -> CellPlan:
@@ -114,7 +125,7 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
-    scores = tuple((network, score) for network in networks for score in _score_jobs(suite, cell, data, network))
+    scores = tuple((network, score) for network in networks for score in _measurements(suite, cell, data, network))
     return CellPlan(data, model, trainings, scores, cell.label)
 
 
@@ -130,21 +141,14 @@ def _network_of_set(dataset: DatasetPart, model: ModelPart) -> tuple[str, Frozen
     return (source.name, source.parameters, source.revision) if dataset.needs_network else None
 
 
-def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ExplainJob]:
-    """Return a job per explainer that supports the network. Explainers with the same fit pass it on in this order."""
-    jobs: list[ExplainJob] = []
-    last: dict[str, int] = {}  # position of the last job with this fit
-    for explainer in suite.explainers_of(cell):
-        if (job := _explain_job(suite, data, network, explainer)) is None:
-            continue
-        shared = job.explainer_part.fit_settings if job.network else ""
-        if shared and shared in last:
-            jobs[last[shared]] = dataclasses.replace(jobs[last[shared]], leaves_fit=True)
-            job = dataclasses.replace(job, fit_from=jobs[last[shared]])
-        if shared:
-            last[shared] = len(jobs)
-        jobs.append(job)
-    return jobs
+def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> Iterator[ExplainJob]:
+    """Yield a job per explainer that supports the network. The first of several with the same fit leaves it to them."""
+    jobs = [job for each in suite.explainers_of(cell) if (job := _explain_job(suite, data, network, each))]
+    fits = [job.explainer_part.fit_settings if job.network else "" for job in jobs]
+    for job, fit in zip(jobs, fits, strict=True):
+        first = jobs[fits.index(fit)]
+        shares = bool(fit) and fits.count(fit) > 1
+        yield dataclasses.replace(job, shares_fit=shares, fit_from=first if shares and job is not first else None)
 
 
 def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> ExplainJob | None:
@@ -163,53 +167,38 @@ def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: Named
     )
 
 
-def _score_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ScoreJob]:
-    """Return a job per explainer and metric. Jobs with the same model outputs pass them on in this order."""
-    jobs: list[ScoreJob] = []
-    last: dict[str, int] = {}  # position of the last job with these model outputs
-    for explain in _explain_jobs(suite, cell, data, network):
-        for job in _jobs_of_maps(suite, cell, network, explain):
-            if job.metric_part.shares_model_outputs:
-                shared = job.answers_key
-                if shared in last:
-                    jobs[last[shared]] = dataclasses.replace(jobs[last[shared]], leaves_answers=True)
-                    job = dataclasses.replace(job, answers_from=jobs[last[shared]])
-                last[shared] = len(jobs)
-            jobs.append(job)
-    return jobs
-
-
-def _jobs_of_maps(suite: Suite, cell: Cell, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
+def _measurements(suite: Suite, cell: Cell, data: DataJob, network: Network) -> Iterator[Measurement]:
+    """Yield the scores of each explainer by each metric."""
     training = network.trainings[0]
     is_blind = find_part("model", training.model, training.build).is_blind
-    for metric in suite.metrics_of(cell):
-        part = find_part("metric", metric.use, metric.parameters)
-        # A blind network can only use the pixels that it reads, so they are the masks of a metric of its use.
-        blind = (training.model, training.build) if part.is_of_use and is_blind else None
-        if suite.explaining.output == "sigmoid" and part.needs_model and "output" in part.accepted:
-            # The softmax of independent labels is not what the network answers.
-            parameters = Frozen({"output": "sigmoid"} | dict(metric.parameters))
-            metric = dataclasses.replace(metric, parameters=parameters)
-        yield _score_job(suite, explain, network if part.needs_model else None, metric, blind)
+    for explain in _explain_jobs(suite, cell, data, network):
+        for metric in suite.metrics_of(cell):
+            part = find_part("metric", metric.use, metric.parameters)
+            # A blind network can only use the pixels that it reads, so they are the masks of a metric of its use.
+            blind = (training.model, training.build) if part.is_of_use and is_blind else None
+            if suite.explaining.output == "sigmoid" and part.needs_model and "output" in part.accepted:
+                # The softmax of independent labels is not what the network answers.
+                parameters = Frozen({"output": "sigmoid"} | dict(metric.parameters))
+                metric = dataclasses.replace(metric, parameters=parameters)
+            yield _measurement(suite, explain, network if part.needs_model else None, metric, blind)
 
 
-def _score_job(
+def _measurement(
     suite: Suite,
     explain: ExplainJob,
     network: Network | None,
     metric: NamedPart,
     blind: tuple[str, Frozen] | None = None,
-) -> ScoreJob:
-    """Return the job of a metric. A metric relative to chance needs the job of the other metric."""
+) -> Measurement:
     part = find_part("metric", metric.use, metric.parameters)
     behind = underlying_metric(suite, metric)
-    raw = _score_job(suite, explain, None, behind) if behind else None
+    raw = _measurement(suite, explain, None, behind) if behind else None
     protocol, _ = resolve_protocol(part.info, metric.parameters, suite.explaining.protocol)
     revised = f"{part.revision}.{PROTOCOL_REVISION}"
     if scores_constant_maps(part.info):
         revised += f".{CONSTANT_MAP_REVISION}"
     sign = suite.explaining.sign if resolve_sign(part.info, protocol, suite.explaining.sign) else None
-    return ScoreJob(explain, network, metric, protocol, revised, raw, blind, sign)
+    return Measurement(explain, network, metric, protocol, revised, raw, blind, sign)
 
 
 def underlying_metric(suite: Suite, metric: NamedPart) -> NamedPart | None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
+import functools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from xaibench.component.parameters import Frozen
 from xaibench.runner.parts import MetricPart, find_part
-from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, Job, Stage
+from xaibench.runner.plan.job_base import Job, Keyed, Stage, deciding_fields, hash_json
 from xaibench.runner.plan.jobs import ExplainJob, Network
 from xaibench.runner.suites.schema import NamedPart
 
 _MB = 1 << 20
 
+#: Score jobs have at least one measurement of this share of all, so that a large suite has few jobs, and a small one
+#: enough for all workers.
+_SHARE = 160
+
 
 @dataclass(frozen=True, eq=False)
-class ScoreJob(Job):
-    """Score the maps of one explain job with one metric.
+class Measurement(Keyed):
+    """The scores of one explain job by one metric.
 
     Attributes:
         explain: The job of the maps.
@@ -27,97 +30,121 @@ class ScoreJob(Job):
         metric: The metric.
         protocol: Protocol that decides the scores (:func:`xaibench.evaluation.protocol.resolve_protocol`).
         revision: Revision of the metric, of the protocols and of the scores of constant maps.
-        raw: For a metric that relates another one to chance: the job of the other scores.
+        raw: For a metric that relates another one to chance: the measurement by the other metric.
         blind: Model and parameters of a network that reads only some pixels, for a metric of the pixels that a network
             uses. The pixels that it reads replace the masks of the data set.
         sign: Whether maps are compared by magnitude or signed, if the metric depends on it; None passes them unchanged
             (:func:`xaibench.evaluation.protocol.resolve_sign`).
-        answers_from: Job for another explainer with the same model outputs, which it leaves in the store.
-        leaves_answers: Whether a later job uses the model outputs of this one. Neither ``answers_from`` nor this
-            affects the scores.
     """
 
-    stage: ClassVar[Stage] = "score"
     explain: ExplainJob
     network: Network | None
     metric: NamedPart
     protocol: str
     revision: str
-    raw: ScoreJob | None = None
+    raw: Measurement | None = None
     blind: tuple[str, Frozen] | None = None
     sign: str | None = None
-    answers_from: ScoreJob | None = dataclasses.field(default=None, compare=False)
-    leaves_answers: bool = dataclasses.field(default=False, compare=False)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Hash of everything that decides the scores."""
+        return hash_json(deciding_fields(self))
 
     @property
     def metric_part(self) -> MetricPart:
         """The metric with its parameters."""
         return find_part("metric", self.metric.use, self.metric.parameters)
 
-    @property
-    def waits_for(self) -> tuple[Job, ...]:
-        """The job whose model outputs are used."""
-        return (self.answers_from,) if self.answers_from else ()
+
+@dataclass(frozen=True, eq=False)
+class ScoreJob(Job):
+    """Score maps of one data set and network with the metrics of the suite.
+
+    The maps of explainers that failed are left out. The result is complete if it has every measurement.
+
+    Attributes:
+        measurements: The scores to compute.
+    """
+
+    stage: ClassVar[Stage] = "score"
+    measurements: tuple[Measurement, ...]
+
+    @functools.cached_property
+    def group(self) -> str:
+        """Hash of the data and the network: first half of the key, by which results of an earlier suite are found."""
+        first = self.measurements[0]
+        return hash_json([first.explain.data.key, self.network and self.network.as_json()])
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The group, and a hash of all measurements."""
+        return f"{self.group}-{self._make_key(kernels=True)}"
 
     @property
-    def answers_key(self) -> str:
-        """Hash of everything that decides the model outputs; equal for all jobs that can share them."""
-        explain, network = self.explain, self.network.as_json() if self.network else None
-        asked = [self.metric.use, self.metric.parameters.as_json(), self.revision, explain.precision]
-        return hashlib.sha256(json.dumps([explain.data.key, explain.samples, network, *asked]).encode()).hexdigest()[
-            :20
-        ]
+    def network(self) -> Network | None:
+        """The network that made or evaluates the maps; None for maps of controls that are only compared with masks."""
+        return self.measurements[0].network or self.measurements[0].explain.network
+
+    @property
+    def explains(self) -> tuple[ExplainJob, ...]:
+        """The explain jobs of the maps."""
+        return tuple(dict.fromkeys(each.explain for each in self.measurements))
 
     @property
     def needs(self) -> tuple[Job, ...]:
-        """The jobs of the maps and of the network; for a metric relative to chance, the job of the raw scores."""
-        if self.raw is not None:
-            return (self.raw,)
-        return (*self.explain.parts, *(self.network.trainings if self.network else ()))
+        """The data, and the trainings if a metric evaluates the network."""
+        network = self.measurements[0].network
+        return (self.explains[0].data, *(network.trainings if network else ()))
+
+    @property
+    def waits_for(self) -> tuple[Job, ...]:
+        """The jobs of the maps."""
+        return tuple(part for explain in self.explains for part in explain.parts)
 
     @property
     def uses_device(self) -> bool:
-        """Whether the metric evaluates the model."""
-        return self.network is not None
-
-    def _kind_fields(self) -> list[Any]:
-        calls_explainer = self.metric_part.input_kind == "explainer"
-        own = [self.metric.use, self.metric.parameters.as_json(), self.explain.data.image_shape]
-        asked = [self.network.model, self.explain.precision] if self.network else []
-        return [*own, *asked, self.explain.explainer.use if calls_explainer else ""]
-
-    @property
-    def can_be_small(self) -> bool:
-        """Whether the data set can be made small."""
-        return self.explain.data.can_be_small
-
-    @property
-    def amount(self) -> int:
-        """Scored maps."""
-        return self.explain.amount
+        """Whether the metrics evaluate the model."""
+        return self.measurements[0].network is not None
 
     @property
     def disk_mb(self) -> float:
-        """A Parquet file of three short columns."""
-        return (2_250 + 15 * self.amount) / _MB
+        """A Parquet file of four short columns."""
+        return sum(200 + 15 * each.explain.amount for each in self.measurements) / _MB
 
     @property
     def memory_mb(self) -> float:
-        """The test samples and the maps."""
-        return self.explain.held_mb
+        """The test samples and the maps of one explainer."""
+        return max(explain.held_mb for explain in self.explains)
 
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""
-        return self.explain.about() | {"metric": self.metric.name}
-
-    def small(self, size: int, perturbations: int | None = None) -> Self:
-        """Return ``size`` maps of an explainer with at most ``SMALL_PERTURBATIONS`` perturbations."""
-        if perturbations is None and self.explain.perturbations > SMALL_PERTURBATIONS:
-            perturbations = SMALL_PERTURBATIONS
-        network = self.network.small() if self.network else None
-        raw = self.raw.small(size, perturbations) if self.raw else None
-        alone = dataclasses.replace(self, answers_from=None, leaves_answers=False)
-        return dataclasses.replace(alone, explain=self.explain.small(size, perturbations), network=network, raw=raw)
+        return self.explains[0].data.about() | {"model": self.network.model if self.network else ""}
 
     def __str__(self) -> str:
-        return f"{self.metric.name} of {self.explain}"
+        metrics = dict.fromkeys(each.metric.name for each in self.measurements)
+        explainers = dict.fromkeys(each.explainer.name for each in self.explains)
+        network = f"{self.network} on " if self.network else ""
+        return f"{', '.join(metrics)} of {', '.join(explainers)} for {network}{self.explains[0].data}"
+
+
+def score_jobs(measurements: Iterable[Measurement]) -> Iterator[ScoreJob]:
+    """Divide measurements into jobs. A job has one data set and network, and only metrics that evaluate it or none.
+
+    Measurements that share work stay together: a metric and its relation to chance, and a metric whose model outputs
+    do not depend on the map.
+    """
+    groups: dict[Any, dict[Any, list[Measurement]]] = {}
+    every = list(dict.fromkeys(measurements))
+    for each in every:
+        group = (each.explain.data, each.network or each.explain.network, each.network is None)
+        use = each.metric_part.skill_of or each.metric.use
+        shared = each.metric if each.metric_part.shares_model_outputs else (each.explain, use)
+        groups.setdefault(group, {}).setdefault(shared, []).append(each)
+    for units in groups.values():
+        jobs: list[list[Measurement]] = [[]]
+        for unit in units.values():
+            if len(jobs[-1]) * _SHARE >= len(every):
+                jobs.append([])
+            jobs[-1] += unit
+        yield from (ScoreJob(tuple(job)) for job in jobs)

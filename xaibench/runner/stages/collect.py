@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xaibench.evaluation.apply import shares_of
 from xaibench.runfolder.descriptions import PARTS, PartDescription, RunParts
 from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
 from xaibench.runfolder.tables import (
@@ -30,21 +31,31 @@ from xaibench.runner.parts import Kind, find_part, registry
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob, Network
 from xaibench.runner.plan.plan import CellPlan, Plan, underlying_metric
-from xaibench.runner.stages.execute import read_correct, read_image_hashes, read_training, select_training
-from xaibench.runner.stages.mass_shares import write_shares
+from xaibench.runner.plan.score_jobs import Measurement
+from xaibench.runner.stages.execute import (
+    has_maps,
+    read_correct,
+    read_image_hashes,
+    read_maps,
+    read_training,
+    select_training,
+    split_scores,
+)
 from xaibench.runner.stages.preview_samples import picture_cell, without_images
-from xaibench.runner.stages.samples import sample_rows
-from xaibench.runner.stages.score_rows import cell_scores, dataset_name, subset_and_variant
-from xaibench.runner.store.result_store import Store
-from xaibench.runner.store.store_files import write_atomic
+from xaibench.runner.stages.samples import batches, read_test_split, sample_rows
+from xaibench.runner.store import PARTIAL, Store
+from xaibench.runner.store_files import write_atomic
 from xaibench.runner.suites.schema import NamedPart, Suite
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-#: Folder with the cached score rows of each cell.
-MERGED = ".merged"
+#: Columns that are copied from the scores of a measurement. Those of metrics with curves have further columns.
+_COPIED = ("sample", "value", "reason")
+#: Columns that are constant within a measurement.
+_CONSTANT = tuple(name for name in SCORES.columns if name not in (*_COPIED, "correct"))
 
 
 def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) -> None:
@@ -56,12 +67,17 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
         out: The run folder.
         failures: Jobs that failed, with their error messages.
     """
+    import pyarrow as pa
+
     data, trained = store.keys("data"), store.keys("train")
     cells = [cell for cell in plan.cells if _is_trained(cell, data, trained)]
     unlearned = _find_unlearned(cells, store, plan.suite.explaining.min_accuracy)
     correct = _find_correct(cells, store, plan.suite.explaining.scored, unlearned)
-    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, out / MERGED))
-    write_shares(cells, store, correct, out / SHARES.name)
+    scores = _read_scores(plan, store)
+    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, scores))
+    shares = [table for cell in cells for table in _share_tables(cell, store, correct)]
+    if shares:
+        write_atomic(out / SHARES.name, lambda partial: _write_table(pa.concat_tables(shares), partial))
     trainings = [row for cell in cells for row in _training_rows(cell, store)]
     failed = [{"job": str(job), "stage": job.stage, "error": error} for job, error in failures.items()]
     write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))
@@ -72,7 +88,7 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
     write_atomic(out / PARTS, _describe_parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
-    sample_cells = list(_sample_cells(cells, store, correct, out / MERGED))
+    sample_cells = list(_sample_cells(cells, store, correct, scores))
     if not plan.suite.explaining.pictures:
         copies = [part.name for part in plan.suite.explainers if part.use == "input"]
         sample_cells = [without_images(cell, copies) for cell in sample_cells]
@@ -80,7 +96,7 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     if samples := list(_sample_rows(cells, store)):
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))
     on_disk = (cell for cell in cells if store.load_meta("data", cell.data.key).get("on_disk"))
-    _write_rows(CURVES, (row for cell in on_disk for row in _curve_rows(cell, store)), out)
+    _write_rows(CURVES, (row for cell in on_disk for row in _curve_rows(cell, scores)), out)
 
 
 def _is_trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> bool:
@@ -95,11 +111,11 @@ def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float
     """
     reached: dict[tuple[str, str, str], dict[Network, float]] = {}
     for cell in cells:
-        if subset_and_variant(cell)[1] != "-":
+        if cell.subset_and_variant[1] != "-":
             for network in cell.networks:
                 training, seed = select_training(store, network)
                 record = read_training(store, training.result(seed))
-                reached.setdefault((*subset_and_variant(cell), cell.model), {})[network] = 100 * record["test_accuracy"]
+                reached.setdefault((*cell.subset_and_variant, cell.model), {})[network] = 100 * record["test_accuracy"]
     return frozenset(
         network
         for networks in reached.values()
@@ -129,26 +145,110 @@ def _find_correct(
     return correct
 
 
+def _read_scores(plan: Plan, store: Store) -> dict[str, pa.Table]:
+    """Return the scores of each measurement by its key; those of failed jobs are missing."""
+    keys = {stage: store.keys(stage) for stage in ("score", PARTIAL)}
+    scores: dict[str, pa.Table] = {}
+    for job in plan.jobs:
+        stage = next((stage for stage in keys if job.key in keys[stage]), None)
+        if stage is not None:
+            scores |= split_scores(store.load_table(stage, job.key))
+    return scores
+
+
 def _write_scores(
     cells: Iterable[CellPlan],
     store: Store,
     correct: Mapping[Network, NDArray[np.bool_]],
-    merged: Path,
+    scores: Mapping[str, pa.Table],
     path: Path,
 ) -> None:
-    # One row group per cell, so that memory does not grow with the suite.
     import pyarrow.parquet as pq
 
-    fingerprints = store.keys("score")
     with pq.ParquetWriter(path, SCORES.arrow_schema(), write_page_checksum=True) as writer:
-        for cell in cells:
-            table = cell_scores(cell, store, correct, fingerprints, merged)
-            if len(table):
+        for cell in cells:  # a row group per cell
+            if len(table := _cell_scores(cell, store, correct, scores)):
                 writer.write_table(table)
 
 
+def _cell_scores(
+    cell: CellPlan, store: Store, correct: Mapping[Network, NDArray[np.bool_]], scores: Mapping[str, pa.Table]
+) -> pa.Table:
+    """Return the rows of ``scores.parquet`` of one cell."""
+    import numpy as np
+    import pyarrow as pa
+
+    schema = SCORES.arrow_schema()
+    measured = [(network, score) for network, score in cell.scores if score.key in scores]
+    if not measured:
+        return schema.empty_table()
+    tables = [scores[score.key].select(_COPIED).replace_schema_metadata() for _, score in measured]
+    copied = pa.concat_tables(tables)
+    columns = {name: copied[name].cast(schema.field(name).type) for name in _COPIED}
+    counting = [
+        correct[network][table["sample"].to_numpy()] for (network, _), table in zip(measured, tables, strict=True)
+    ]
+    columns["correct"] = pa.array(np.concatenate(counting))
+    rows = [_constants(cell, network, score, store) for network, score in measured]
+    which = pa.array(np.repeat(np.arange(len(tables)), [len(table) for table in tables]))
+    for name, values in zip(_CONSTANT, zip(*rows, strict=True), strict=True):
+        columns[name] = pa.array(values, schema.field(name).type).take(which)
+    return pa.table([columns[name] for name in schema.names], schema)
+
+
+def _constants(cell: CellPlan, network: Network, score: Measurement, store: Store) -> list[Any]:
+    info = score.metric_part.info
+    subset, variant = cell.subset_and_variant
+    constants = {
+        "dataset": cell.dataset_name,
+        "subset": subset,
+        "variant": variant,
+        "model": cell.model,
+        "seed": select_training(store, network)[1],
+        "explainer": score.explain.explainer.name,
+        "metric": score.metric.name,
+        "higher_is_better": bool(info.higher_is_better) if info else True,
+        "data_seed": cell.data.seed,
+        "truth": cell.truth_of(score),
+    }
+    return [constants[name] for name in _CONSTANT]
+
+
+def _share_tables(cell: CellPlan, store: Store, correct: Mapping[Network, NDArray[np.bool_]]) -> Iterator[pa.Table]:
+    """Yield the split of each map's mass by the ground truth and by the suite's reference explainer."""
+    import pyarrow as pa
+    import torch
+
+    schema = SHARES.arrow_schema()
+    masks = None
+    for network in cell.networks:
+        jobs = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
+        made = [job for job in jobs if has_maps(store, job)]
+        for reference in (job for job in made if job.explainer_part.is_reference):
+            reliance = read_maps(store, reference)
+            if masks is None:  # every explainer has the same first samples
+                split = read_test_split(store, cell.data)
+                masks = torch.cat([each for _, each, _ in batches(split, 0, len(reliance))])
+            for job in made:
+                maps = read_maps(store, job)
+                if not len(maps) == len(reliance) == len(masks):
+                    continue
+                subset, variant = cell.subset_and_variant
+                constants = {"dataset": cell.dataset_name, "subset": subset, "variant": variant, "model": cell.model}
+                constants |= {"seed": select_training(store, network)[1], "data_seed": cell.data.seed}
+                constants |= {"reference": reference.explainer.name, "explainer": job.explainer.name}
+                columns = {
+                    name: pa.repeat(pa.scalar(value, schema.field(name).type), len(maps))
+                    for name, value in constants.items()
+                }
+                columns["sample"] = pa.array(range(len(maps)), schema.field("sample").type)
+                columns["correct"] = pa.array(correct[network][: len(maps)])
+                columns |= {name: pa.array(values) for name, values in shares_of(maps, masks, reliance).items()}
+                yield pa.table([columns[name] for name in schema.names], schema)
+
+
 def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
-    subset, variant = subset_and_variant(cell)
+    subset, variant = cell.subset_and_variant
     explained = {select_training(store, network)[1] for network in cell.networks}
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
@@ -180,13 +280,13 @@ def _accuracy_rows(
         limits = {network: score.explain.samples for network, score in cell.scores}
         for network, limit in limits.items():
             counts = correct[network][: None if limit == "all" else limit]
-            explained[(*subset_and_variant(cell), cell.model)] += len(counts)
-            scored[(*subset_and_variant(cell), cell.model)] += int(counts.sum())
+            explained[(*cell.subset_and_variant, cell.model)] += len(counts)
+            scored[(*cell.subset_and_variant, cell.model)] += int(counts.sum())
 
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in trainings:
         groups.setdefault((row["subset"], row["variant"], row["model"]), []).append(row)
-    places = {(*subset_and_variant(cell), cell.model): cell for cell in cells}
+    places = {(*cell.subset_and_variant, cell.model): cell for cell in cells}
     for (subset, variant, model), mine in groups.items():
         reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
         cell = places[subset, variant, model]
@@ -220,7 +320,7 @@ def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
 
 
 def _sample_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, Any]]:
-    for name, data in dict.fromkeys((dataset_name(cell), cell.data) for cell in cells):
+    for name, data in dict.fromkeys((cell.dataset_name, cell.data) for cell in cells):
         for row in sample_rows(store, data):
             yield {"dataset": name, "data_seed": data.seed, **row}
 
@@ -230,10 +330,10 @@ def _image_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, A
     made = store.keys("explain")
     seen: set[tuple[str, int]] = set()
     for cell in cells:
-        place = {"dataset": dataset_name(cell), "data_seed": cell.data.seed}
+        place = {"dataset": cell.dataset_name, "data_seed": cell.data.seed}
         for explain in dict.fromkeys(score.explain for _, score in cell.scores):
             if tuple(place.values()) not in seen and all(part.key in made for part in explain.parts):
-                seen.add((dataset_name(cell), cell.data.seed))
+                seen.add((cell.dataset_name, cell.data.seed))
                 for sample, image_hash in enumerate(read_image_hashes(store, explain)):
                     yield place | {"sample": sample, "image": image_hash}
 
@@ -241,25 +341,30 @@ def _image_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, A
 def _write_rows(table: TableSchema, rows: Iterable[Mapping[str, Any]], out: Path) -> None:
     """Write ``rows`` as a Parquet file; if there are none, write no file."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if found := list(rows):
-        content, path = pa.Table.from_pylist(found, table.arrow_schema()), out / table.name
-        write_atomic(path, lambda partial: pq.write_table(content, partial, write_page_checksum=True))
+        content = pa.Table.from_pylist(found, table.arrow_schema())
+        write_atomic(out / table.name, lambda partial: _write_table(content, partial))
 
 
-def _curve_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
+def _write_table(table: pa.Table, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path, write_page_checksum=True)
+
+
+def _curve_rows(cell: CellPlan, scores: Mapping[str, pa.Table]) -> Iterator[dict[str, Any]]:
     """Yield the points of the mean curve, with the 25 % and 75 % quantiles, of each metric that returns curves."""
     import numpy as np
 
     for _, score in cell.scores:
-        if not dict(score.metric.parameters).get("return_curves") or not store.has("score", score.key):
+        if not dict(score.metric.parameters).get("return_curves") or score.key not in scores:
             continue
-        curves = np.stack([np.asarray(curve, dtype=float) for curve in store.load_table("score", score.key)["curve"]])
+        curves = np.stack([np.asarray(curve, dtype=float) for curve in scores[score.key]["curve"].to_pylist()])
         curves = curves[~np.isnan(curves).any(axis=1)]
         if len(curves) == 0:
             continue
-        names = {"dataset": dataset_name(cell), "model": cell.model}
+        names = {"dataset": cell.dataset_name, "model": cell.model}
         names |= {"explainer": score.explain.explainer.name, "metric": score.metric.name}
         low, high = np.quantile(curves, [0.25, 0.75], axis=0)
         points = zip(np.linspace(0, 1, curves.shape[1]), curves.mean(0), low, high, strict=True)
@@ -312,14 +417,13 @@ def _sample_cells(
     cells: Iterable[CellPlan],
     store: Store,
     correct: Mapping[Network, NDArray[np.bool_]],
-    merged: Path,
+    scores: Mapping[str, pa.Table],
 ) -> Iterator[SampleCell]:
     """Yield example samples with all their maps, from the first data set per subset, variant and model."""
-    fingerprints = store.keys("score")
     chosen: dict[tuple[str, str], DataJob] = {}
     for cell in cells:
-        if cell.scores and chosen.setdefault(subset_and_variant(cell), cell.data) == cell.data:
-            scores = cell_scores(cell, store, correct, fingerprints, merged).to_pandas()
+        if cell.scores and chosen.setdefault(cell.subset_and_variant, cell.data) == cell.data:
+            rows = _cell_scores(cell, store, correct, scores).to_pandas()
             counting = correct[cell.networks[0]]
-            if (found := picture_cell(cell, subset_and_variant(cell), scores, counting, store)) is not None:
+            if (found := picture_cell(cell, rows, counting, store)) is not None:
                 yield found

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.compute.device import current_precision, precision_context, resolve_device
 from xaibench.core.messages import ParameterWarning
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
 from xaibench.evaluation.map_encoding import decode_maps, encode_maps
 from xaibench.evaluation.model_placement import to_device
 from xaibench.evaluation.protocol import Protocol, Sign
@@ -22,7 +25,7 @@ from xaibench.evaluation.training_data import training_batches
 from xaibench.runner.parts import find_part
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
-from xaibench.runner.plan.score_jobs import ScoreJob
+from xaibench.runner.plan.score_jobs import Measurement, ScoreJob
 from xaibench.runner.published_networks import WEIGHTS
 from xaibench.runner.stages.samples import (
     batches,
@@ -33,10 +36,11 @@ from xaibench.runner.stages.samples import (
     read_test_split,
 )
 from xaibench.runner.stages.train import make_network, train
-from xaibench.runner.store.result_store import CorruptResultError, Store
+from xaibench.runner.store import PARTIAL, CorruptResultError, Store
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from torch import Tensor, nn
 
     from xaibench.component.parameters import Frozen
@@ -44,16 +48,22 @@ if TYPE_CHECKING:
     from xaibench.data import Split
 
 
-def execute(job: Job, store: Store, device: str = "auto") -> None:
+def execute(job: Job, store: Store, device: str = "auto") -> Mapping[tuple[str, str], float]:
     """Compute the result of ``job`` and store it. The results that the job needs must be in the store.
 
+    Returns:
+        Seconds per explainer and metric of a score job; empty for other jobs.
+
     Raises:
-        Exception: Any error of the part; then nothing is stored.
+        Exception: Any error of the part; then nothing is stored, except for the other scores of a score job.
     """
     with _single_thread(), warnings.catch_warnings():
         # Warnings about unusual parameters are for interactive use. A suite sets its parameters on purpose.
         warnings.simplefilter("ignore", ParameterWarning)
+        if isinstance(job, ScoreJob):
+            return _score(job, store, device)
         _EXECUTE[job.stage](job, store, device)
+        return {}
 
 
 @contextlib.contextmanager
@@ -98,20 +108,13 @@ def _precision_context(job: ExplainJob, device: str) -> contextlib.AbstractConte
 def _fit_explainer(
     job: ExplainJob, store: Store, part: Any, network: nn.Module | None, training: Callable[[], Any]
 ) -> Any:
-    """Return the explainer fitted to ``network``: with the shared fit of another job if it is stored, otherwise fitted.
-
-    A shared fit is removed from the store after the last job of the plan that uses it.
-    """
-    fitted, key = None, job.fit_key
-    if job.fit_from and store.has("fit", key):
+    """Return the explainer fitted to ``network``: with the shared fit of another job if it is stored."""
+    if job.shares_fit and store.has("fit", job.fit_key):
         with contextlib.suppress(CorruptResultError, FileNotFoundError):
-            fitted = part.with_fit(store.load_tensors("fit", key)[0])
-    if fitted is None:
-        fitted = part.fit(network, training())
-        if job.leaves_fit:
-            store.save_tensors("fit", key, fitted.fit_state, {})
-    if job.fit_from and not job.leaves_fit and store.has("fit", key):
-        store.files.remove(store.name("fit", key))
+            return part.with_fit(store.load_tensors("fit", job.fit_key)[0])
+    fitted = part.fit(network, training())
+    if job.shares_fit:
+        store.save_tensors("fit", job.fit_key, fitted.fit_state, {})
     return fitted
 
 
@@ -135,48 +138,111 @@ def _sample_range(job: ExplainJob, split: Split) -> tuple[int, int]:
     return min(start, len(split)), min(stop, len(split))
 
 
-def _score(job: ScoreJob, store: Store, device: str) -> None:
-    import pandas as pd
-    import torch
+def _score(job: ScoreJob, store: Store, device: str) -> dict[tuple[str, str], float]:
+    """Compute the measurements whose maps are stored and that are not in an earlier, incomplete result.
 
-    protocol, sign = cast("Protocol", job.protocol), cast("Sign | None", job.sign)
-    metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, sign=sign, device=device)
-    split = read_test_split(store, job.explain.data)
-    if job.raw is not None:
-        store.save_table("score", job.key, _compute_skill(metric, store.load_table("score", job.raw.key), split))
-        return
-    maps = read_maps(store, job.explain)
-    explainer = _make_explainer(job.explain, store, device) if metric.info.kind == "explainer" else None
-    tables, start = [], 0
-    shared, computed = _load_shared_outputs(job, store), list[torch.Tensor]()
-    with _precision_context(job.explain, device):
-        network = to_device(read_network(store, job.network), device) if job.network and shared is None else None
-        for images, masks, targets in batches(split, 0, len(maps)):
-            batch = (images, masks if job.blind is None else _visible_mask(job.blind, images), targets)
-            stop = start + len(targets)
-            outputs = {} if shared is None else {metric.identity: shared[start:stop]}
-            more = split.metric_inputs(slice(start, stop))
-            table = metric(maps[start:stop], batch, network, explainer, answers=outputs, sample_inputs=more)
-            table["sample"] += start
-            tables.append(table)
-            computed += outputs.values()
-            start = stop
-    store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
-    if job.leaves_answers and shared is None and computed:
-        store.save_tensors("answers", job.answers_key, {"answers": torch.cat(computed)}, {})
-    if job.answers_from and not job.leaves_answers and store.has("answers", job.answers_key):
-        store.files.remove(store.name("answers", job.answers_key))
-
-
-def _load_shared_outputs(job: ScoreJob, store: Store) -> Tensor | None:
-    """Load the map-independent model outputs that another job has stored, or None.
-
-    They are removed from the store after the last job of the plan that uses them.
+    An error of a metric does not lose the scores of the others: they are an incomplete result, too.
     """
-    if job.answers_from and store.has("answers", job.answers_key):
-        with contextlib.suppress(CorruptResultError, FileNotFoundError):
-            return store.load_tensors("answers", job.answers_key)[0]["answers"]
-    return None
+    import pandas as pd
+
+    tables: dict[str, pd.DataFrame] = {}
+    if store.has(PARTIAL, job.key):
+        earlier = split_scores(store.load_table(PARTIAL, job.key))
+        tables = {key: table.drop_columns("measurement").to_pandas() for key, table in earlier}
+    errors: list[Exception] = []
+    spent: dict[tuple[str, str], float] = {}
+    missing = [each for each in job.measurements if each.key not in tables]
+    with _precision_context(job.explains[0], device):
+        network = to_device(read_network(store, job.network), device) if job.network and job.uses_device else None
+        scored: dict[int, dict[str, pd.DataFrame]] = defaultdict(dict)
+        answers: dict[int, dict[str, Tensor]] = defaultdict(dict)
+        metric = None
+        for explain, of_maps in itertools.groupby(missing, lambda each: each.explain):
+            if not has_maps(store, explain):
+                continue
+            maps = read_maps(store, explain)
+            scored.clear()
+            for each in of_maps:
+                start = time.perf_counter()
+                if each.metric != metric:
+                    metric = each.metric
+                    answers.clear()
+                try:
+                    tables[each.key] = _measure(each, maps, network, store, device, scored, answers)
+                except (CorruptResultError, FileNotFoundError):  # a result that the job needs is gone
+                    raise
+                except Exception as error:
+                    error.add_note(f"{each.metric.name} of {explain.explainer.name}")
+                    errors.append(error)
+                spent[explain.explainer.name, each.metric.name] = time.perf_counter() - start
+    whole = len(tables) == len(job.measurements)
+    if tables:
+        joined = pd.concat([table.assign(measurement=key) for key, table in tables.items()], ignore_index=True)
+        store.save_table("score" if whole else PARTIAL, job.key, joined)
+    if errors:
+        raise min(errors, key=is_inapplicable)
+    if whole:
+        store.remove(PARTIAL, job.key)
+    return spent
+
+
+def reuse_scores(jobs: Iterable[Job], store: Store) -> None:
+    """Start score jobs with the scores that an earlier form of the suite has left, with other metrics or explainers."""
+    wanted = {job.key: job for job in jobs if isinstance(job, ScoreJob)}
+    stored = {stage: store.keys(stage) for stage in ("score", PARTIAL)}
+    begun = {key: job for key, job in wanted.items() if key not in stored["score"] | stored[PARTIAL]}
+    groups = {job.group for job in begun.values()}
+    tables: dict[str, pa.Table] = {}
+    for stage, keys in stored.items():
+        for key in keys - wanted.keys():
+            if key.split("-")[0] in groups:
+                with contextlib.suppress(CorruptResultError):
+                    tables |= split_scores(store.load_table(stage, key))
+    for key, job in begun.items():
+        if reused := [tables[each.key].to_pandas() for each in job.measurements if each.key in tables]:
+            import pandas as pd
+
+            store.save_table(PARTIAL, key, pd.concat(reused, ignore_index=True))
+
+
+def _measure(
+    each: Measurement,
+    maps: Tensor,
+    network: nn.Module | None,
+    store: Store,
+    device: str,
+    scored: dict[int, dict[str, pd.DataFrame]],
+    answers: dict[int, dict[str, Tensor]],
+) -> pd.DataFrame:
+    """Return the scores of maps.
+
+    Args:
+        each: The metric and the explain job.
+        maps: The maps, ``[N, H, W]``.
+        network: The network, if the metric evaluates it.
+        store: The store of the results.
+        device: As in :func:`execute`.
+        scored: Scores of the same maps by metrics that others relate to chance, by first sample.
+        answers: Outputs of the network for the same metric that do not depend on the map, by first sample.
+    """
+    import pandas as pd
+
+    protocol, sign = cast("Protocol", each.protocol), cast("Sign | None", each.sign)
+    metric = AppliedMetric(each.metric.use, each.metric.parameters, protocol=protocol, sign=sign, device=device)
+    explainer = _make_explainer(each.explain, store, device) if metric.info.kind == "explainer" else None
+    split = read_test_split(store, each.explain.data)
+    tables, start = [], 0
+    for images, masks, targets in batches(split, 0, len(maps)):
+        stop = start + len(targets)
+        # The masks of a metric relative to chance are those of the data.
+        blind = None if each.raw else each.blind
+        batch = (images, masks if blind is None else _visible_mask(blind, images), targets)
+        known = {} if blind else scored[start]
+        more = split.metric_inputs(slice(start, stop))
+        table = metric(maps[start:stop], batch, network, explainer, known, answers[start], more)
+        tables.append(table.assign(sample=table["sample"] + start))
+        start = stop
+    return pd.concat(tables, ignore_index=True)
 
 
 def _visible_mask(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
@@ -185,26 +251,11 @@ def _visible_mask(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
     return mask.expand(len(images), *mask.shape)
 
 
-def _compute_skill(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> pd.DataFrame:
-    """Compute skill scores from the raw scores and the masks, without reading the maps again."""
-    import pandas as pd
-
-    first = int(raw["sample"].min()) if len(raw) else 0
-    tables, start = [raw.iloc[:0]], 0
-    for _, masks, _ in batches(split, first, first + len(raw)):
-        stop = start + len(masks)
-        more = split.metric_inputs(slice(first + start, first + stop))
-        tables.append(metric.against_chance(raw.iloc[start:stop], masks, more))
-        start = stop
-    return pd.concat(tables, ignore_index=True)
-
-
-#: The function that executes the jobs of each stage.
+#: The function that executes the jobs of each stage other than scores.
 _EXECUTE: dict[Stage, Callable[[Any, Store, str], None]] = {
     "data": make_data,
     "train": train,
     "explain": _explain,
-    "score": _score,
 }
 
 
@@ -212,7 +263,6 @@ _EXECUTE: dict[Stage, Callable[[Any, Store, str], None]] = {
 # the last few are cached by key. The result of a key never changes.
 
 
-@functools.lru_cache(maxsize=1024)
 def read_training(store: Store, key: str) -> dict[str, Any]:
     """Read the record of a training: seed, losses and accuracies."""
     return store.load_meta("train", key)
@@ -221,17 +271,14 @@ def read_training(store: Store, key: str) -> dict[str, Any]:
 def read_correct(store: Store, network: Network) -> Tensor:
     """Read which test samples ``network`` classifies correctly, as bool ``[n_test]``."""
     training, seed = select_training(store, network)
-    return store.load_tensors("train", training.result(seed), "correct")[0]["correct"]
+    return store.load_tensors("train", training.result(seed))[0]["correct"]
 
 
-def read_predictions(store: Store, network: Network) -> tuple[Tensor, Tensor] | None:
-    """Read the predicted class and its probability for each test sample, ``[n_test]`` each.
-
-    None for results of versions that did not store them.
-    """
+def read_predictions(store: Store, network: Network) -> tuple[Tensor, Tensor]:
+    """Read the predicted class and its probability for each test sample, ``[n_test]`` each."""
     training, seed = select_training(store, network)
-    tensors = store.load_tensors("train", training.result(seed), "answer.")[0]
-    return (tensors["answer.class"], tensors["answer.share"]) if tensors else None
+    tensors = store.load_tensors("train", training.result(seed))[0]
+    return tensors["answer.class"], tensors["answer.share"]
 
 
 def select_training(store: Store, network: Network) -> tuple[TrainJob, int]:
@@ -248,10 +295,21 @@ def read_network(store: Store, network: Network) -> nn.Module:
     """Read the trained network, in evaluation mode."""
     training, seed = select_training(store, network)
     model = make_network(training, seed, store)
-    tensors = store.load_tensors("train", training.result(seed), WEIGHTS)[0]
-    changed = {name.removeprefix(WEIGHTS): tensor for name, tensor in tensors.items()}
+    tensors = store.load_tensors("train", training.result(seed))[0]
+    changed = {name.removeprefix(WEIGHTS): each for name, each in tensors.items() if name.startswith(WEIGHTS)}
     model.load_state_dict(model.state_dict() | changed)
     return model.eval()
+
+
+def split_scores(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the key and the scores of each measurement in a result of a score job."""
+    import pyarrow.compute as pc
+
+    runs = pc.run_end_encode(table["measurement"].combine_chunks())
+    start = 0
+    for key, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield key, table.slice(start, stop - start)
+        start = stop
 
 
 def has_maps(store: Store, job: ExplainJob) -> bool:
@@ -268,6 +326,6 @@ def read_maps(store: Store, job: ExplainJob) -> Tensor:
 
 
 def read_image_hashes(store: Store, job: ExplainJob) -> list[int]:
-    """Read the hash of each explained image (:func:`hash_images`), in order; empty for results of older versions."""
-    parts = [store.load_tensors("explain", part.key, "images")[0] for part in job.parts]
-    return [image_hash for part in parts for image_hash in part["images"].tolist()] if all(parts) else []
+    """Read the hash of each explained image (:func:`hash_images`), in order."""
+    hashes = [store.load_tensors("explain", part.key)[0]["images"].tolist() for part in job.parts]
+    return [one for each in hashes for one in each]

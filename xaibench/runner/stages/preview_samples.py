@@ -19,7 +19,7 @@ from xaibench.runner.plan.plan import CellPlan
 from xaibench.runner.stages.execute import has_maps, read_maps, read_predictions, select_training
 from xaibench.runner.stages.sample_views import SampleView, pixel_sizes
 from xaibench.runner.stages.samples import read_test_split
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,14 +32,11 @@ BROWSED, ON_SHEET = 24, 6
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
 
-def picture_cell(
-    cell: CellPlan, place: tuple[str, str], scores: pd.DataFrame, correct: NDArray[np.bool_], store: Store
-) -> SampleCell | None:
+def picture_cell(cell: CellPlan, scores: pd.DataFrame, correct: NDArray[np.bool_], store: Store) -> SampleCell | None:
     """Return the example samples of a cell, with the maps of its first network; None if there are none.
 
     Args:
         cell: The cell.
-        place: Its subset and variant.
         scores: Its rows of ``scores.parquet``.
         correct: Which test samples count, ``[n_test]`` bool.
         store: The store with the maps; explainers whose job failed are left out.
@@ -64,17 +61,16 @@ def picture_cell(
     if not samples:
         return None
     views, images, masks, volumes = _read_samples(split, samples, photographs)
-    answers = read_predictions(store, network)
-    predicted, probabilities = ([], []) if answers is None else (each[samples].tolist() for each in answers)
+    predicted, probabilities = (each[samples].tolist() for each in read_predictions(store, network))
     shown = samples.index(example[0]) if example else None
     maps, means, volume_maps = _read_maps(
         kept, store, samples, [] if photographs else counting.tolist(), views, shown or 0
     )
     return SampleCell(
-        subset=place[0],
-        variant=place[1],
+        subset=cell.subset_and_variant[0],
+        variant=cell.subset_and_variant[1],
         model=cell.model,
-        dataset=cell.label or cell.data.name,
+        dataset=cell.dataset_name,
         data_seed=cell.data.seed,
         seed=seed,
         samples=tuple(samples),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xaibench.core.messages import count_samples
 from xaibench.runner.parts import build_network, expand_variables, part_info
 from xaibench.runner.plan.jobs import DataJob
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,13 +33,12 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
 
     Data sets are always generated on the CPU, so that they are the same everywhere.
     """
-    loaded = _load(job)
-    dataset = _take_few(loaded, job.few)
     import torch
 
     from xaibench.benchmarks.checksums import check_published
 
-    first = " ".join(filter(None, (check_published(loaded), dataset.note)))
+    dataset = _load(job)
+    first = " ".join(filter(None, (check_published(dataset), dataset.note)))
     groups = _describe_groups(dataset.test)
     # A note of a data set may be a phrase without a period.
     note = f"{first.rstrip('.')}. {groups}" if first and groups else first or groups
@@ -67,7 +64,10 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "on_disk": _hash_samples(dataset) if on_disk else "",
         "grouped": dataset.test.groups is not None,
     } | {name: value for name, value in (("ids", ids), ("note", note)) if value}
-    store.save_tensors("data", job.key, tensors, meta)
+    test = {name: tensor for name, tensor in tensors.items() if name.startswith("test.")}
+    fit = {name: tensor for name, tensor in tensors.items() if name not in test}
+    store.save_tensors("data", job.fit_key, fit, {})
+    store.save_tensors("data", job.key, test, meta)
 
 
 @functools.lru_cache(maxsize=1)
@@ -77,7 +77,7 @@ def read_data(store: Store, job: DataJob) -> tuple[dict[str, Split], dict[str, A
     if meta.get("on_disk"):
         dataset = _open_unchanged(job, meta["on_disk"])
         return {name: getattr(dataset, name) for name in SPLITS}, meta
-    tensors, meta = store.load_tensors("data", job.key)
+    tensors = store.load_tensors("data", job.key)[0] | store.load_tensors("data", job.fit_key)[0]
     return {name: _make_split(tensors, name, meta) for name in SPLITS}, meta
 
 
@@ -87,7 +87,7 @@ def read_test_split(store: Store, job: DataJob) -> Split:
     meta = store.load_meta("data", job.key)
     if meta.get("on_disk"):
         return _open_unchanged(job, meta["on_disk"]).test
-    return _make_split(store.load_tensors("data", job.key, "test.")[0], "test", meta)
+    return _make_split(store.load_tensors("data", job.key)[0], "test", meta)
 
 
 @functools.lru_cache(maxsize=4)
@@ -146,25 +146,6 @@ def _describe_groups(split: Split) -> str:
     groups = samples if split.groups is None else len(set(split.groups.tolist()))
     said = count_samples(samples, groups, split.groups_by)
     return f"{said}; intervals and tests treat a group as one observation." if groups != samples else ""
-
-
-def _take_few(dataset: Dataset, count: int) -> Dataset:
-    """Keep ``count`` samples of each split, balanced over the classes, at least one per class; 0 keeps all."""
-    from xaibench.data import Split
-
-    if not count:
-        return dataset
-
-    def first(split: Split) -> Split:
-        turns = Counter[int]()
-        ranked = []
-        for number, target in enumerate(split.targets.tolist()):
-            turns[target] += 1
-            ranked.append((turns[target], number))
-        chosen = sorted(number for _, number in sorted(ranked)[: max(count, len(dataset.classes))])
-        return Split(*split[chosen])
-
-    return dataclasses.replace(dataset, train=first(dataset.train), val=first(dataset.val), test=first(dataset.test))
 
 
 def _load(job: DataJob) -> Dataset:

@@ -12,7 +12,7 @@ from xaibench.runner.parts import build_network
 from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.published_networks import WEIGHTS, load_weights, read_network
 from xaibench.runner.stages.samples import batches, read_data
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store import Store
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

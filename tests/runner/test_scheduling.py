@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import pytest
 
-from xaibench.runner.engines.scheduling import MAX_TRIES, Schedule
 from xaibench.runner.plan.job_base import Job, Outcome
-from xaibench.runner.store.result_store import Store, StoreError
+from xaibench.runner.scheduling import MAX_TRIES, Schedule
+from xaibench.runner.store import Store, StoreError
 
 
 @dataclass(frozen=True)
@@ -16,20 +16,14 @@ class Pretend(Job):
     name: str
     after: tuple[Job, ...] = ()
     stage: ClassVar[str] = "data"
-    can_be_small, amount, disk_mb, memory_mb = False, 1, 0.0, 0.0
+    disk_mb, memory_mb = 0.0, 0.0
 
     @property
     def needs(self):
         return self.after
 
-    def _kind_fields(self):
-        return [self.name]
-
     def about(self):
         return {}
-
-    def small(self, size, perturbations=None):
-        return self
 
     def __str__(self) -> str:
         return self.name
@@ -37,6 +31,12 @@ class Pretend(Job):
 
 class Later(Pretend):
     stage: ClassVar[str] = "score"
+
+
+def failures(jobs, store, engine, seen=lambda job: None):
+    schedule = Schedule(jobs, store, seen)
+    schedule.run(engine)
+    return schedule.failures
 
 
 class PretendEngine:
@@ -64,7 +64,7 @@ class PretendEngine:
         if act == "well":
             for need in job.needs:
                 assert self.store.has(need.stage, need.key), f"{job} ran before {need}"
-            self.store.files.write(self.store.name(job.stage, job.key), job.name.encode())
+            self.store._write(self.store.name(job.stage, job.key), job.name.encode())
             return [Outcome(job)]
         return [Outcome(job, f"it {act}", fatal=act == "filled the disk", died=act == "died")]
 
@@ -87,39 +87,37 @@ def test_every_job_runs_once_after_those_it_needs(store, seed):
     for i in range(40):
         jobs.append(Pretend(str(i), tuple(random.Random(seed * 100 + i).sample(jobs, min(len(jobs), i % 4)))))
     engine, seen = PretendEngine(store, seed=seed), []
-    assert Schedule(jobs, store, seen.append).run(engine) == {}
+    assert failures(jobs, store, engine, seen.append) == {}
     assert sorted(engine.order) == sorted(job.name for job in jobs)
     assert sorted(seen, key=lambda job: job.name) == sorted(jobs, key=lambda job: job.name)
 
 
 def test_what_is_there_is_not_run_again(store):
     jobs = diamond()
-    Schedule(jobs, store).run(PretendEngine(store))
+    failures(jobs, store, PretendEngine(store))
     engine, seen = PretendEngine(store), []
-    Schedule(jobs, store, seen.append).run(engine)
+    failures(jobs, store, engine, seen.append)
     assert engine.order == []
     assert set(seen) == set(jobs), "but it is counted as done"
 
 
-def test_a_failure_stops_only_what_needs_it_and_is_written_down(store):
+def test_a_failure_stops_only_what_needs_it(store):
     _, b, _, d = jobs = diamond()
     engine = PretendEngine(store, {"b": ["broke"]})
-    failures = Schedule(jobs, store).run(engine)
+    failed = failures(jobs, store, engine)
     assert sorted(engine.order) == ["a", "b", "c"]
-    assert failures == {b: "it broke (1 jobs that need it were not run)"}
-    assert store.failure(b.stage, b.key) is not None
-    assert Schedule(jobs, store).run(engine) == {}, "the next run tries it again"
-    assert store.failure(b.stage, b.key) is None
+    assert failed == {b: "it broke (1 jobs that need it were not run)"}
+    assert failures(jobs, store, engine) == {}, "the next run tries it again"
     assert store.has(d.stage, d.key)
 
 
 def test_a_killed_worker_gets_its_jobs_tried_again_but_not_for_ever(store):
     jobs = diamond()
-    assert Schedule(jobs, store).run(PretendEngine(store, {"b": ["died", "died"]})) == {}
+    assert failures(jobs, store, PretendEngine(store, {"b": ["died", "died"]})) == {}
     other = Pretend("always dies")
     engine = PretendEngine(store, {"always dies": ["died"] * 10})
-    failures = Schedule([other], store).run(engine)
-    assert list(failures) == [other]
+    failed = failures([other], store, engine)
+    assert list(failed) == [other]
     assert engine.order == ["always dies"] * MAX_TRIES
 
 
@@ -135,28 +133,28 @@ def test_an_input_that_turns_out_damaged_is_made_again(store):
         return act
 
     engine = PretendEngine(store, {"d": [lose(b)]})
-    assert Schedule(jobs, store).run(engine) == {}
+    assert failures(jobs, store, engine) == {}
     assert engine.order.count("b") == 2
     assert engine.order[-1] == "d"
 
     # An indirect dependency: d reads the result that b needed, and both are missing.
     store.files.remove(store.name(d.stage, d.key))
     engine = PretendEngine(store, {"d": [lose(a, b)]})
-    assert Schedule(jobs, store).run(engine) == {}
+    assert failures(jobs, store, engine) == {}
     assert engine.order == ["d", "a", "b", "d"]
 
 
 def test_a_full_disk_ends_the_run(store):
     jobs = diamond()
     with pytest.raises(StoreError, match="it filled the disk"):
-        Schedule(jobs, store).run(PretendEngine(store, {"c": ["filled the disk"]}))
+        failures(jobs, store, PretendEngine(store, {"c": ["filled the disk"]}))
 
 
 def test_later_stages_do_not_keep_earlier_ones_waiting(store):
     firsts = [Pretend(f"first {i}") for i in range(6)]
     lasts = [Later(f"last {i}", (first,)) for i, first in enumerate(firsts)]
     engine = PretendEngine(store, capacity=1)
-    Schedule([*firsts, *lasts], store).run(engine)
+    failures([*firsts, *lasts], store, engine)
     assert engine.order == [job.name for job in (*firsts, *lasts)]
 
 
@@ -176,13 +174,13 @@ def test_a_job_waits_for_another_and_does_without_it(store, outcomes, seed):
     second = Patient("second", before=(first,))
     third = Patient("third", after=(Pretend("data"),), before=(second,))
     engine = PretendEngine(store, {"first": outcomes}, seed=seed)
-    failures = Schedule([Pretend("data"), first, second, third], store).run(engine)
-    assert sorted(map(str, failures)) == ["first"] * len(outcomes)
+    failed = failures([Pretend("data"), first, second, third], store, engine)
+    assert sorted(map(str, failed)) == ["first"] * len(outcomes)
     order = [name for name in engine.order if name != "data"]
     assert order == ["first", "second", "third"]
     # A second pass waits neither for stored results nor for jobs that are not part of it.
     again = PretendEngine(store)
-    assert Schedule([Pretend("data"), second, third], store).run(again) == {}
+    assert failures([Pretend("data"), second, third], store, again) == {}
     assert again.order == []
 
 
@@ -190,5 +188,5 @@ def test_a_job_that_waits_for_one_that_is_skipped_is_run(store):
     lost = Later("lost", after=(Pretend("broken"),))
     second = Patient("second", before=(lost,))
     engine = PretendEngine(store, {"broken": ["it broke"]})
-    Schedule([Pretend("broken"), lost, second], store).run(engine)
+    failures([Pretend("broken"), lost, second], store, engine)
     assert engine.order == ["broken", "second"]

@@ -1,21 +1,22 @@
 """Worker processes: they are restarted after a crash, and share the devices and the store."""
 
-import multiprocessing.context
+import multiprocessing
 import os
 import signal
 import sys
 from multiprocessing import Pipe, forkserver, spawn
 
 import pytest
+from fresh_process import run_fresh
 from killed_runs import start_worker
 
 from xaibench.component.parameters import Frozen
 from xaibench.compute.fork_server import _SpawnContext, start_fork_server, worker_context
-from xaibench.runner.engines import local as local_engines
-from xaibench.runner.engines.local import Processes
-from xaibench.runner.engines.scheduling import MAX_TRIES
+from xaibench.runner import engines
+from xaibench.runner.engines import Processes, helper_process
 from xaibench.runner.plan.jobs import DataJob
-from xaibench.runner.store.result_store import Store, StoreError
+from xaibench.runner.scheduling import MAX_TRIES
+from xaibench.runner.store import Store, StoreError
 
 
 def _job(seed):
@@ -89,7 +90,7 @@ def test_the_fork_server_is_started_ahead_of_the_workers(monkeypatch):
     start_fork_server()
     os.kill(server._forkserver_pid, signal.SIGKILL)  # before it has imported anything
     server._stop()
-    assert server._preload_modules == ["xaibench.runner.engines.warm_imports"]
+    assert server._preload_modules == ["xaibench.runner.warm_imports"]
 
 
 def test_workers_get_variables_that_were_set_after_the_fork_server_started(tmp_path, monkeypatch):
@@ -103,13 +104,13 @@ def test_workers_get_variables_that_were_set_after_the_fork_server_started(tmp_p
 
 def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):
     with Processes(Store(tmp_path), "cpu", workers=1) as engine:
-        pool, refused = engine._cpu, []
+        pool, refused = engine._pools[False], []
 
         def refuse(*_):
             refused.append(True)
             raise ConnectionRefusedError(111, "Connection refused")
 
-        monkeypatch.setattr(pool._executor, "submit", refuse)
+        monkeypatch.setattr(pool.executor, "submit", refuse)
         assert not _outcome(engine, _job(0)).error
     assert refused == [True]
 
@@ -119,11 +120,60 @@ def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):
     [(1, 16, 139, 4), (8, 16, 139, 1), (1, 2, 139, 1), (2, 64, 40, 2), (1, 9, 8, 1)],
 )
 def test_processes_share_a_gpu_as_memory_and_processors_allow(gpus, cpus, memory, each, monkeypatch):
-    monkeypatch.setattr(local_engines, "available_cpus", lambda: cpus)
-    monkeypatch.setattr(local_engines, "memory_of", lambda device: memory)
-    assert local_engines.default_device_workers([f"cuda:{i}" for i in range(gpus)]) == gpus * each
+    monkeypatch.setattr(engines, "available_cpus", lambda: cpus)
+    monkeypatch.setattr(engines, "memory_of", lambda device: memory)
+    assert engines.default_device_workers([f"cuda:{i}" for i in range(gpus)]) == gpus * each
 
 
 def test_a_store_in_memory_is_refused(tmp_path):
-    with pytest.raises(StoreError, match=r"memory://x is in the memory of this process.*engine 'serial'"):
+    with pytest.raises(StoreError, match="memory://x"):
         Processes(Store("memory://x"), "cpu", workers=1)
+
+
+FREED = """
+import resource, sys
+import numpy as np
+from xaibench.runner.engines import keep_freed_memory
+
+if sys.argv[1] == "kept" and not keep_freed_memory():
+    print("no glibc")
+    raise SystemExit
+faults = []
+for _ in range(5):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(5 * 2**20)  # 40 MiB, of 10,240 pages
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(min(faults))
+"""
+
+
+def test_memory_that_was_freed_is_used_again():
+    faults = run_fresh(FREED, "kept").stdout.strip()
+    if faults == "no glibc":
+        pytest.skip("only glibc can be told to keep memory")
+    assert int(faults) < 100
+
+
+class QuickContext(type(multiprocessing.get_context("fork"))):
+    """Forks this process instead of a server, which would import torch first."""
+
+    def get_start_method(self, allow_none=False):
+        return "forkserver"
+
+
+def test_a_helper_is_another_process_which_ends(monkeypatch):
+    monkeypatch.setattr(engines, "worker_context", QuickContext)
+    monkeypatch.setattr(engines, "available_cpus", lambda: 2)
+    with helper_process() as helper:
+        number = helper.submit(os.getpid).result()
+        assert number != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+@pytest.mark.parametrize(("context", "cpus"), [("fork", 1), ("spawn", 2)])
+def test_there_is_no_helper_where_it_would_not_help(monkeypatch, context, cpus):
+    monkeypatch.setattr(engines, "worker_context", lambda: multiprocessing.get_context(context))
+    monkeypatch.setattr(engines, "available_cpus", lambda: cpus)
+    with helper_process() as helper:
+        assert helper is None

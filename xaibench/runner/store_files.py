@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,15 +27,8 @@ class Files(Protocol):
     def exists(self, name: str) -> bool:
         """Return whether the file exists."""
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """Read the bytes from ``start`` to ``stop``, or to the end of the file if it is shorter.
-
-        Raises:
-            FileNotFoundError: If the file does not exist.
-        """
-
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
-        """Yield the content of each file in order, or the exception if a file cannot be read."""
+    def read(self, name: str) -> bytes:
+        """Return the content; raises :class:`FileNotFoundError`."""
 
     def write(self, name: str, data: bytes) -> None:
         """Write the file completely or not at all; raises :class:`StoreError`."""
@@ -46,8 +39,8 @@ class Files(Protocol):
     def remove(self, name: str) -> None:
         """Remove the file if it exists."""
 
-    def listing(self, folder: str) -> dict[str, str]:
-        """Return ``{file name: fingerprint}`` of a folder; the fingerprint changes when the file changes."""
+    def listing(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder."""
 
 
 def files_at(root: Path | str) -> Files:
@@ -77,19 +70,9 @@ class LocalFiles:
         """Implement :class:`Files`."""
         return (self.root / name).exists()
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+    def read(self, name: str) -> bytes:
         """Implement :class:`Files`."""
-        with (self.root / name).open("rb") as file:
-            file.seek(start)
-            return file.read(-1 if stop is None else stop - start)
-
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
-        """Implement :class:`Files`."""
-        for name in names:
-            try:
-                yield self.read(name)
-            except OSError as error:
-                yield error
+        return (self.root / name).read_bytes()
 
     def write(self, name: str, data: bytes) -> None:
         """Implement :class:`Files`."""
@@ -104,18 +87,14 @@ class LocalFiles:
         """Implement :class:`Files`."""
         (self.root / name).unlink(missing_ok=True)
 
-    def listing(self, folder: str) -> dict[str, str]:
+    def listing(self, folder: str) -> list[str]:
         """Implement :class:`Files`."""
-        found = {}
         try:
-            with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
-                for entry in entries:
-                    if not entry.name.startswith("."):
-                        status = entry.stat()
-                        found[entry.name] = f"{status.st_size}-{status.st_mtime_ns}"
+            return [name for name in os.listdir(self.root / folder) if not name.startswith(".")]
+        except FileNotFoundError:
+            return []
         except (NotADirectoryError, PermissionError) as error:
             raise StoreError(f"Cannot read the store {self.root}: {error.strerror}; choose another folder.") from error
-        return found
 
 
 @dataclass(frozen=True)
@@ -140,23 +119,15 @@ class RemoteFiles:
         system, path = self._resolve(name)
         return bool(system.exists(path))
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+    def read(self, name: str) -> bytes:
         """Implement :class:`Files`."""
         system, path = self._resolve(name)
         try:
-            return bytes(system.cat_file(path, start=start or None, end=stop))
+            return bytes(system.cat_file(path))
         except OSError:
             raise
         except Exception as error:  # every object store has its own exception types
             raise OSError(f"Cannot read {self.root}/{name}: {type(error).__name__}: {error}") from error
-
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
-        """Implement :class:`Files`; requests are sent in groups, to hide the latency of each."""
-        for i in range(0, len(names), 256):
-            paths = [self._resolve(name) for name in names[i : i + 256]]
-            found = paths[0][0].cat([path for _, path in paths], on_error="return")
-            found = found if isinstance(found, dict) else {paths[0][1]: found}  # fsspec returns bytes for one path
-            yield from (found[path] for _, path in paths)
 
     def write(self, name: str, data: bytes) -> None:
         """Implement :class:`Files`."""
@@ -180,23 +151,17 @@ class RemoteFiles:
         with contextlib.suppress(FileNotFoundError):
             system.rm_file(path)
 
-    def listing(self, folder: str) -> dict[str, str]:
+    def listing(self, folder: str) -> list[str]:
         """Implement :class:`Files`."""
         system, path = self._resolve(folder)
         try:
-            found = system.find(path, detail=True)
+            paths = system.find(path)
         except Exception as error:
             raise StoreError(
                 f"Cannot read the store {self.root}: {type(error).__name__}: {error}. Check the address, and the "
                 "credentials and endpoint in fsspec's configuration and environment."
             ) from error
-        # Object stores report a content hash (ETag); otherwise use size and time.
-        return {
-            name.rsplit("/", 1)[1]: str(
-                info.get("ETag") or (info.get("size"), info.get("LastModified", info.get("created")))
-            )
-            for name, info in found.items()
-        }
+        return [path.rsplit("/", 1)[1] for path in paths]
 
 
 def write_atomic(path: Path, data: bytes | Callable[[Path], None], *, durable: bool = True) -> None:

@@ -170,7 +170,7 @@ def test_the_driver_killed_in_mid_run(parts, quiet_run, cluster, tmp_path):
 
 
 def test_a_store_that_the_machines_do_not_share_is_named(parts, cluster, tmp_path, monkeypatch):
-    from xaibench.runner.store.result_store import Store, StoreError
+    from xaibench.runner.store import Store, StoreError
 
     monkeypatch.setattr(Store, "has", lambda self, stage, key: False)
     with pytest.raises(StoreError, match=r"are not visible on this machine; give a store that every machine reaches"):

@@ -20,11 +20,10 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayTaskError
 
 from xaibench.compute.host_threads import available_cpus
-from xaibench.runner.engines.local import run_job
-from xaibench.runner.engines.malloc import keep_freed_memory
+from xaibench.runner.engines import keep_freed_memory, run_job
 from xaibench.runner.plan.job_base import Job, Outcome
-from xaibench.runner.store.result_store import Store
-from xaibench.runner.store.store_files import is_remote
+from xaibench.runner.store import Store
+from xaibench.runner.store_files import is_remote
 
 log = logging.getLogger("xaibench")
 
@@ -156,7 +155,7 @@ class Ray:
     def _check_visible(self, outcome: Outcome) -> Outcome:
         """Check, for the first result of each machine, that this machine sees it in the store."""
         host = outcome.worker.rpartition(":")[0]
-        if outcome.error or host in self._checked_hosts:
+        if outcome.error or host in self._checked_hosts or outcome.job.stage == "score":  # may be incomplete
             return outcome
         self._checked_hosts.add(host)
         if all(self._store.has(outcome.job.stage, key) for key in outcome.job.results):

@@ -1,1 +1,0 @@
-"""Estimates of the time, memory and disk space that a run needs."""

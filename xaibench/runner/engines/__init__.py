@@ -1,1 +1,0 @@
-"""Engines that run jobs: in this process, in worker processes, or on a Ray cluster."""

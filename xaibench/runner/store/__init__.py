@@ -1,1 +1,0 @@
-"""Storage of job results."""
