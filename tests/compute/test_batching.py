@@ -109,19 +109,6 @@ def test_other_errors_are_not_tried_again():
     assert len(seen) == 1
 
 
-def test_an_attempt_says_how_large_its_passes_were():
-    rows, tried = BatchSize(100), []
-
-    def attempt():
-        tried.append(rows.size)
-        if rows.size > 5:
-            raise torch.cuda.OutOfMemoryError
-        return "done"
-
-    assert rows.until_it_fits(attempt, lambda: 40) == "done"
-    assert tried == [100, 20, 10, 5]
-
-
 def test_want_of_memory_is_known_whoever_says_so():
     def work(part):
         if part.stop - part.start > 2:

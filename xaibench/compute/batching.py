@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 _LOGGER = logging.getLogger("xaibench")
-_T = TypeVar("_T")
 
 # Input values per forward pass by default. Larger passes are slower on a CPU, because they do not fit into the cache.
 _CPU_VALUES, _GPU_VALUES = 2**17, 2**24
@@ -58,6 +56,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
+def halve_batch(error: Exception, rows: int) -> int:
+    """Return half of the rows per pass after an out-of-memory error.
+
+    Args:
+        error: Raised by a pass.
+        rows: Rows of that pass.
+
+    Raises:
+        Exception: ``error`` itself, if it has another reason or a single row does not fit.
+    """
+    if rows < 2 or not is_out_of_memory(error):
+        raise error
+    _LOGGER.warning("Out of memory with %d rows per pass; continuing with %d.", rows, rows // 2)
+    return rows // 2
+
+
 class BatchSize:
     """Batch size of forward passes that is halved, permanently, whenever memory runs out.
 
@@ -87,32 +101,11 @@ class BatchSize:
         Raises:
             torch.cuda.OutOfMemoryError: If a single row does not fit (or another error that means out-of-memory).
         """
-
-        def attempt() -> Tensor:
-            again()
-            return torch.cat([work(part) for part in self.parts(count)])
-
-        return self.until_it_fits(attempt, lambda: count)
-
-    def until_it_fits(self, attempt: Callable[[], _T], largest: Callable[[], int]) -> _T:
-        """Call ``attempt`` and return its result; on out-of-memory, halve the size and call it again.
-
-        Args:
-            attempt: Runs passes of at most ``size`` rows.
-            largest: Returns the rows of its largest pass so far; called after a failure. If ``size`` exceeds it,
-                halving ``size`` alone would not help.
-
-        Raises:
-            torch.cuda.OutOfMemoryError: If a single row does not fit (or another error that means out-of-memory).
-        """
         while True:
+            again()
             try:
-                return attempt()
+                return torch.cat([work(part) for part in self.parts(count)])
             except (RuntimeError, MemoryError) as error:
-                rows = min(self.size, largest())
-                if rows < 2 or not is_out_of_memory(error):
-                    raise
-                self.size = rows // 2
-                _LOGGER.warning("Out of memory with %d rows per pass; continuing with %d.", rows, self.size)
+                self.size = halve_batch(error, min(self.size, count))
             # Not inside the except block, where the error still references the tensors of the failed pass.
             torch.cuda.empty_cache()

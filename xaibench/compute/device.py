@@ -10,7 +10,7 @@ Torch is imported on use, since the runner and the command line import this modu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 #: Precision of the innermost block that states one; None outside.
 _STATED: ContextVar[Precision | None] = ContextVar("precision", default=None)
 
-# Flags of torch 2.9 and later, per operator. The legacy flags still exist and must agree with them: otherwise reading
-# them raises.
 _OPERATORS = (("cuda", "matmul"), ("cudnn", "conv"), ("cudnn", "rnn"), ("mkldnn", "matmul"), ("mkldnn", "conv"))
-_LEGACY = (("cuda", "matmul"), ("cudnn",))
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -229,41 +226,26 @@ def _model_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
 
 @contextmanager
 def _set_precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[None]:
-    before = [(place, name, getattr(place, name), wanted) for place, name, wanted in _precision_flags(how)]
+    from torch import backends
+
+    flags: list[tuple[Any, str, object]] = []
+    # Legacy flags come first, because setting them overwrites the newer ones.
+    for backend in (backends.cuda.matmul, backends.cudnn):
+        with suppress(RuntimeError):  # the caller has set new flags one by one: legacy flags are unreadable, not needed
+            _ = backend.allow_tf32
+            flags.append((backend, "allow_tf32", how == "tf32"))
+    # Flags of torch 2.9 and later, per operator. The legacy flags must agree with them: otherwise reading them raises.
+    for group, operator in _OPERATORS:
+        backend = getattr(getattr(backends, group), operator, None)
+        if hasattr(backend, "fp32_precision"):
+            flags.append((backend, "fp32_precision", how))
+    # The fastest algorithms of cuDNN sum gradients in a different order each time.
+    flags += [(backends.cudnn, "deterministic", True), (backends.cudnn, "benchmark", False)]
+    before = [getattr(backend, flag) for backend, flag, _ in flags]
     try:
-        for place, name, _, wanted in before:
-            setattr(place, name, wanted)
+        for backend, flag, value in flags:
+            setattr(backend, flag, value)
         yield
     finally:
-        for place, name, value, _ in before:
-            setattr(place, name, value)
-
-
-def _precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[tuple[Any, str, object]]:
-    """Yield the flags of this torch version and the values to set.
-
-    Legacy flags come first, because setting them overwrites the newer ones.
-    """
-    for path in _LEGACY:
-        place = _backend(path)
-        try:
-            _ = place.allow_tf32
-        except RuntimeError:  # the caller has set new flags one by one: legacy flags are unreadable and not needed
-            continue
-        yield place, "allow_tf32", how == "tf32"
-    for path in _OPERATORS:
-        place = _backend(path)
-        if hasattr(place, "fp32_precision"):
-            yield place, "fp32_precision", how
-    # The fastest algorithms of cuDNN sum gradients in a different order each time.
-    yield _backend(("cudnn",)), "deterministic", True
-    yield _backend(("cudnn",)), "benchmark", False
-
-
-def _backend(path: tuple[str, ...]) -> Any:
-    import torch
-
-    place: Any = torch.backends
-    for name in path:
-        place = getattr(place, name, None)
-    return place
+        for (backend, flag, _), value in zip(flags, before, strict=True):
+            setattr(backend, flag, value)

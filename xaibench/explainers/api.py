@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -13,26 +13,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.compute.batching import halve_batch
 from xaibench.compute.device import current_precision, precision_context, resolve_device, resolve_dtype
 from xaibench.compute.lending import protect_input, remove_compilation, restore_model_state
 from xaibench.compute.network_outputs import check_module, probe
-from xaibench.compute.output import (
-    ExplainedOutput,
-    OutputOrFunction,
-    UnsupportedModelError,
-    network_of,
-)
+from xaibench.compute.output import ExplainedOutput, OutputOrFunction, UnsupportedModelError, network_of
 from xaibench.compute.random_numbers import seeded_by
 from xaibench.compute.targets import Targets, as_targets
-from xaibench.core.checks import check_count
+from xaibench.core.checks import check_count, plain_array
+from xaibench.core.messages import listed
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
-from xaibench.explainers.base import Channels, Explainer
+from xaibench.explainers.base import Channels, Explainer, reduce_channels
 from xaibench.explainers.building import build, configured, explainer_name, part_output
-from xaibench.explainers.checks import check_images, check_returned_maps
 from xaibench.explainers.shared.fitting import NotFittedError
-from xaibench.explainers.shared.layers import with_layer_name
-from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
+from xaibench.explainers.shared.layers import forward_rows, with_layer_name
 from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
 from xaibench.explainers.table import gradient_free_advice
 
@@ -146,37 +141,91 @@ def explain(
     check_count("budget", budget, least=0, none="for what the explainer's parameters say")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
     _check_fitted(explainer, part)
+    name = explainer_name(part)
     outer = model if isinstance(model, ExplainedOutput) else None
     if outer is not None:
         model, output = outer.network, part_output(part, output or outer.requested)
-    x = check_images(images)
-    chosen, labels = _output(part, output), _targets(targets, output, len(x))
+    x, head = _check_images(images), _output(part, output)
+    labels = _targets(targets, output, len(x))
     x, y = labels.expand(x), labels.classes
     if model is not None:
         check_module(model)
         model = network_of(model)
-        part = with_layer_name(part, explainer_name(part), model)
-    place = resolve_device(device)
-    kept = resolve_dtype(model, x, dtype, precision, place)
-    exactly: Precision = "float64" if kept == torch.float64 else "float32"
+        part = with_layer_name(part, name, model)
+    elif not getattr(getattr(part, "info", None), "control", False):
+        raise TypeError(
+            f"{name}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, uniform, input, "
+            "center_prior, prior) work without one."
+        )
+    device = resolve_device(device)
+    dtype = resolve_dtype(model, x, dtype, precision, device)
+    exact: Precision = "float64" if dtype == torch.float64 else "float32"
     # Tensors created in inference mode cannot require a gradient, so they are copied outside of it.
     with torch.inference_mode(False):
-        x, y = (t.clone() if t.is_inference() else t for t in (x, y))
+        x, y = x.clone() if x.is_inference() else x, y.clone() if y.is_inference() else y
         with (
-            precision_context(precision or current_precision() or exactly, place),
+            precision_context(precision or current_precision() or exact, device),
             seeded_by(x),
-            _progress(part, x, budget, progress and outer is None) as bar,
+            _progress(part, name, x, budget, progress and outer is None) as bar,
         ):
-            x_there, y_there = x.to(place, kept), y.to(place)
-            request = _Request(chosen, output, labels)
-            on_rows = bar.advance if outer is None else outer.on_rows
-            explanation = _Explanation(model, x_there, y_there, request, budget, on_rows)
-            maps = retry_with_smaller_batches(part, x_there, explanation, lambda: explanation.largest_pass)
-            maps = maps.to(kept) if current_precision() == "bfloat16" else maps
+            inputs = x.to(device, dtype), y.to(device)
+            explained = None
+            if model is not None:
+                network, from_logits = _to_device(model, device, dtype), getattr(part, "explains_only", False)
+                explained = ExplainedOutput(network, head, requested=output, from_logits=from_logits)
+                explained.on_rows = bar.advance if outer is None else outer.on_rows
+            rows = _batch_rows(part, inputs[0])
+            while True:
+                try:
+                    if explained is None:
+                        maps = part(cast(nn.Module, None), *inputs)
+                    else:
+                        maps = _explain_lent(part, explained, *inputs, labels, budget)
+                    break
+                except (RuntimeError, MemoryError) as error:
+                    largest = max(len(x), explained.largest_pass if explained else 0)
+                    rows = halve_batch(error, min(rows, largest))
+                # Not inside the except block, where the error still references the tensors of the failed pass.
+                torch.cuda.empty_cache()
+                part = dataclasses.replace(cast(Any, part), batch_size=rows)
+            maps = maps.to(dtype) if current_precision() == "bfloat16" else maps
         # With resize=None, the maps have the size of the layer's output.
-        own_size = getattr(part, "resize", "") is None
-        checked = check_returned_maps(maps, x, channels, explainer_name(part), own_size=own_size)
+        resized = getattr(part, "resize", "") is not None
+        checked = _check_maps(maps, x, channels, name, resized=resized)
     return checked if isinstance(images, Tensor) else checked.numpy()
+
+
+def _explain_lent(
+    part: Explainer, explained: ExplainedOutput, images: Tensor, targets: Tensor, labels: Targets, budget: int | None
+) -> Tensor:
+    """Lend the network to the explainer; what explainers assume of a network is checked here, before they get it."""
+    with restore_model_state(explained.network) as network:
+        remove_compilation(network)
+        explained.eval()
+        outputs = probe(network, images[:2], select=explained.select)
+        explained.check_activation(images[:1], outputs)
+        explained.check_targets(outputs, targets, labels)
+        try:
+            with protect_input(network):
+                if budget is None:
+                    return part(explained, images, targets)
+                return explain_within_budget(part, budget, explained, images, targets)
+        except RuntimeError as error:
+            # Torch finds no path from the output back to the images.
+            if not any(sign in str(error) for sign in ("does not require grad", "not have been used in the graph")):
+                raise
+            raise UnsupportedModelError(
+                f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an "
+                "operation of the network blocks it (such as detach, numpy, rounding or quantization). "
+                f"{gradient_free_advice()} Or remove that operation."
+            ) from error
+
+
+def _batch_rows(part: Any, images: Tensor) -> int:
+    """Return the current rows per pass; 0 for an explainer without ``batch_size``."""
+    if not dataclasses.is_dataclass(part) or not hasattr(part, "batch_size"):
+        return 0
+    return int(part.rows(images) if hasattr(part, "rows") else forward_rows(images, part.batch_size))
 
 
 def _check_fitted(given: Any, part: Any) -> None:
@@ -193,84 +242,19 @@ def _check_fitted(given: Any, part: Any) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The explained output, what the user requested as such, and the targets."""
-
-    output: OutputOrFunction
-    requested: OutputOrFunction | None
-    targets: Targets
-
-
-class _Explanation:
-    """An explanation that can be repeated with smaller batches; ``largest_pass`` is its largest number of rows."""
-
-    def __init__(
-        self,
-        model: nn.Module | None,
-        images: Tensor,
-        targets: Tensor,
-        request: _Request,
-        budget: int | None,
-        on_rows: Callable[[int], None],
-    ) -> None:
-        self._model, self._samples, self._request, self._on_rows = model, (images, targets), request, on_rows
-        self._budget = budget
-        self.largest_pass = len(images)
-
-    def __call__(self, part: Explainer) -> Tensor:
-        images, targets = self._samples
-        if self._model is None:
-            if not getattr(getattr(part, "info", None), "control", False):
-                raise TypeError(
-                    f"{explainer_name(part)}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, "
-                    "uniform, input, center_prior, prior) work without one."
-                )
-            return part(cast(nn.Module, None), images, targets)
-        with restore_model_state(_to_device(self._model, images.device, images.dtype)) as lent:
-            remove_compilation(lent)
-            request = self._request
-            explained = ExplainedOutput(
-                lent, request.output, requested=request.requested, from_logits=getattr(part, "explains_only", False)
-            ).eval()
-            _check_model(explained, images, targets, request.targets)
-            explained.on_rows = self._on_rows
-            try:
-                with protect_input(lent):
-                    if self._budget is None:
-                        return part(explained, images, targets)
-                    return explain_within_budget(part, self._budget, explained, images, targets)
-            except RuntimeError as error:
-                if not _is_missing_gradient(error):
-                    raise
-                raise UnsupportedModelError(
-                    f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an "
-                    "operation of the network blocks it (such as detach, numpy, rounding or quantization). "
-                    f"{gradient_free_advice()} Or remove that operation."
-                ) from error
-            finally:
-                self.largest_pass = max(self.largest_pass, explained.largest_pass)
-
-
-def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> ProgressBar:
-    """In rows that go through the network; how many come, the explainers know that ask it often."""
+def _progress(part: Explainer, name: str, images: Tensor, budget: int | None, shown: bool) -> ProgressBar:
+    """Return a bar of the rows that go through the network; its total is known for explainers that declare it."""
     if not isinstance(part, Countable):
-        return ProgressBar(explainer_name(part), None, "row", shown=shown)
+        return ProgressBar(name, None, "row", shown=shown)
     advice = f"Fewer rows: {part.cheaper()}, fewer images than {len(images)}; or a GPU."
 
     def passes() -> int:
         if budget is None:
             return part.passes(images)
-        own = [(some, images[which]) for which, some in assign_budget(part, budget, images)]
-        return sum(some.passes(x) for some, x in own if isinstance(some, Countable))
+        groups = assign_budget(part, budget, images)
+        return sum(some.passes(images[which]) for which, some in groups if isinstance(some, Countable))
 
-    return ProgressBar(explainer_name(part), passes, "row", shown=shown, advice=advice)
-
-
-def _is_missing_gradient(error: RuntimeError) -> bool:
-    """Return whether torch found no path from the output back to the images."""
-    message = str(error)
-    return "does not require grad" in message or "not have been used in the graph" in message
+    return ProgressBar(name, passes, "row", shown=shown, advice=advice)
 
 
 def _output(part: Explainer, output: OutputOrFunction | None) -> OutputOrFunction:
@@ -308,7 +292,62 @@ def _to_device(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn
     return copy.deepcopy(model).to(device, dtype)
 
 
-def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor, labels: Targets) -> None:
-    outputs = probe(explained.network, images[:2], select=explained.select)
-    explained.check_activation(images[:1], outputs)
-    explained.check_targets(outputs, targets, labels)
+def _check_images(images: Any) -> Tensor:
+    """Return the images as a tensor ``[N, C, H, W]``, or ``[N, C, D, H, W]`` for volumes.
+
+    Raises:
+        ValueError: If the shape is wrong, the batch is empty, or a value is not finite.
+        TypeError: If they are not a floating-point tensor or array.
+    """
+    if not isinstance(images, Tensor | np.ndarray):
+        raise TypeError(
+            f"images: got {type(images).__name__}, expected a torch tensor or a numpy array; torch.as_tensor makes one."
+        )
+    # An array is copied: a read-only or reversed one cannot be shared with torch.
+    x = (images if isinstance(images, Tensor) else torch.from_numpy(np.array(plain_array(images, "images")))).detach()
+    if x.ndim not in (4, 5) or x.numel() == 0:
+        raise ValueError(
+            f"images: got {list(x.shape)}, expected [N, C, H, W] (volumes: [N, C, D, H, W]) with at least one image."
+        )
+    if not x.is_floating_point():
+        raise TypeError(f"images: got {x.dtype}, expected floating numbers, scaled as the model expects them.")
+    finite = x.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(f"images: NaN or infinite numbers in samples {_some(~finite)}; expected finite numbers.")
+    return x
+
+
+def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str, *, resized: bool = True) -> Tensor:
+    """Return the result of an explainer as maps on the CPU, reducing channels if there are any.
+
+    Args:
+        maps: The result of the explainer.
+        images: ``[N, C, H, W]`` for maps ``[N, H, W]``, or ``[N, C, D, H, W]`` for maps ``[N, D, H, W]``.
+        channels: How the channels become one map.
+        name: Name of the explainer, for messages.
+        resized: False if the maps may differ from the images in size (``resize=None``).
+
+    Raises:
+        ValueError: If the shape is wrong or a value is not finite; the message names the explainer.
+    """
+    result: Tensor = torch.as_tensor(maps).detach().cpu()
+    if result.ndim == images.ndim and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:
+        result = reduce_channels(result, channels or "sum")
+    size = images.shape[2:] if resized or result.ndim != images.ndim - 1 else result.shape[1:]
+    expected = (len(images), *size)
+    if tuple(result.shape) != expected:
+        axes = "[N, H, W]" if images.ndim == 4 else "[N, D, H, W]"
+        raise ValueError(f"{name} returned maps {list(result.shape)}, expected {list(expected)} ({axes}).")
+    finite = result.isfinite().flatten(1).all(1)
+    if not finite.all():
+        hint = (
+            ""
+            if result.dtype == torch.float64
+            else f" They may have left the range of {result.dtype}: try dtype=torch.float64."
+        )
+        raise ValueError(f"{name} returned NaN or infinite numbers for samples {_some(~finite)}.{hint}")
+    return result.contiguous()
+
+
+def _some(which: Tensor) -> str:
+    return listed(which.nonzero().flatten().tolist(), most=5)

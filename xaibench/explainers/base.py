@@ -94,8 +94,11 @@ class Attribution:
             Maps ``[N, H, W]``.
         """
         chunk = max(1, self.rows(images) // rows_per_image)
-        parts = [attribute(x, y) for x, y in chunks(chunk, images, targets)]
-        return reduce_channels(torch.cat(parts), self.channels)
+        maps = []
+        for start in range(0, len(images), chunk):
+            rows = slice(start, start + chunk)
+            maps.append(attribute(images[rows], targets[rows]))
+        return reduce_channels(torch.cat(maps), self.channels)
 
 
 def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
