@@ -6,7 +6,6 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.component.registry import UnknownNameError
-from xaibench.core.progress import ProgressBar
 from xaibench.data import Split
 from xaibench.data.annotated import DiskSplit
 from xaibench.evaluation.protocol import scaled
@@ -210,17 +209,6 @@ def test_progress_is_told(split):
         split.masks.float(), split, metrics=["iou"], controls=False, batch_size=13, progress=lambda *a: seen.append(a)
     )
     assert seen == [(13, N), (26, N), (N, N)]
-
-
-def test_forecasts_compare_all_metrics_of_a_method_and_a_batch(split, monkeypatch):
-    """Metrics differ in cost, and samples that are not scored cost nothing."""
-    counted = []
-    monkeypatch.setattr(ProgressBar, "advance", lambda bar, count, whole=True: counted.append((count, whole)))
-    wrong = Split(split.images, split.masks, torch.where(torch.arange(N) % 3 == 0, 1 - split.targets, split.targets))
-    xb.evaluate("input", wrong, Halves(), ["iou", "hit", "deletion"], controls=["uniform"], samples=20, batch_size=10)
-    scores = [(10, False), (10, False), (10, True)]
-    first, second = counted[:7], counted[7:]
-    assert first[:6] == second[:6] == 2 * scores
 
 
 def test_the_model_comes_back_as_it_was(split):

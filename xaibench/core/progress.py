@@ -81,6 +81,7 @@ class ProgressBar:
         self._shown = shown and os.environ.get("TQDM_DISABLE", "") in ("", "0")
         self._options = {"desc": description, "unit": unit, "leave": keep, **(options or {})}
         self._start = time.monotonic()
+        self._first = (0, 0.0)
         self._bar: tqdm[Any] | None = None
 
     @property
@@ -94,6 +95,8 @@ class ProgressBar:
         """Count more steps as done."""
         self.done += count
         seconds = time.monotonic() - self._start
+        if self.done == count:  # the first step, which includes imports and compilation
+            self._first = (count, seconds)
         if not self._shown or seconds < DELAY:
             return
         if self._bar is None and shows_bars():
@@ -108,7 +111,11 @@ class ProgressBar:
     def _warn_if_slow(self, seconds: float) -> None:
         if not self._advice or seconds < FORECAST_AFTER or not self.total:
             return
-        if (estimate := seconds / self.done * self.total) < WARN_BEYOND:
+        done, start = self._first
+        if (
+            self.done == done
+            or (estimate := seconds + (self.total - self.done) * (seconds - start) / (self.done - done)) < WARN_BEYOND
+        ):
             return
         advice, self._advice = self._advice, ""
         warn_caller(

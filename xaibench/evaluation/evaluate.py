@@ -180,7 +180,7 @@ def evaluate(
                 more = split.metric_inputs(numbers)
                 for table in _score_batch(applied_methods, scorers, model, batch, numbers, collector, more):
                     collector.tables.append(table)
-                    # With the samples that are not scored, so that all batches count alike. Metrics differ in cost.
+                    # With the samples that are not scored, so that all batches count alike.
                     bar.advance(stop - start)
             bar.advance(stop * steps - bar.done)  # methods that are not applicable count as done
             if callable(progress):

@@ -79,7 +79,8 @@ def costs(run: RunResults) -> Costs | None:
         return None
     total = float(jobs["seconds"].sum())
     planned = {stage: int(count) for stage, count in dict(run.environment.get("jobs") or {}).items() if stage in STAGES}
-    done = jobs[~jobs["failed"]].groupby("stage")["key"].nunique()
+    results = jobs.groupby(["stage", "key", "explainer", "metric"])["failed"].agg(["size", "min"])  # one line each
+    done = (~results["min"].astype(bool)).groupby("stage").sum()
     stages = {stage: _sum_costs(label, jobs[jobs["stage"] == stage], total) for stage, label in STAGES.items()}
     return Costs(
         total=_sum_costs("All", jobs, total),
@@ -90,7 +91,7 @@ def costs(run: RunResults) -> Costs | None:
         longest=[_job_row(run, job) for job in jobs.nlargest(LISTED, "seconds").to_dict("records")],
         planned=planned,
         reused={stage: max(count - int(done.get(stage, 0)), 0) for stage, count in planned.items()},
-        again=int((jobs.groupby("key").size() > 1).sum()),
+        again=int((results["size"] > 1).sum()),
         failed=int(jobs["failed"].sum()),
         workers=int(jobs["worker"].nunique()),
     )
