@@ -11,7 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import xaibench as xb
-from xaibench.auditing.evidence import SCHEMA
+from xaibench.auditing.page import SCHEMA
 from xaibench.benchmarks.certified.blind_networks import Blind
 from xaibench.cli import app
 from xaibench.core.progress import ProgressBar
@@ -99,7 +99,7 @@ def test_masks_are_for_information():
 
 
 def test_a_trained_copy_reacts_to_a_pattern(monkeypatch):
-    monkeypatch.setattr("xaibench.auditing.planted_trigger._LEARNING_RATE", 1e-2)  # for so small a network
+    monkeypatch.setattr("xaibench.auditing.questions._LEARNING_RATE", 1e-2)  # for so small a network
     images, labels = tagged_images(12)
     torch.manual_seed(0)
     network = nn.Sequential(
@@ -197,7 +197,7 @@ def test_progress_counts_what_takes_time(monkeypatch):
                 steps.setdefault(self._description, []).append((self.done, self.total))
             super().close()
 
-    for module in ("api", "user_images"):
+    for module in ("api", "images"):
         monkeypatch.setattr(f"xaibench.auditing.{module}.ProgressBar", Bar)
     images, labels = tagged_images(20)
     collection = xb.data.open_images(images + 0.5, targets=labels)

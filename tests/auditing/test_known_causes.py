@@ -6,14 +6,14 @@ import torch
 from oracles.tag_network import CORNER, SIDE, check_parts_decide, tag_network, tagged_images
 from torch import nn
 
-from xaibench.auditing.known_causes import (
+from xaibench.auditing.images import make_subject
+from xaibench.auditing.questions import (
     blind_copies,
     find_decisive_regions,
     insert_images,
     make_mosaics,
     place_of,
 )
-from xaibench.auditing.subject import make_subject
 
 
 class Brightest(nn.Module):

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from xaibench.auditing.network_check import NetworkTest
+from xaibench.auditing.checks import NetworkTest, SanityCheck
 from xaibench.auditing.questions import Question
-from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import judge
 
 CONTROLS = ("noise", "edges")

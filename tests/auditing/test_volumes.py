@@ -6,16 +6,16 @@ import torch
 from oracles.tag_network import CORNER, check_parts_decide, tag_network, tagged_images
 from torch import nn
 
-from xaibench.auditing.findings import find_suspicious_images
-from xaibench.auditing.known_causes import (
+from xaibench.auditing.images import make_subject
+from xaibench.auditing.questions import (
     blind_copies,
     find_decisive_regions,
     insert_images,
     make_mosaics,
     place_of,
+    train_planted_trigger,
 )
-from xaibench.auditing.planted_trigger import train_planted_trigger
-from xaibench.auditing.subject import make_subject
+from xaibench.auditing.verdicts import find_suspicious_images
 
 MAKERS = (insert_images, make_mosaics, find_decisive_regions, blind_copies)
 #: Slices, rows and columns, all different.
@@ -109,7 +109,7 @@ def test_blinded_copies_do_not_depend_on_other_voxels(areas):
 
 
 def test_a_trained_copy_reacts_to_a_cube(monkeypatch):
-    monkeypatch.setattr("xaibench.auditing.planted_trigger._LEARNING_RATE", 1e-2)  # for so small a network
+    monkeypatch.setattr("xaibench.auditing.questions._LEARNING_RATE", 1e-2)  # for so small a network
     torch.manual_seed(0)
     network = nn.Sequential(
         *(nn.Conv3d(1, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool3d(1), nn.Flatten(), nn.Linear(8, 3)),

@@ -10,11 +10,16 @@ import xaibench as xb
 from xaibench.component.info import ExplainerInfo, MetricInfo
 from xaibench.data import Split
 from xaibench.evaluation import PROTOCOLS, apply
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.evaluation.map_encoding import decode_maps, encode_maps, round_maps
-from xaibench.evaluation.model_placement import to_device
+from xaibench.evaluation.apply import (
+    AppliedExplainer,
+    AppliedMetric,
+    decode_maps,
+    encode_maps,
+    round_maps,
+    to_device,
+    training_batches,
+)
 from xaibench.evaluation.protocol import resolve_sign
-from xaibench.evaluation.training_data import training_batches
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 from xaibench.metrics import METRICS
 

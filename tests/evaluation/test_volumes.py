@@ -7,8 +7,7 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.evaluation import read_maps, write_template
-from xaibench.evaluation.apply import AppliedMetric
-from xaibench.evaluation.map_encoding import decode_maps, encode_maps
+from xaibench.evaluation.apply import AppliedMetric, decode_maps, encode_maps
 from xaibench.evaluation.protocol import PROTOCOLS, scaled
 from xaibench.metrics import METRICS, chance_level
 

@@ -1,6 +1,6 @@
 """Audits: which explanations can be trusted for one network, on images of its user."""
 
 from xaibench.auditing.api import audit
-from xaibench.auditing.result import Audit
+from xaibench.auditing.page import Audit
 
 __all__ = ["Audit", "audit"]

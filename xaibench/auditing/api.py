@@ -11,24 +11,25 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from xaibench.auditing.candidates import BUDGET, Candidates, choose_explainers
-from xaibench.auditing.findings import find_suspicious_images
-from xaibench.auditing.known_causes import (
+from xaibench.auditing.checks import IMAGES as SANITY_IMAGES
+from xaibench.auditing.checks import agreement, check_network, check_sanity
+from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
+from xaibench.auditing.page import Audit, make_record
+from xaibench.auditing.questions import (
+    CAUSES,
+    INTERVENTIONS,
     KnownCauses,
+    Question,
+    ask_interventions,
+    ask_known_causes,
+    ask_masks,
     blind_copies,
     find_decisive_regions,
     insert_images,
     make_mosaics,
+    train_planted_trigger,
 )
-from xaibench.auditing.network_check import check_network
-from xaibench.auditing.planted_trigger import train_planted_trigger
-from xaibench.auditing.questions import CAUSES, INTERVENTIONS, Question, ask_interventions, ask_known_causes, ask_masks
-from xaibench.auditing.record import make_record
-from xaibench.auditing.result import Audit
-from xaibench.auditing.sanity import IMAGES as SANITY_IMAGES
-from xaibench.auditing.sanity import agreement, check_sanity
-from xaibench.auditing.subject import Subject, logits_of, make_subject
-from xaibench.auditing.user_images import read_samples
-from xaibench.auditing.verdicts import REQUIRED, judge
+from xaibench.auditing.verdicts import REQUIRED, find_suspicious_images, judge
 from xaibench.compute.network_outputs import check_module
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.progress import ProgressBar

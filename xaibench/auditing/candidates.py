@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from xaibench.auditing.known_causes import KnownCauses, divided_axes
+from xaibench.auditing.images import divided_axes
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
 from xaibench.evaluation.evaluate import CONTROLS, default_label
@@ -112,19 +111,6 @@ class Candidates:
             found = applied(None if control else model, images, targets)
         self.seconds[label] = self.seconds.get(label, 0.0) + time.monotonic() - started
         return found
-
-    def maps_of(self, causes: KnownCauses, label: str) -> Tensor:
-        """Compute the maps of samples with a known cause.
-
-        Of classes, the logit is explained: probabilities compare classes, so that they depend on the parts of an image
-        that show other classes.
-        """
-        output = self.output if self.output == "sigmoid" or callable(self.output) else "logit"
-        parts = [
-            self.maps(label, model, causes.images[a:b], causes.targets[a:b], output=output)
-            for a, b, model in causes.models
-        ]
-        return torch.cat(parts)
 
     def explained_output(self, label: str) -> Any:
         """Return the output that an explainer explains on the images."""

@@ -1,31 +1,258 @@
-"""The evidence sheet of an audit: one page that needs no other file and can be printed."""
+"""Result of an audit: its record, ``audit.json`` and the HTML page."""
 
 from __future__ import annotations
 
 import base64
+import datetime
+import hashlib
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
+from torch import Tensor
 
-from xaibench.auditing.evidence import Evidence
-from xaibench.auditing.questions import Question
-from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
-from xaibench.core.truth_kinds import TRUTHS
+from xaibench.auditing.candidates import Candidates
+from xaibench.auditing.checks import NetworkTest, SanityCheck
+from xaibench.auditing.images import Subject
+from xaibench.auditing.questions import KnownCauses, Question
+from xaibench.auditing.verdicts import CHANCE, Comparison, Finding, Verdict, sort_key
+from xaibench.core.files import atomic_path
+from xaibench.core.truth_kinds import TRUTHS, Truth
+from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.plots.files import encode
 from xaibench.plots.maps import show
 from xaibench.report.page.templating import format_duration, number, p_value, signed, template_environment
+from xaibench.runner.environment import environment
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def make_record(
+    subject: Subject,
+    candidates: Candidates,
+    required: Sequence[Truth],
+    train: bool,
+    seconds: float,
+    *,
+    name: str,
+    description: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Describe network, images, settings and versions, as values that JSON has.
+
+    Args:
+        subject: Network and images.
+        candidates: Explainers and controls.
+        required: Kinds of truth that support rests on.
+        train: Whether a copy of the network was fine-tuned.
+        seconds: Duration of the audit.
+        name: Name of the network.
+        description: Further facts from the user.
+
+    Returns:
+        The record.
+    """
+    single = None if subject.labels is None or subject.labels.ndim != 1 else subject.labels
+    output, versions = subject.output, environment()
+    return {
+        "network": {
+            "name": name,
+            "sha256": weights_checksum(subject.model),
+            "parameters": sum(p.numel() for p in subject.model.parameters()),
+            "classes": len(subject.classes),
+            "accuracy": None if single is None else float((subject.targets == single).double().mean()),
+        },
+        "images": {
+            "count": len(subject.images),
+            "groups": len(np.unique(subject.groups)),
+            "with_mask": 0 if subject.masks is None else int(subject.masks.flatten(1).any(1).sum()),
+            "shape": list(subject.images.shape[1:]),
+            "range": [float(subject.images.min()), float(subject.images.max())],
+            "sha256": hashlib.sha256(subject.images.contiguous().numpy().tobytes()).hexdigest(),
+        },
+        "settings": {
+            "budget": candidates.budget,
+            "output": "a function of the outputs" if callable(output) else output,
+            "seed": candidates.seed,
+            "required": list(required),
+            "controls": list(candidates.controls),
+            "trained_copy": train,
+        },
+        "versions": {"xaibench": versions["xaibench"], "python": versions["python"], **versions["versions"]},
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "seconds": round(seconds, 1),
+        "seconds_per_explainer": {label: round(t, 2) for label, t in candidates.seconds.items()},
+        "description": dict(description),
+    }
+
+
+#: Version of the format of ``audit.json``, and the file of its JSON schema.
+FORMAT, SCHEMA = 1, Path(__file__).with_name("audit.schema.json")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of :func:`xaibench.audit`: the evidence on explanations of one network, collected on given images.
+
+    ``print(audit)`` shows the verdicts, ``audit.table()`` the numbers, and ``audit.write(directory)`` writes the
+    evidence sheet.
+
+    Attributes:
+        verdicts: A verdict for each explainer.
+        questions: The questions with scores of all explainers and controls.
+        checks: The sanity checks.
+        network: The test of whether the network is better than chance.
+        findings: Images that should be looked at.
+        inapplicable: Explainers that were not tested, with the reason.
+        record: What was audited and how: network, images, versions, settings, date.
+        subject: Network and images.
+        maps: Maps of the images by explainer and control.
+        agreement: Mean rank correlation of the maps of each pair of explainers, ``[M, M]``.
+        regions: The decisive regions that were found in the images.
+    """
+
+    verdicts: Sequence[Verdict]
+    questions: Sequence[Question]
+    checks: Sequence[SanityCheck]
+    network: NetworkTest
+    findings: Sequence[Finding]
+    inapplicable: Mapping[str, str]
+    record: Mapping[str, Any]
+    subject: Subject
+    maps: Mapping[str, Tensor]
+    agreement: NDArray[np.float64]
+    regions: KnownCauses
+
+    @property
+    def supported(self) -> list[str]:
+        """The supported explainers, the most certain first."""
+        chosen = sorted((v.p, v.explainer) for v in self.verdicts if v.outcome == "supported")
+        return [explainer for _, explainer in chosen]
+
+    @property
+    def refuted(self) -> list[str]:
+        """The refuted explainers."""
+        return [v.explainer for v in self.verdicts if v.outcome == "refuted"]
+
+    @property
+    def headline(self) -> str:
+        """The result in a sentence."""
+        if not self.network.passed:
+            return (
+                "No explanation can be supported: the network was not shown to be better than chance on these images."
+            )
+        if self.supported:
+            return f"Supported: {', '.join(self.supported)}."
+        return "None of the tested explanations is supported by these images."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the maps as plain values, as ``audit.json`` contains it (``audit.schema.json``)."""
+        questions = [
+            {
+                **{name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped", "samples")},
+                "means": {label: _plain(np.nanmean(scores)) for label, scores in q.scores.items()},
+                "parts": {part: {k: _plain(v) for k, v in means.items()} for part, means in q.parts.items()},
+            }
+            for q in self.questions
+        ]
+        checks = [
+            {
+                **{name: getattr(c, name) for name in ("key", "title", "text", "limit", "fails", "skipped")},
+                "means": {label: _plain(c.mean(label)) for label in c.values},
+                "failed": [label for label in c.values if c.has_failed(label)],
+            }
+            for c in self.checks
+        ]
+        verdicts = [_plain(asdict(verdict)) for verdict in self.verdicts]
+        findings = [
+            {"key": f.key, "text": f.text, "images": [self.subject.ids[i] for i in f.images]} for f in self.findings
+        ]
+        network = asdict(self.network) | {"passed": self.network.passed}
+        return {
+            "format": FORMAT,
+            "headline": self.headline,
+            "record": _plain(dict(self.record)),
+            "network_test": _plain(network),
+            "verdicts": verdicts,
+            "questions": questions,
+            "sanity_checks": checks,
+            "findings": findings,
+            "not_tested": dict(self.inapplicable),
+        }
+
+    def table(self) -> pd.DataFrame:
+        """Summarize the verdicts.
+
+        Returns:
+            One row per explainer: verdict, corrected p-value, mean score per question, images needed, and why.
+        """
+        import pandas as pd
+
+        rows = []
+        for verdict in self.verdicts:
+            row: dict[str, Any] = {"explainer": verdict.explainer, "verdict": verdict.outcome, "p": verdict.p}
+            row |= {q.key: q.means()[verdict.explainer] for q in self.questions if not q.skipped}
+            rows.append(row | {"images_needed": verdict.needed, "why": " ".join(verdict.reasons)})
+        return pd.DataFrame(rows)
+
+    def write(self, directory: str | os.PathLike[str]) -> Path:
+        """Write ``audit.json`` and the evidence sheet ``audit.html``.
+
+        Args:
+            directory: Made if it does not exist.
+
+        Returns:
+            Path of the page.
+        """
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        for name, content in (("audit.json", text + "\n"), ("audit.html", render(self))):
+            with atomic_path(folder / name) as path:
+                path.write_text(content, encoding="utf-8")
+        return folder / "audit.html"
+
+    def __str__(self) -> str:
+        lines = [self.headline, ""]
+        width = max(map(len, (v.explainer for v in self.verdicts)), default=0)
+        for verdict in sorted(self.verdicts, key=sort_key):
+            needed = f" About {verdict.needed} images would decide." if verdict.needed else ""
+            lines.append(f"{verdict.explainer:<{width}}  {verdict.outcome:<9}  {' '.join(verdict.reasons)}{needed}")
+        lines += [f"{label:<{width}}  not tested {why}" for label, why in self.inapplicable.items()]
+        lines += ["", *(f"{q.title}: not asked, {q.skipped}." for q in self.questions if q.skipped)]
+        lines += [finding.text for finding in self.findings]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _plain(value: Any) -> Any:
+    """Convert to values that JSON has: nan becomes None, numbers of NumPy become Python's."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.integer | np.bool_):
+        return value.item()
+    if isinstance(value, float | np.floating):
+        return None if not np.isfinite(value) else float(value)
+    return value
+
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: Images shown as good and as bad examples, and explainers shown for each.
 _EXAMPLES, _SHOWN_EXPLAINERS = 3, 5
 
 
-def render(audit: Evidence) -> str:
+def render(audit: Audit) -> str:
     """Render the evidence sheet.
 
     Args:
@@ -55,7 +282,7 @@ def render(audit: Evidence) -> str:
     )
 
 
-def _facts(audit: Evidence) -> dict[str, dict[str, str]]:
+def _facts(audit: Audit) -> dict[str, dict[str, str]]:
     """Return what was audited and how, in three groups."""
     record = audit.record
     network, images, settings = record["network"], record["images"], record["settings"]
@@ -88,7 +315,7 @@ def _facts(audit: Evidence) -> dict[str, dict[str, str]]:
     }
 
 
-def _kind(audit: Evidence, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
+def _kind(audit: Audit, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
     """Return the questions of a kind of truth, with a forest plot of the explainers against their closest control."""
     own = [question for question in asked if question.truth == kind]
     rows = [
@@ -142,7 +369,7 @@ def _forest(rows: Sequence[tuple[Verdict, Comparison]]) -> Markup:
     return Markup(f'<svg class="forest" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{drawn}</svg>')
 
 
-def _pictures(audit: Evidence) -> list[tuple[str, str]]:
+def _pictures(audit: Audit) -> list[tuple[str, str]]:
     """Return maps of the best and worst images of the explainers that are recommended, as addresses of PNG files."""
     shown = audit.supported or [v.explainer for v in sorted(audit.verdicts, key=sort_key) if v.outcome == "undecided"]
     shown = shown[:_SHOWN_EXPLAINERS]
@@ -154,14 +381,14 @@ def _pictures(audit: Evidence) -> list[tuple[str, str]]:
     return [(title, _maps_picture(audit, [int(i) for i in which], shown)) for title, which in sides.items()]
 
 
-def _finding_picture(audit: Evidence, images: Sequence[int], key: str) -> str:
+def _finding_picture(audit: Audit, images: Sequence[int], key: str) -> str:
     if not images:
         return ""
     shown = audit.supported or [v.explainer for v in sorted(audit.verdicts, key=sort_key) if v.outcome != "refuted"]
     return _maps_picture(audit, list(images)[:4], shown[:3], regions=key == "decisive_regions")
 
 
-def _maps_picture(audit: Evidence, which: list[int], explainers: Sequence[str], *, regions: bool = False) -> str:
+def _maps_picture(audit: Audit, which: list[int], explainers: Sequence[str], *, regions: bool = False) -> str:
     subject = audit.subject
     masks = subject.masks[which].numpy() if subject.masks is not None else None
     if regions:
@@ -174,11 +401,11 @@ def _maps_picture(audit: Evidence, which: list[int], explainers: Sequence[str], 
     return "data:image/png;base64," + base64.b64encode(encode(figure, "png")).decode("ascii")
 
 
-def _region_of(audit: Evidence, index: int) -> Any:
+def _region_of(audit: Audit, index: int) -> Any:
     image, regions = audit.subject.images[index], audit.regions
     return next(mask.numpy() for one, mask in zip(regions.images, regions.masks, strict=True) if one.equal(image))
 
 
-def _data_address(audit: Evidence) -> str:
+def _data_address(audit: Audit) -> str:
     text = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
     return "data:application/json;base64," + base64.b64encode(text.encode()).decode("ascii")

@@ -6,18 +6,18 @@ the explainer gets the explainer that made the map: same parameters, output and 
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
-from xaibench.component.parameters import named_parameters
+from xaibench.component.parameters import has_any_parameter, named_parameters
+from xaibench.core.checks import check_names
 from xaibench.core.types import SCORED_AS_CHANCE
-from xaibench.evaluation.checks import as_float64, check_parameters, check_scores, name_of
-from xaibench.evaluation.map_encoding import round_maps
-from xaibench.evaluation.model_placement import copy_weights, has_weights, to_device
 from xaibench.evaluation.protocol import (
     Protocol,
     Sign,
@@ -34,14 +34,166 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from xaibench.compute.output import OutputOrFunction
+    from xaibench.data import Split
 
     #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
     Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+
+def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
+    """Return the model itself if it is on the device, otherwise a copy on the device. The model is never moved.
+
+    Inside :func:`xaibench.compute.device.precision_context`, the result has the dtype of that precision.
+
+    Args:
+        model: A network.
+        device: A device; ``"auto"`` is the GPU if there is one.
+
+    Returns:
+        The network on the device.
+    """
+    import torch
+
+    from xaibench.compute.device import current_precision, resolve_device, stored_dtype
+
+    target = torch.empty(0, device=resolve_device(device)).device  # with the GPU's index, unlike "cuda"
+    precision = current_precision()
+    dtype = stored_dtype(precision) if precision else None
+    tensors = (*model.parameters(), *model.buffers())
+    if all(t.device == target and (dtype in (None, t.dtype) or not t.is_floating_point()) for t in tensors):
+        return model
+    return copy.deepcopy(model).to(target, dtype)
+
+
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a network's parameters and buffers."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def has_weights(model: nn.Module, kept: Mapping[str, Tensor]) -> bool:
+    """Return whether a network's parameters and buffers are equal to a copy made by :func:`copy_weights`."""
+    import torch
+
+    own = model.state_dict()
+    if own.keys() != kept.keys() or any(own[name].shape != tensor.shape for name, tensor in kept.items()):
+        return False
+    # One synchronization with the GPU for all tensors, instead of one per tensor.
+    same = [(own[name].to(tensor.device) == tensor).all() for name, tensor in kept.items()]
+    return not same or bool(torch.stack([one.to(same[0].device) for one in same]).all())
+
+
+def encode_maps(maps: Tensor) -> dict[str, Tensor]:
+    """Encode maps for storage.
+
+    Args:
+        maps: ``[n, H, W]`` on the CPU.
+
+    Returns:
+        For float64 maps, ``maps`` in float32 and ``powers`` ``[n]`` int16; for others, ``maps`` unchanged. Pixels below
+        1e-38 of the map's largest magnitude lose digits; below 1e-45 they become zero.
+
+    Example:
+        >>> import torch
+        >>> encoded = encode_maps(torch.tensor([[[3e-60, -6e-60]]], dtype=torch.float64))
+        >>> encoded["maps"].dtype, decode_maps(encoded)
+        (torch.float32, tensor([[[ 3.0000e-60, -6.0000e-60]]], dtype=torch.float64))
+    """
+    import torch
+
+    if maps.dtype != torch.float64:
+        return {"maps": maps}
+    values = maps.detach().numpy()
+    axes = tuple(range(1, values.ndim))
+    peaks = np.abs(values).max(axis=axes, initial=0.0)
+    powers = np.where(np.isfinite(peaks), np.frexp(peaks)[1], 0)
+    scaled = np.ldexp(values, -np.expand_dims(powers, axes)).astype(np.float32)
+    return {"maps": torch.from_numpy(scaled), "powers": torch.from_numpy(powers.astype(np.int16))}
+
+
+def decode_maps(encoded: dict[str, Tensor]) -> Tensor:
+    """Decode maps ``[n, H, W]`` encoded by :func:`encode_maps`, with their original dtype."""
+    import torch
+
+    maps = encoded["maps"]
+    if "powers" not in encoded:
+        return maps
+    powers = np.expand_dims(encoded["powers"].numpy().astype(np.int32), tuple(range(1, maps.ndim)))
+    return torch.from_numpy(np.ldexp(maps.numpy().astype(np.float64), powers))
+
+
+def round_maps(maps: Tensor) -> Tensor:
+    """Round maps ``[n, H, W]`` as storing and loading them would.
+
+    Example:
+        >>> import torch
+        >>> float(round_maps(torch.full((1, 1, 1), 0.1, dtype=torch.float64)))
+        0.10000000149011612
+    """
+    return decode_maps(encode_maps(maps))
+
+
+#: Number of arguments of a metric before its parameters, by kind of metric.
+_INPUT_COUNTS = {"ground-truth": 2, "map": 1, "model": 4, "explainer": 4}
+
+
+def check_parameters(name: str, function: Callable[..., Any], info: MetricInfo, parameters: object) -> None:
+    """Check the names of the parameters of a metric.
+
+    Raises:
+        UnknownParameterError: If the metric has no such parameter; names the nearest, and lists all.
+        TypeError: If the parameters are not a table.
+    """
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"metrics: the parameters of {name!r} are {parameters!r}, expected a table {{name: value}}.")
+    if not has_any_parameter(function):
+        known = named_parameters(function, skip=_INPUT_COUNTS[info.kind], without=("reduction",))
+        check_names(f"Metric {name!r}", parameters, known)
+
+
+def check_scores(values: NDArray[np.float64], name: str, count: int) -> None:
+    """Check that a metric, which may be the user's own, has returned one score per sample.
+
+    Raises:
+        ValueError: If the shape differs.
+    """
+    if values.shape != (count,):
+        raise ValueError(
+            f"Metric {name!r} returned {list(values.shape)} for {count} samples with reduction='none', expected "
+            f"[{count}], one score per sample."
+        )
+
+
+def name_of(part: object) -> str:
+    """Return the name of a part that is not registered: that of its class or function."""
+    return str(getattr(part, "__name__", type(part).__name__))
+
+
+def as_float64(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Convert the result of a metric, which may be a tensor on a GPU, to a float64 array."""
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
+
 
 #: Arguments of :func:`xaibench.explain` that a suite sets for all explainers.
 _GLOBAL_ARGS = ("output", "device", "progress")
 #: Arguments of :func:`xaibench.explain` that also affect fitting, so they are passed when the explainer is built.
 _FIT_ARGS = ("batch_size", "channels")
+
+
+#: Number of images per batch. It affects only the memory and the rounding of the maps.
+_TRAINING_BATCH = 512
+
+
+def training_batches(split: Split) -> Iterator[Batch]:
+    """Yield the training samples for explainers that are fitted, in the order of the split.
+
+    Args:
+        split: The training split; samples of a set on disk are read batch by batch.
+
+    Yields:
+        Images, masks and targets.
+    """
+    for start in range(0, len(split), _TRAINING_BATCH):
+        yield split[start : start + _TRAINING_BATCH]
 
 
 class AppliedExplainer:
@@ -260,7 +412,7 @@ class AppliedMetric:
 
         Args:
             maps: ``[n, H, W]`` on the CPU; they are rounded as if they had been stored
-                (:mod:`xaibench.evaluation.map_encoding`).
+                (:mod:`xaibench.evaluation.apply`).
             batch: The samples of the maps.
             model: The model, for metrics that need it; it is copied to the device if it is elsewhere.
             explainer: The explainer that made the maps, for metrics that need it; called as

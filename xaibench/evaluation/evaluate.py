@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xaibench.core.checks import check_choice
+from xaibench.core.checks import check_choice, check_count
 from xaibench.core.progress import ProgressBar
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
-from xaibench.evaluation.checks import check_maps, check_numbers
-from xaibench.evaluation.model_answers import ModelAnswers
-from xaibench.evaluation.model_placement import to_device
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, to_device, training_batches
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, PROTOCOLS, SIGNS, Protocol, Sign
-from xaibench.evaluation.score_collection import ScoreCollector
 from xaibench.evaluation.table import Evaluation
-from xaibench.evaluation.training_data import training_batches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +22,145 @@ if TYPE_CHECKING:
     from xaibench.compute.output import OutputOrFunction
     from xaibench.core.types import Precision
     from xaibench.data import Dataset, Split
-    from xaibench.evaluation.apply import Batch
+    from xaibench.evaluation.apply import AppliedMetric, Batch
+
+
+class ModelAnswers:
+    """The classes that a model assigns to images.
+
+    Args:
+        model: The model.
+        output: The explained output; None for the defaults of methods and metrics, which all are for one class per
+            image.
+    """
+
+    def __init__(self, model: nn.Module, output: OutputOrFunction | None) -> None:
+        self._model, self._output = model, output
+        self._ends_in_sigmoid: bool | None = None if output == "sigmoid" else False
+
+    def check(self, images: Tensor, classes: Sequence[str] | None) -> None:
+        """Check that the model accepts the images and has one output per class.
+
+        Raises:
+            ValueError: If it does not. A single output has two classes under ``output="sigmoid"``. A function of the
+                outputs must return one number per image.
+        """
+        self._outputs(images, None if callable(self._output) else classes, finite=True)
+
+    def correct(self, images: Tensor, targets: Tensor) -> Tensor | None:
+        """Return which images the model classifies correctly.
+
+        Args:
+            images: ``[n, C, H, W]``.
+            targets: ``[n]``.
+
+        Returns:
+            ``[n]`` bool: the target has the largest output; its probability is above 0.5 for ``"sigmoid"``. None if
+            the model has no classes: for a function of the outputs, or a single output that is no sigmoid.
+
+        Raises:
+            ValueError: If a target is not a class of the model.
+        """
+        from xaibench.compute.network_outputs import check_classes
+
+        outputs = self._outputs(images, None, finite=False).cpu()
+        if callable(self._output) or outputs.shape[1] < 2:
+            return None
+        check_classes(targets, outputs.shape[1])
+        if self._output == "sigmoid":
+            return (outputs.gather(1, targets[:, None]) > 0)[:, 0]
+        return outputs.argmax(1) == targets
+
+    def _outputs(self, images: Tensor, classes: Sequence[str] | None, *, finite: bool) -> Tensor:
+        """Return logits ``[n, K]``; under ``"sigmoid"`` the logits of both classes for a single output."""
+        from xaibench.compute.network_outputs import check_logits, check_scalars, ends_in_sigmoid, probe
+        from xaibench.compute.output import two_sided
+
+        if self._ends_in_sigmoid is None:
+            self._ends_in_sigmoid = ends_in_sigmoid(self._model, images)
+        probabilities = self._ends_in_sigmoid
+
+        def select(found: object, count: int, name: str) -> Tensor:
+            if callable(self._output):
+                return check_scalars(self._output(found), count)[:, None]
+            logits = check_logits(found, count, name)
+            return two_sided(logits.logit() if probabilities else logits) if self._output == "sigmoid" else logits
+
+        return probe(self._model, images, classes=classes, finite=finite and not probabilities, select=select)
+
+
+class ScoreCollector:
+    """Collects the scores of one batch after the other.
+
+    Args:
+        count: Total number of samples.
+
+    Attributes:
+        tables: Score tables, with samples as their indices in the split.
+        inapplicable: Methods that do not support the model, with the reason.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._n_correct: int | None = None
+        self._zero: dict[str, list[int]] = {}
+        self.tables: list[pd.DataFrame] = []
+        self.inapplicable: dict[str, str] = {}
+
+    def find_correct(self, answers: ModelAnswers, batch: Batch) -> Tensor:
+        """Return which samples the model classifies correctly, ``[n]`` bool; all of them if it has no classes.
+
+        Raises:
+            ValueError: If the model does not accept the images, or a target is not one of its classes.
+        """
+        images, _, targets = batch
+        correct = answers.correct(images, targets)
+        if correct is None:
+            return targets == targets
+        self._n_correct = (self._n_correct or 0) + int(correct.sum())
+        return correct
+
+    def record_maps(self, method: str, maps: Tensor, numbers: Tensor) -> None:
+        """Record which of the maps ``[n, H, W]`` are zero everywhere; ``numbers`` are the sample indices."""
+        zero = numbers[(maps == 0).flatten(1).all(1)].tolist()
+        if zero:
+            self._zero.setdefault(method, []).extend(zero)
+
+    def check(self, scored: str) -> None:
+        """Check that at least one sample was scored.
+
+        Raises:
+            ValueError: If only correctly classified samples are scored, and there are none.
+        """
+        if not self.tables:
+            raise ValueError(
+                f"The model classifies none of the {self._count} samples correctly, and scored={scored!r} needs at "
+                "least one. Check that the model is trained, that images are scaled as it expects, and that its "
+                "classes are in the same order; or include wrongly classified samples with scored='all'."
+            )
+
+    def evaluation(self, split: Split, metrics: Sequence[AppliedMetric], controls: frozenset[str]) -> Evaluation:
+        """Return the evaluation, with sample ids instead of indices."""
+        import pandas as pd
+
+        scores = pd.concat(self.tables, ignore_index=True)
+        scores = scores[~scores["method"].isin(self.inapplicable)].reset_index(drop=True)
+        numbers = scores["sample"].drop_duplicates().to_numpy()
+        ids = split.ids
+        scores["sample"] = [ids[number] for number in scores["sample"]]
+        return Evaluation(
+            scores,
+            {metric.name: metric.info for metric in metrics},
+            controls,
+            None if split.groups is None else split.groups[numbers],
+            split.groups_by,
+            samples=self._count,
+            accuracy=None if self._n_correct is None else self._n_correct / self._count,
+            zero_maps={method: tuple(ids[number] for number in zero) for method, zero in self._zero.items()},
+            inapplicable=self.inapplicable,
+            parameters={metric.name: metric.given for metric in metrics if metric.given},
+        )
+
 
 #: The name of an explainer, an explainer, any callable ``(model, images, targets) -> maps``, or maps ``[N, H, W]``.
 Method: TypeAlias = Any
@@ -138,7 +271,8 @@ def evaluate(
     from xaibench.compute.device import precision_context, resolve_device
     from xaibench.compute.network_outputs import check_module
 
-    check_numbers(samples, batch_size)
+    check_count("samples", samples, none="for all")
+    check_count("batch_size", batch_size)
     split, classes, training, distribution = _open_dataset(dataset)
     count = len(split) if samples is None else min(samples, len(split))
     if count == 0:
@@ -289,6 +423,25 @@ def _build_method(
     if isinstance(model, torch.nn.Module):
         explainer.resolve_layer(model)
     return _Method(label, explainer=explainer)
+
+
+def check_maps(maps: Tensor, label: str, count: int) -> None:
+    """Check that there is one map, ``[H, W]`` or ``[D, H, W]``, of finite numbers per sample.
+
+    Raises:
+        ValueError: Gives the shape, or the maps that are not finite.
+    """
+    if maps.ndim not in (3, 4) or len(maps) < count or not maps.is_floating_point():
+        raise ValueError(
+            f"{label}: expected floating maps [{count}, H, W], one per sample; got {list(maps.shape)} "
+            f"{str(maps.dtype).removeprefix('torch.')}. Maps of volumes are [{count}, D, H, W]."
+        )
+    finite = maps[:count].isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(
+            f"{label}: NaN or infinite numbers in {int((~finite).sum())} of {count} maps (the first is of sample "
+            f"{int(finite.int().argmin())}). Find out why the explainer fails on these images, or leave them out."
+        )
 
 
 def default_label(method: Method) -> str:

@@ -19,9 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.messages import ParameterWarning
-from xaibench.evaluation.apply import AppliedExplainer
-from xaibench.evaluation.map_encoding import round_maps
-from xaibench.evaluation.training_data import training_batches
+from xaibench.evaluation.apply import AppliedExplainer, round_maps, training_batches
 from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import Plan

@@ -17,11 +17,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.compute.device import current_precision, precision_context, resolve_device
 from xaibench.core.messages import ParameterWarning
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
-from xaibench.evaluation.map_encoding import decode_maps, encode_maps
-from xaibench.evaluation.model_placement import to_device
+from xaibench.evaluation.apply import (
+    AppliedExplainer,
+    AppliedMetric,
+    decode_maps,
+    encode_maps,
+    is_inapplicable,
+    to_device,
+    training_batches,
+)
 from xaibench.evaluation.protocol import Protocol, Sign
-from xaibench.evaluation.training_data import training_batches
 from xaibench.runner.parts import find_part
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,7 +24,9 @@ from xaibench.compute.network_outputs import (
     probe,
 )
 from xaibench.compute.output import OutputOrFunction, two_sided
-from xaibench.evaluation.model_placement import to_device
+from xaibench.core.progress import ProgressBar
+from xaibench.data.image_collection import ImageBatch, ImageCollection
+from xaibench.evaluation.apply import to_device
 
 #: How logits become probabilities: over all classes, or for each label on its own; or a function of the outputs, whose
 #: value is explained, and no classes.
@@ -126,6 +129,11 @@ def logits_of(model: nn.Module, images: Tensor, output: OutputOrFunction | None,
         return size.each(len(images), ask)
 
 
+def divided_axes(images: Tensor) -> int:
+    """Return the number of spatial axes with more than one pixel."""
+    return sum(side > 1 for side in images.shape[2:])
+
+
 def make_subject(
     model: nn.Module,
     images: Any,
@@ -207,3 +215,74 @@ def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
 def _any_value(found: object, count: int, name: str) -> Tensor:
     """Accept any output of the network; the function of its outputs is checked later."""
     return torch.zeros(count, 1)
+
+
+#: Images that are read at a time.
+_BATCH_SIZE = 16
+
+
+def read_samples(
+    collection: ImageCollection,
+    samples: int | None,
+    classes: Sequence[str] | None,
+    outputs: int,
+    seed: int,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Read images with their labels, masks and groups.
+
+    Args:
+        collection: The images.
+        samples: Number of images, drawn at random; None = all.
+        classes: Names of the network's classes, if known.
+        outputs: Number of the network's classes.
+        seed: Seed of the choice.
+        progress: Show a progress bar.
+
+    Returns:
+        Arguments of :func:`xaibench.auditing.images.make_subject`: images, labels, masks, ids, groups and classes.
+    """
+    numbers = np.arange(len(collection))
+    if samples is not None and samples < len(numbers):
+        numbers = np.sort(np.random.default_rng(seed).choice(numbers, samples, replace=False))
+    batch = _read(collection, numbers.tolist(), progress)
+    groups = collection.samples.groups
+    empty = torch.zeros(batch.images.shape[2:], dtype=torch.bool)
+    masks = torch.stack([empty if mask is None else mask for mask in batch.masks])
+    labels = (
+        batch.targets if batch.targets is None else _number_labels(batch.targets, collection.classes, classes, outputs)
+    )
+    own = collection.classes is not None and labels is not None and classes is None
+    return {
+        "images": batch.images,
+        "labels": labels,
+        "masks": masks if bool(masks.any()) else None,
+        "ids": batch.ids,
+        "groups": None if groups is None else groups[numbers],
+        "classes": collection.classes if own else classes,
+    }
+
+
+def _read(collection: ImageCollection, numbers: list[int], progress: bool) -> ImageBatch:
+    """Read images in batches, with a progress bar."""
+    parts = []
+    with ProgressBar("reading", len(numbers), "image", shown=progress) as bar:
+        for start in range(0, max(1, len(numbers)), _BATCH_SIZE):
+            parts.append(collection[numbers[start : start + _BATCH_SIZE]])
+            bar.advance(len(parts[-1].ids))
+    ids, images, masks, targets = zip(*parts, strict=True)
+    known = [part for part in targets if part is not None]
+    return ImageBatch(list(chain(*ids)), torch.cat(images), list(chain(*masks)), torch.cat(known) if known else None)
+
+
+def _number_labels(
+    targets: Tensor | None, names: Sequence[str] | None, classes: Sequence[str] | None, outputs: int
+) -> Tensor | None:
+    """Return the network's class numbers of the labels; None if the classes of the images are not its classes."""
+    if targets is None or names is None:
+        return None
+    if classes is not None:
+        if not set(names) <= set(classes):
+            return None
+        return torch.tensor([list(classes).index(name) for name in names])[targets]
+    return targets if len(names) == outputs else None
