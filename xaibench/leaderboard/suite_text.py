@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from xaibench.benchmarks.checksums import published_checksums
 from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.manifest import ResultError
@@ -21,7 +23,6 @@ from xaibench.runner.published_networks import network_file_checksums
 from xaibench.runner.published_scores import identity
 from xaibench.runner.suites.files import SUITES, load_suite
 from xaibench.runner.suites.schema import OptionalCells, Suite
-from xaibench.runner.suites.toml_writing import to_toml
 
 # Data sets that are generated from a seed.
 _GENERATED_PREFIXES = ("xai-tris/", "pattern-gam/", "certified:")
@@ -98,7 +99,7 @@ def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]]) -> s
     tables = _read_tables(text)
     for cell in tables["cells"]:  # limited to explainers of the suite
         cell.pop("explainers", None)
-    return to_toml(tables | {"explainers": {name: dict(entry) for name, entry in explainers.items()}})
+    return tomli_w.dumps(tables | {"explainers": {name: dict(entry) for name, entry in explainers.items()}})
 
 
 def without_sets(text: str, missing: Collection[str]) -> str:
@@ -113,7 +114,7 @@ def without_sets(text: str, missing: Collection[str]) -> str:
     """
     tables = _read_tables(text)
     kept = [cell | {"datasets": [name for name in cell["datasets"] if name not in missing]} for cell in tables["cells"]]
-    return to_toml(tables | {"cells": [cell for cell in kept if cell["datasets"]]})
+    return tomli_w.dumps(tables | {"cells": [cell for cell in kept if cell["datasets"]]})
 
 
 def explainer_entry(text: str, explainer: str) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def with_seeds(text: str, seeds: Sequence[int]) -> str:
         The suite as TOML.
     """
     tables = _read_tables(text)
-    return to_toml(tables | {"data": tables.get("data", {}) | {"seeds": list(seeds)}})
+    return tomli_w.dumps(tables | {"data": tables.get("data", {}) | {"seeds": list(seeds)}})
 
 
 def read_layouts(text: str) -> set[int]:
@@ -178,7 +179,7 @@ def with_layout(text: str, layout: int) -> str:
         The suite as TOML.
     """
     tables = _read_tables(text)
-    return to_toml(tables | {"cells": [_cell_with_layout(cell, layout) for cell in tables["cells"]]})
+    return tomli_w.dumps(tables | {"cells": [_cell_with_layout(cell, layout) for cell in tables["cells"]]})
 
 
 def _cell_with_layout(cell: dict[str, Any], layout: int) -> dict[str, Any]:
@@ -227,7 +228,7 @@ def without_photographs(text: str) -> str:
     """
     tables = _read_tables(text)
     kept = [cell for cell in tables["cells"] if "$XAIBENCH_IMAGES" not in str(cell.get("data", {}))]
-    return to_toml(tables | {"cells": kept})
+    return tomli_w.dumps(tables | {"cells": kept})
 
 
 def _shipped_text(name: str) -> str:

@@ -18,8 +18,8 @@ from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite, suite_file
-from xaibench.runner.suites.narrowing import IMAGES, narrowed, narrowed_text, without_missing
-from xaibench.runner.suites.schema import Suite, check_variables, with_folders
+from xaibench.runner.suites.narrowing import IMAGES, narrowed, without_missing, write_suite
+from xaibench.runner.suites.schema import Suite
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -162,9 +162,9 @@ class RunRequest:
         folders = {"XAIBENCH_DATA": self.root, IMAGES: self.images}
         with _set_variables(folders), _import_from(suite_file(self.suite)):
             suite = narrowed(loaded, **self.choices)
-            text = narrowed_text(text, suite, changed=bool(self.choices))
-            suite, missing = without_missing(with_folders(suite))
-            check_variables(suite)
+            if self.choices:
+                text = f"# As run, with the changes of the command line.\n{write_suite(suite)}"
+            suite, missing = without_missing(suite)
             folder = Path(self.out) if self.out is not None else Path("runs") / suite.name
             store = Store(self.store if self.store is not None else folder / "store")
             plan = make_plan(suite, train=self.train)

@@ -1,13 +1,15 @@
 """Methods at equal cost: what the suites compare, and that no budget of theirs is one that a method cannot keep."""
 
+import tomllib
+
 import pandas as pd
 import pytest
 from generators.photographs import write
 
 from xaibench.runner import SuiteError, load_suite, run
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.suites.narrowing import narrowed
-from xaibench.runner.suites.schema import with_folders
+from xaibench.runner.suites.narrowing import narrowed, without_missing
+from xaibench.runner.suites.parsing import parse_suite
 
 
 @pytest.mark.parametrize("name", ["budget", "budget-certified", "budget-photographs"])
@@ -38,24 +40,21 @@ def test_their_jobs_can_be_planned(name):
     assert "saliency" in explained
 
 
-def test_a_budget_that_images_of_a_set_do_not_allow_is_refused_on_its_line(tmp_path):
-    text = load_suite("budget", quick=True)[1].replace('sobol-1000 = { use = "sobol", budget = 1000 }', SOBOL)
-    path = tmp_path / "mine.toml"
-    path.write_text(text.replace('"kernel_shap-25", "kernel_shap-100"', '"sobol-100", "kernel_shap-100"'))
-    with pytest.raises(
-        SuiteError, match=r"sobol-100: Sobol: got budget=100, expected at least 130, .* change grid_size below 8"
-    ):
-        make_plan(load_suite(path)[0])
-
-
-SOBOL = 'sobol-100 = { use = "sobol", budget = 100 }'
+def test_a_budget_that_images_of_a_set_do_not_allow_is_refused():
+    tables = tomllib.loads(load_suite("budget", quick=True)[1])
+    tables["explainers"]["sobol-100"] = {"use": "sobol", "budget": 100}
+    for cell in tables["cells"]:
+        cell["explainers"] = ["sobol-100"]
+    with pytest.raises(SuiteError, match="expected at least 130") as error:
+        make_plan(parse_suite(tables))
+    assert (error.value.table, error.value.parameter) == ("[explainers.sobol-100]", "budget")
 
 
 def test_photographs_are_explained_at_their_budgets(tmp_path, monkeypatch):
     monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
     write(tmp_path / "photographs")
     monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path / "photographs"))
-    suite = with_folders(narrowed(load_suite("budget-photographs")[0], models=["generators.photographs:Colors"]))
+    suite = without_missing(narrowed(load_suite("budget-photographs")[0], models=["generators.photographs:Colors"]))[0]
     assert {job.explainer.name for job in make_plan(suite).jobs if job.stage == "explain"} >= {"rise-10000", "xrai-100"}
     asked = {"root": tmp_path / "photographs", "models": ["generators.photographs:Colors"], "samples": 2}
     asked |= {"explainers": ["kernel_shap-25", "kernel_shap-100"], "metrics": ["deletion"]}

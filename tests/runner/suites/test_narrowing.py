@@ -4,7 +4,7 @@ import pytest
 
 from xaibench.runner import SuiteError, load_suite
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
+from xaibench.runner.suites.narrowing import narrowed, without_missing, write_suite
 from xaibench.runner.suites.parsing import parse_suite
 
 
@@ -28,8 +28,26 @@ def test_sets_are_chosen_by_name_alias_or_label(bench):
     assert sets(narrowed(bench, datasets=["cats_dogs", "lidc"])) == ["lidc", "pet"]
     assert [cell.label for cell in narrowed(bench, datasets=["pascal"]).cells] == ["object-1", "object-2"]
     assert [cell.label for cell in narrowed(bench, datasets=["object-2"]).cells] == ["object-2"]
-    with pytest.raises(SuiteError, match=r"saliency-bench has no data set 'dogs'; it has: gender, glasses"):
-        narrowed(bench, datasets=["dogs"])
+
+
+@pytest.mark.parametrize(
+    ("choices", "parameter"),
+    [
+        ({"datasets": ["dogs"]}, "datasets"),
+        ({"datasets": []}, "datasets"),
+        ({"models": "vgg16"}, "models"),
+        ({"explainers": []}, "explainers"),
+        ({"finetune": "tail"}, "finetune"),
+        ({"protocol": "own"}, "protocol"),
+        ({"sign": "own"}, "sign"),
+        *(({"samples": samples}, "samples") for samples in (0, "some", 2.5, True)),
+        *(({"size": size}, "size") for size in (0, 2.5, True)),
+    ],
+)
+def test_a_wrong_choice_is_named(bench, choices, parameter):
+    with pytest.raises(SuiteError) as error:
+        narrowed(bench, **choices)
+    assert error.value.parameter == parameter
 
 
 def test_models_training_and_protocol_are_exchanged(bench):
@@ -38,12 +56,6 @@ def test_models_training_and_protocol_are_exchanged(bench):
     assert other.training.method == "all"
     assert other.explaining.protocol == "published"
     assert narrowed(bench, sign="signed").explaining.sign == "signed"
-    for bad in ({"finetune": "tail"}, {"protocol": "own"}, {"sign": "own"}):
-        with pytest.raises(SuiteError, match="expected '"):
-            narrowed(bench, **bad)
-    for bad in ({"models": "vgg16"}, {"datasets": []}):
-        with pytest.raises(SuiteError, match="expected a list of at least one name"):
-            narrowed(bench, **bad)
     with pytest.raises(SuiteError, match="trains no pretrained network"):
         narrowed(load_suite("xai-tris-8x8")[0], finetune="all")
 
@@ -65,21 +77,14 @@ def test_explainers_and_metrics_are_exchanged_beside_the_controls():
     assert [dict(part.parameters) for part in other.explainers[:3]] == [{}, {"n_samples": 50, "alpha": 0.01}, {}]
     assert [part.name for part in other.metrics] == ["emd_perf", "iou"]
     assert other.explaining.samples == 50
-    assert parse_suite(tomllib.loads(narrowed_text(load_suite("xai-tris-8x8")[1], other, changed=True))) == other
-    for samples in (0, "some", 2.5, True):
-        with pytest.raises(SuiteError, match="expected a whole number of 1 or more, or 'all'"):
-            narrowed(suite, samples=samples)
-    with pytest.raises(SuiteError, match=r"explainers is \[\]; expected a list of at least one name"):
-        narrowed(suite, explainers=[])
+    assert parse_suite(tomllib.loads(write_suite(other))) == other
 
 
 def test_the_suite_as_run_is_written_down(bench):
-    text = load_suite("saliency-bench")[1]
-    assert narrowed_text(text, bench, changed=False) == text
     other = narrowed(bench, datasets=["pet", "object-1"], models=["vgg16"], finetune="all", protocol="published")
-    assert parse_suite(tomllib.loads(narrowed_text(text, other, changed=True))) == other
+    assert parse_suite(tomllib.loads(write_suite(other))) == other
     other = narrowed(bench, explainers=["gradcam"], metrics=["iou", "insertion"], samples="all")
-    read = parse_suite(tomllib.loads(narrowed_text(text, other, changed=True)))
+    read = parse_suite(tomllib.loads(write_suite(other)))
     assert read == other
 
 
@@ -113,7 +118,7 @@ def parts_of(suite, model):
 
 @pytest.mark.parametrize("name", ["xai-tris-8x8", "xai-tris-64x64"])
 def test_optional_cells_are_run_on_request_alone(name):
-    suite, text = load_suite(name)
+    suite, _ = load_suite(name)
     published = narrowed(suite)
     assert published.cells == suite.cells
     assert published.explainers == suite.explainers
@@ -129,7 +134,7 @@ def test_optional_cells_are_run_on_request_alone(name):
     assert {cell.models for cell in alone.cells} == {("vit",)}
     assert sorted(sets(alone)) == sorted(set(sets(suite)))
     for other in (every, alone):
-        assert parse_suite(tomllib.loads(narrowed_text(text, other, changed=True))) == other
+        assert parse_suite(tomllib.loads(write_suite(other))) == other
 
 
 def test_a_model_of_the_suite_is_run_as_its_cells_have_it_and_another_instead_of_them():
@@ -159,25 +164,17 @@ def test_explainers_of_optional_cells_can_be_chosen():
     assert parts_of(both, "vit") == {"legrad", "saliency", "mine:f"} | controls
 
 
-def test_what_is_wrong_with_an_optional_cell_is_said_on_its_line(tmp_path):
+def test_an_error_in_an_optional_cell_names_its_table(tmp_path):
     text = load_suite("xai-tris-8x8")[1].replace("legrad = {}", "legrad = { resize = 3 }")
     (tmp_path / "mine.toml").write_text(text)
     suite = load_suite(tmp_path / "mine.toml")[0]
-    line = text.splitlines().index("legrad = { resize = 3 }") + 1
     make_plan(narrowed(suite))
-    with pytest.raises(SuiteError, match=rf"mine\.toml, line {line}, \[explainers\] legrad: resize is 3"):
+    with pytest.raises(SuiteError) as error:
         make_plan(narrowed(suite, models=["vit"]))
-    tables = tomllib.loads(text)
-    for wrong, said in ((3, r"expected tables \[\[optional.cells\]\]"), ({"cells": 3}, r"\[\[optional.cells\]\]")):
-        with pytest.raises(SuiteError, match=said):
-            parse_suite(tables | {"optional": wrong})
+    assert (error.value.table, error.value.parameter) == ("[optional.explainers.legrad]", "resize")
 
 
 def test_options_of_the_users_folders_are_parameters_of_the_data_sets(bench):
     changed = narrowed(bench, negatives="normal", window="40,400")
     assert dict(changed.data.parameters) == {**bench.data.parameters, "negatives": "normal", "window": "40,400"}
-    text = narrowed_text("[data]\nseeds = [0]\n", changed, changed=True)
-    written = tomllib.loads(text)["data"]
-    assert written["seeds"] == [0]
-    assert written["parameters"]["negatives"] == "normal"
-    assert written["parameters"].keys() == changed.data.parameters.keys()
+    assert tomllib.loads(write_suite(changed))["data"]["parameters"] == dict(changed.data.parameters)

@@ -46,7 +46,7 @@ from xaibench.benchmarks.xai_tris.patterns import (
 from xaibench.benchmarks.xai_tris.photo_backgrounds import assign_backgrounds, describe_repetition, image_backgrounds
 from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_accuracy, paper_alpha
 from xaibench.component.info import DatasetInfo
-from xaibench.core.checks import check_count
+from xaibench.core.checks import ParameterError, check_count
 from xaibench.data.base import Dataset, Split
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 
@@ -255,7 +255,7 @@ split=(0.8, 0.1, 0.1))
                 f"{self.info.name}: the paper has no signal-to-noise ratio for this data set; give alpha= in [0, 1]."
             )
         if not isinstance(alpha, int | float | np.number) or not 0 <= alpha <= 1:
-            raise ValueError(f"alpha={alpha!r}: expected a signal-to-noise ratio in [0, 1].")
+            raise ParameterError(f"alpha={alpha!r}: expected a signal-to-noise ratio in [0, 1].", parameter="alpha")
         return float(alpha)
 
     def _check_images_dir(self, images_dir: str | os.PathLike[str] | None) -> None:

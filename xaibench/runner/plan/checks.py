@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from xaibench.component.info import truth_of
@@ -13,7 +14,6 @@ from xaibench.core.checks import ParameterError, check_names
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.runner.parts import DatasetPart, Part, find_part
-from xaibench.runner.suites.entry_locations import Place
 from xaibench.runner.suites.schema import Cell, NamedPart, Suite, SuiteError
 
 #: Parameters that the jobs set, and where a suite states them instead.
@@ -44,6 +44,9 @@ _SET_BY_JOBS = {
 #: Samples of the small form in which a generated set is built.
 _FEW = 200
 
+#: Largest number of trainings and maps jobs of a suite; the largest built-in suite has fewer than 20,000.
+MAX_JOBS = 1_000_000
+
 
 def check_parts(suite: Suite) -> None:
     """Build every part of a suite as its jobs will, so that wrong parameters are found before anything runs.
@@ -55,14 +58,20 @@ def check_parts(suite: Suite) -> None:
         UnknownNameError: If a part is unknown; names the nearest.
         SuiteError: If a part does not accept a parameter or its value.
     """
+    if (count := sum(_count_jobs(suite, cell) for cell in suite.cells)) > MAX_JOBS:
+        raise SuiteError(
+            f"it has {count:,} jobs, expected at most {MAX_JOBS:,}; use fewer seeds, cells or explainers, or larger "
+            "samples_per_job.",
+            suite=suite.source,
+        )
     for part in suite.explainers:
         _check_explainer(part, suite)
     for part in suite.metrics:
         _check_metric(part, suite)
     for cell in suite.cells:
         for dataset in cell.datasets:
-            _check_dataset(dataset, cell, suite)
             made = find_part("dataset", dataset, Frozen.keywords(suite.data.parameters, cell.data))
+            _check_dataset(made, cell, suite)
             for part in suite.metrics_of(cell):
                 _check_truth(part, made, cell, suite)
             for part in suite.explainers_of(cell):
@@ -71,63 +80,57 @@ def check_parts(suite: Suite) -> None:
                 _check_model(model, made, cell, suite)
 
 
-def _check_explainer(named: NamedPart, suite: Suite) -> None:
-    def build(parameters: Frozen) -> None:
-        part = find_part("explainer", named.use, parameters)
-        _check_parameters(part, annotations_of(AppliedExplainer.takes()))
-        if parameters.get("seed", 0) < 0:
-            raise ParameterError(f"seed is {parameters['seed']}; expected 0 or more.", parameter="seed")
-        _ = part.applied
+def _count_jobs(suite: Suite, cell: Cell) -> int:
+    """Return the number of jobs of a cell that train networks or compute maps, at most."""
+    how, trainings = suite.explaining, len(suite.training_of(cell).seeds)
+    slices = -(-int(how.samples) // how.samples_per_job) if how.samples_per_job else 1
+    maps = (trainings if how.trainings == "all" else 1) * len(suite.explainers_of(cell)) * slices
+    return len(cell.datasets) * len(cell.models) * len(suite.data.seeds) * (trainings + maps)
 
-    _build(_place_of_explainer(named, suite), named.parameters, build)
+
+def _check_explainer(named: NamedPart, suite: Suite) -> None:
+    part = find_part("explainer", named.use, named.parameters)
+    with _errors_of(suite, named.table):
+        _check_parameters(part, annotations_of(AppliedExplainer.takes()))
+        if named.parameters.get("seed", 0) < 0:
+            raise ParameterError(f"seed is {named.parameters['seed']}; expected 0 or more.", parameter="seed")
+        _ = part.applied
 
 
 def _check_budget(named: NamedPart, dataset: DatasetPart, suite: Suite) -> None:
     """Raise an error if a budget is too small for the images of the data set."""
     if "budget" in named.parameters:
-        explainer = find_part("explainer", named.use, named.parameters)
-        place = _place_of_explainer(named, suite).of("budget")
-        _build(place, Frozen(), lambda _: explainer.passes_in_budget(dataset.image_shape))
+        with _errors_of(suite, named.table, "budget"):
+            find_part("explainer", named.use, named.parameters).passes_in_budget(dataset.image_shape)
 
 
 def _check_metric(named: NamedPart, suite: Suite) -> None:
-    def build(parameters: Frozen) -> None:
-        _check_parameters(find_part("metric", named.use, parameters))
-        AppliedMetric(named.use, parameters, protocol=suite.explaining.protocol)
-
-    _build(_place_of_metric(named, suite), named.parameters, build)
+    with _errors_of(suite, named.table):
+        _check_parameters(find_part("metric", named.use, named.parameters))
+        AppliedMetric(named.use, named.parameters, protocol=suite.explaining.protocol)
 
 
-def _check_dataset(name: str, cell: Cell, suite: Suite) -> None:
-    words = f"[[cells]] number {cell.number + 1}, {name}"
-    own = suite.origin.place(words, "cells", cell.number, "data")
-    common = suite.origin.place(words, "data", "parameters")
-    place = suite.origin.place(words, "cells", cell.number, "datasets")
-    _build(place, Frozen(), lambda _: find_part("dataset", name).target)
-
-    def check(parameters: Frozen) -> None:
-        part = find_part("dataset", name, parameters)
-        _check_parameters(part)
-        if not has_any_parameter(part.target):
-            check_names(name, parameters, part.accepted)
-
-    _build(common, suite.data.parameters, check)
-    _build(own, cell.data, check)
-    if cell.data:
-        shared = suite.data.parameters
-        _build(own, cell.data, lambda parameters: _build_dataset(name, Frozen.keywords(shared, parameters)))
-    else:
-        _build(common, suite.data.parameters, lambda parameters: _build_dataset(name, Frozen.keywords(parameters)))
+def _check_dataset(part: DatasetPart, cell: Cell, suite: Suite) -> None:
+    with _errors_of(suite, cell.table, "datasets"):
+        _ = part.target
+    for table, parameters in ((f"{cell.table} data", cell.data), ("[data] parameters", suite.data.parameters)):
+        with _errors_of(suite, table):
+            for name in parameters:
+                _check_parameters(part, names=[name])
+            if not has_any_parameter(part.target):
+                check_names(part.name, parameters, part.accepted)
+    with _errors_of(suite, f"{cell.table} data" if cell.data else "[data] parameters"):
+        _build_dataset(part)
 
 
 @functools.cache
-def _build_dataset(name: str, parameters: Frozen) -> None:
+def _build_dataset(part: DatasetPart) -> None:
     """Generate a small form of a data set. Sets on disk are not read."""
     from xaibench.data import load
 
-    if find_part("dataset", name).is_generated:
-        stated = parameters.get("n_samples")
-        load(name, **{**parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)})
+    if part.is_generated:
+        stated = part.parameters.get("n_samples")
+        load(part.name, **{**part.parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)})
 
 
 def _check_truth(named: NamedPart, dataset: DatasetPart, cell: Cell, suite: Suite) -> None:
@@ -139,18 +142,18 @@ def _check_truth(named: NamedPart, dataset: DatasetPart, cell: Cell, suite: Suit
     if metric and part.input_kind == "ground-truth" and metric.own_truth not in (None, masks) and not has_use:
         question, source = TRUTHS[metric.own_truth].question, TRUTHS[masks].source
         raise SuiteError(
-            f"{_place_of_metric(named, suite)}: {named.use} asks {question!r}, which the masks of {dataset.name} "
-            f"cannot answer ({source}) Leave the metric or the data set out."
+            f"{named.use} asks {question!r}, which the masks of {dataset.name} cannot answer ({source}) Leave the "
+            "metric or the data set out.",
+            suite=suite.source,
+            table=named.table,
         )
 
 
 def _check_model(name: str, dataset: DatasetPart, cell: Cell, suite: Suite) -> None:
-    words = f"[[cells]] number {cell.number + 1}, {name}"
-    place = suite.origin.place(words, "cells", cell.number, "models")
-    _build(place, Frozen(), lambda _: find_part("model", name).target)
-
-    def build(parameters: Frozen) -> None:
-        part = find_part("model", name, parameters)
+    part = find_part("model", name, cell.build)
+    with _errors_of(suite, cell.table, "models"):
+        _ = part.target
+    with _errors_of(suite, f"{cell.table} build" if cell.build else cell.table):
         _check_parameters(part)
         try:
             part.trained_by(suite.training_of(cell).method).facts(dataset)
@@ -162,48 +165,29 @@ def _check_model(name: str, dataset: DatasetPart, cell: Cell, suite: Suite) -> N
                 f"{error} Classes of {dataset.name}: {only}. {dataset.info.how_to_get}".rstrip()
             ) from error
 
-    _build(suite.origin.place(words, "cells", cell.number, "build"), cell.build, build)
 
-
-def _check_parameters(part: Part, more: Mapping[str, Any] | None = None) -> None:
+def _check_parameters(part: Part, more: Mapping[str, Any] | None = None, names: Iterable[str] | None = None) -> None:
     """Check that the jobs do not set the parameters themselves, and the types of the values.
 
     Raises:
         ParameterError: If one of them does not hold.
     """
-    for name in part.parameters:
+    parameters = {name: part.parameters[name] for name in (part.parameters if names is None else names)}
+    for name in parameters:
         if reason := _SET_BY_JOBS[part.kind].get(name):
             raise ParameterError(
                 f"{name} is not a parameter that a suite can give {part.name}: {reason}. Leave it out.", parameter=name
             )
-    check_types(part.parameters, {**(more or {}), **annotations_of(part.target)})
+    check_types(parameters, {**(more or {}), **annotations_of(part.target)})
 
 
-def _place_of_explainer(named: NamedPart, suite: Suite) -> Place:
-    return suite.origin.place(f"[explainers] {named.name}", "explainers", named.name)
-
-
-def _place_of_metric(named: NamedPart, suite: Suite) -> Place:
-    return suite.origin.place(f"[metrics] {named.name}", "metrics", named.name)
-
-
-def _build(place: Place, parameters: Frozen, build: Callable[[Frozen], object]) -> None:
-    """Call ``build(parameters)``; an error names the line of the parameter that caused it, or of the whole part."""
+@contextlib.contextmanager
+def _errors_of(suite: Suite, table: str, parameter: str = "") -> Iterator[None]:
+    """Name the table of the suite, and the parameter that caused the error, in errors inside the block."""
     try:
-        build(parameters)
+        yield
     except UnknownNameError as error:
-        raise UnknownNameError(f"{place}: {error}") from error
+        raise UnknownNameError(f"{suite.source}, {table} {parameter}".rstrip() + f": {error}") from error
     except (TypeError, ValueError) as error:
-        cause = getattr(error, "parameter", None) or _find_cause(parameters, build, str(error))
-        raise SuiteError(f"{place.of(cause) if cause else place}: {error}") from error
-
-
-def _find_cause(parameters: Frozen, build: Callable[[Frozen], object], message: str) -> str | None:
-    """Return the parameter that alone causes the same error; None if there is none."""
-    for name, value in parameters.items():
-        try:
-            build(Frozen({name: value}))
-        except (TypeError, ValueError) as error:
-            if str(error) == message:
-                return name
-    return None
+        cause = getattr(error, "parameter", "") or parameter
+        raise SuiteError(str(error), suite=suite.source, table=table, parameter=cause) from error

@@ -5,19 +5,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from xaibench.benchmarks import benchmark_files
 from xaibench.component.registry import Registry
-from xaibench.runner.suites.entry_locations import Origin
 from xaibench.runner.suites.parsing import parse_suite
 from xaibench.runner.suites.schema import Suite, SuiteError
-from xaibench.runner.suites.toml_positions import entry_lines, entry_paths
-from xaibench.runner.suites.toml_writing import to_toml
-
-_BENCHMARKS = resources.files("xaibench.benchmarks")
 
 
 def _find_suites() -> dict[str, str]:
@@ -49,42 +45,27 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
         >>> suite.training.epochs, suite.explaining.samples
         (500, 100)
     """
-    text, origin = _read(source)
-    source_text = text
+    text, name = _read(source)
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{origin} is not valid TOML: {error}.") from error
+        raise SuiteError(f"it is not valid TOML: {error}.", suite=name) from error
     changes = tables.pop("quick", None)
     if quick:
-        if changes is None:
-            raise SuiteError(f"{origin} has no [quick] table, so there is no quick form; run it without --quick.")
         if not isinstance(changes, Mapping):
-            raise SuiteError(f"{origin}: quick is {changes!r}; expected a table [quick].")
+            raise SuiteError(
+                "there is no quick form; add a table, or run it without --quick.", suite=name, table="[quick]"
+            )
         tables = _merge(tables, changes)
         tables["name"] = f"{tables.get('name', '')}-quick"
-        text = f"# The quick form of {origin}, as run.\n" + to_toml(tables)
-    lines = entry_lines(source_text)
-    if quick:  # an entry of [quick] replaces another one, and its line counts
-        lines |= {path[1:]: line for path, line in lines.items() if path[0] == "quick"}
-    found = {path: lines.get(path) for path in entry_paths(tables)}
-    known = {path: line for path, line in found.items() if line is not None}
-    return parse_suite(tables, Origin(origin, known)), text
+        text = f"# The quick form of {name}, as run.\n" + tomli_w.dumps(tables)
+    return parse_suite(tables, name), text
 
 
 def suite_file(source: str | Path) -> Path | None:
     """Return the path of a suite; None if ``source`` is the name of a built-in suite."""
     path = Path(source).expanduser()
     return path if path.suffix == ".toml" or path.is_file() else None
-
-
-def built_in_file(name: str) -> Traversable:
-    """Return the file of a built-in suite.
-
-    Raises:
-        UnknownNameError: If no suite has that name.
-    """
-    return _BENCHMARKS.joinpath(*SUITES.target(name).split("/"))
 
 
 def _read(source: str | Path) -> tuple[str, str]:
@@ -99,8 +80,8 @@ def _read(source: str | Path) -> tuple[str, str]:
         raise SuiteError(
             f"{name!r} is not a suite; give the name of one ({', '.join(SUITES)}) or a path that ends in .toml."
         )
-    text = built_in_file(name).read_text(encoding="utf-8")
-    return text, SUITES.canonical(name)
+    file = resources.files("xaibench.benchmarks").joinpath(*SUITES.target(name).split("/"))
+    return file.read_text(encoding="utf-8"), SUITES.canonical(name)
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

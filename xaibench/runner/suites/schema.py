@@ -44,25 +44,35 @@ A suite lists data sets, models, seeds, explainers and metrics with their parame
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from xaibench.component.parameters import Frozen
 from xaibench.core.types import Output, Precision
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, Protocol, Sign
-from xaibench.runner.suites.entry_locations import Origin
 
 #: Placeholder in a suite for the models that are given with ``--model``.
 MODEL = "$MODEL"
 
-#: Training methods.
-METHODS = ("fit", "head", "all", "none")
-
 
 class SuiteError(ValueError):
-    """A suite cannot be run as it is written; the message names the file and the entry."""
+    """A suite cannot be run as it is written.
+
+    Args:
+        message: The value received, the values expected, and what to do.
+        suite: Path of the file, or name of a built-in suite.
+        table: Table of the wrong entry, such as ``"[explainers.rise]"`` or ``"[[cells]] 2"``; empty if there is none.
+        parameter: Name of the wrong entry in the table; empty if the whole table is wrong.
+
+    Attributes:
+        table: As above.
+        parameter: As above.
+    """
+
+    def __init__(self, message: str, *, suite: str = "", table: str = "", parameter: str = "") -> None:
+        entry = ", ".join(filter(None, (suite, f"{table} {parameter}".strip())))
+        super().__init__(f"{entry}: {message}" if entry else message)
+        self.table, self.parameter = table, parameter
 
 
 @dataclass(frozen=True)
@@ -73,11 +83,13 @@ class NamedPart:
         name: Name in the suite, the scores and the report.
         use: Registered name, or ``"package.module:name"``.
         parameters: Keyword arguments.
+        table: Its table in the suite, for errors.
     """
 
     name: str
     use: str
     parameters: Frozen = field(default_factory=Frozen)
+    table: str = field(default="", compare=False, repr=False)
 
     def as_json(self) -> list[object]:
         """Return what decides the results, for the keys of jobs: all except the name in the suite."""
@@ -98,17 +110,17 @@ class Training:
 
     One job trains ``stack`` networks of one data set and architecture together. ``method`` is ``"fit"`` (from scratch),
     ``"head"`` (the last layer of a pretrained network), ``"all"`` (all layers of a pretrained network) or ``"none"``
-    (no training). ``precision`` is that of matrix products in float32: ``"float32"``, ``"tf32"`` or ``"bfloat16"``.
+    (no training). ``precision`` is that of matrix products in float32; networks are built in float32.
     """
 
     seeds: tuple[int, ...] = (0,)
     epochs: int = 500
     lr: float = 0.004
     batch_size: int = 512
-    loss: str = "logits"
+    loss: Literal["logits", "probabilities"] = "logits"
     stack: int = 3
-    method: str = "fit"
-    precision: str = "float32"
+    method: Literal["fit", "head", "all", "none"] = "fit"
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,7 @@ class Cell:
         label: Name of the data set in tables, if it is in two cells.
         explainers: Names of the suite's explainers that explain these networks; empty = all.
         metrics: Names of the suite's metrics that score these maps; empty = all.
-        number: Position of the cell in the file, from 0.
+        table: Its table in the suite, for errors.
     """
 
     datasets: tuple[str, ...]
@@ -176,7 +188,7 @@ class Cell:
     label: str = ""
     explainers: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
-    number: int = field(default=0, compare=False, repr=False)
+    table: str = field(default="[[cells]]", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -205,7 +217,7 @@ class Suite:
         explaining: Which samples and networks are explained.
         citation: What to cite in addition to the parts.
         optional: Cells that :func:`~xaibench.runner.suites.narrowing.narrowed` adds if their models are given.
-        origin: The file of the suite.
+        source: Path of the file, or name of the built-in suite, for errors.
     """
 
     name: str
@@ -218,7 +230,7 @@ class Suite:
     explaining: Explaining = field(default_factory=Explaining)
     citation: str = ""
     optional: OptionalCells = field(default_factory=OptionalCells)
-    origin: Origin = field(default_factory=Origin, compare=False, repr=False)
+    source: str = field(default="the suite", compare=False, repr=False)
 
     def training_of(self, cell: Cell) -> Training:
         """Return the training of the networks of a cell.
@@ -255,40 +267,3 @@ class Suite:
             The metrics that the cell names; if it names none, all metrics of the suite.
         """
         return tuple(metric for metric in self.metrics if metric.name in (cell.metrics or (metric.name,)))
-
-
-def check_variables(suite: Suite) -> None:
-    """Check that the environment variables in the parameters of the data sets are set.
-
-    Raises:
-        SuiteError: If one is not; names it and its entry.
-    """
-    places = [("[data] parameters", suite.data.parameters)]
-    places += [(f"the cell of {', '.join(cell.datasets)}", cell.data) for cell in suite.cells]
-    for place, parameters in places:
-        for name, value in parameters.items():
-            for variable in re.findall(r"\$\{?(\w+)", value) if isinstance(value, str) else ():
-                if variable not in os.environ:
-                    raise SuiteError(
-                        f"{suite.name}, {place}: {name} is {value!r}, but the environment has no {variable}. Set it "
-                        f"({variable}=... xaibench run ...), or run a copy of the suite without these data sets."
-                    )
-
-
-def with_folders(suite: Suite) -> Suite:
-    """Replace the environment variables in the names of the data sets.
-
-    Raises:
-        SuiteError: If one is not set; tells how to set it.
-    """
-    cells = []
-    for cell in suite.cells:
-        for variable in re.findall(r"\$\{?(\w+)", " ".join(cell.datasets)):
-            if variable not in os.environ:
-                option = "--root DIR (root= in Python), or " if variable == "XAIBENCH_DATA" else ""
-                raise SuiteError(
-                    f"{suite.name} uses a folder of yours, {', '.join(cell.datasets)}, but the environment has no "
-                    f"{variable}. Give {option}{variable}=... xaibench run {suite.name}."
-                )
-        cells.append(replace(cell, datasets=tuple(map(os.path.expandvars, cell.datasets))))
-    return replace(suite, cells=tuple(cells))
