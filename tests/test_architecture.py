@@ -42,7 +42,7 @@ MAY_IMPORT = {
 ONLY_IN = {
     "captum": ["explainers/captum_adapter.py", "explainers/propagation/captum_lrp.py"],
     "matplotlib": ["plots/*.py", "report/figures/*.py", "evaluation/table.py"],
-    "ray": ["runner/engines/ray_cluster.py"],
+    "ray": ["runner/ray_cluster.py"],
     "ot": ["metrics/localization/*.py"],
     "pydicom": ["data/scans/*.py"],
     "nibabel": ["data/scans/*.py"],
@@ -146,7 +146,7 @@ def test_a_violation_is_seen(tmp_path, place, code, found):
         ("explainers/propagation/captum_lrp.py", "from captum.attr import LRP"),
         ("explainers/captum_adapter.py", "from captum.attr import LRP"),
         ("report/figures/scores.py", "import matplotlib"),
-        ("runner/engines/ray_cluster.py", "import ray"),
+        ("runner/ray_cluster.py", "import ray"),
         ("cli/run_commands.py", "from xaibench.runner import run"),
     ],
 )
