@@ -1,11 +1,10 @@
-import logging
 import threading
 import time
 
 import pytest
 import torch
 from fresh_process import run_fresh
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler
 
 from xaibench.component.registry import UnknownNameError
 from xaibench.data import DATASETS, Split, load, loading
@@ -44,29 +43,10 @@ def test_training_is_shuffled_anew_by_the_seed_and_the_rest_is_in_order():
     assert torch.equal(torch.cat([batch[0] for batch in test]), dataset.test.images)
 
 
-def test_iterating_leaves_the_global_random_state_alone():
-    loaders = loading(NAME, n_samples=600, verbose=False)
-    state = torch.get_rng_state()
-    for loader in loaders:
-        list(loader)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 def test_the_published_batch_size_is_the_default():
     train, val, _ = loading(NAME, verbose=False)
     assert [len(batch[2]) for batch in train] == [512] * 15 + [320]
     assert [len(batch[2]) for batch in val] == [512, 488]
-
-
-def test_a_split_works_in_an_ordinary_dataloader_too():
-    images, masks, targets = next(iter(DataLoader(load(NAME, n_samples=100).test, batch_size=4)))
-    assert (images.shape, masks.shape, targets.shape) == ((4, 1, 8, 8), (4, 8, 8), (4,))
-
-
-def test_progress_is_logged_as_published(caplog):
-    with caplog.at_level(logging.INFO, logger="xaibench"):
-        loading(NAME, n_samples=100)
-    assert [record.getMessage() for record in caplog.records] == LINES
 
 
 def test_progress_is_seen_where_no_logging_is_configured():
@@ -95,10 +75,6 @@ def test_unknown_names_and_parameters():
         loading(NAME, num_workers=-1, verbose=False)
     with pytest.raises(ValueError, match="batch_size=0: expected an integer of at least 1"):
         loading(NAME, batch_size=0, verbose=False)
-
-
-def test_names_may_be_spelled_otherwise():
-    assert load("XAI-TRIS/lin_white_8x8", n_samples=100).info.name == NAME
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.cli import app
-from xaibench.data import open_images, volume_folder
+from xaibench.data import volume_folder
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.evaluation import MapFileError, read_maps
 
@@ -67,25 +67,6 @@ def test_maps_of_ones_own_are_scored_in_millimeters(folder, tmp_path):
     mine = scores[scores["method"] == "mine"]["value"].to_numpy()
     assert mine.mean() == pytest.approx(xb.emd(maps, split.masks, spacing=(2.5, 0.8, 0.8)))
     assert mine.mean() != pytest.approx(xb.emd(maps, split.masks))
-
-
-def test_an_audit_opens_the_same_volumes(folder):
-    found = open_images(f"volumes:{folder}")
-    assert (found.classes, found.has_mask.tolist()) == (("healthy", "tumor"), [False] * 3 + [True] * 3)
-    assert np.array_equal(found[4].masks[0], MASKS[3])
-
-
-def test_normalization_and_transforms(folder):
-    plain = xb.load(f"volumes:{folder}", classes="tumor", splits=(0, 0, 1)).test
-    other = xb.load(
-        f"volumes:{folder}",
-        classes="tumor",
-        splits=(0, 0, 1),
-        normalize=([0.5], [2.0]),
-        transform=lambda image, mask: (image.flip(-1), mask.flip(-1)),
-    ).test
-    assert torch.allclose(other[0][0], (plain[0][0].flip(-1) - 0.5) / 2)
-    assert torch.equal(other[0][1], plain[0][1].flip(-1))
 
 
 def test_what_is_missing_or_does_not_fit_is_named(folder, tmp_path):

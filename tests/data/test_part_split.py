@@ -39,13 +39,6 @@ def test_metrics_get_the_rows_of_their_samples(split):
     assert Split(*split[:]).metric_inputs(slice(0, 2)) == {}
 
 
-def test_it_is_a_split(split):
-    image, mask, target = split[1]
-    assert torch.equal(image, split.images[1])
-    assert (int(target), len(split)) == (1, 3)
-    assert torch.equal(mask, split.parts[1] == 1)
-
-
 @pytest.mark.parametrize("part", [0, 4, -1])
 def test_there_is_no_other_part(split, part):
     with pytest.raises(ValueError, match="expected a number from 1 to 3"):

@@ -104,13 +104,6 @@ def test_a_mask_that_cannot_be_is_refused(visible):
         blind(build("llr", (1, 8, 8), 2), visible)
 
 
-def test_other_images_and_what_is_no_network_are_refused(visible):
-    with pytest.raises(ValueError, match=r"images are \[1, 1, 4, 4\], but .* defined for \[8, 8\]"):
-        blind(nn.Flatten(), visible)(images(1, 1, 4, 4))
-    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module"):
-        blind(lambda x: x, visible)
-
-
 def test_a_blind_network_is_made_by_name_and_knows_what_it_sees_without_its_weights():
     model = build("blind:mlp", (1, 8, 8), 2, rows=[2, 5], columns=[0, 4], seed=1)
     images = torch.rand(3, 1, 8, 8)
@@ -120,12 +113,6 @@ def test_a_blind_network_is_made_by_name_and_knows_what_it_sees_without_its_weig
     assert int(model.visible.sum()) == 12
     assert bool(model.visible[2:5, :4].all())
     assert build("blind:llr", (1, 8, 8), 2).visible.all()
-
-
-@pytest.mark.parametrize("span", [[4, 4], [0, 9], [-1, 3], [2]])
-def test_a_span_that_is_none_of_the_image_is_refused(span):
-    with pytest.raises(ValueError, match=r"columns are \[.*\]; expected two numbers from 0 to 8: the first"):
-        build("blind:mlp", (1, 8, 8), 2, columns=span)
 
 
 def test_a_blind_network_of_volumes_does_not_read_the_other_voxels():

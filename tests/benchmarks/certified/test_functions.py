@@ -9,7 +9,6 @@ import pytest
 from xaibench.benchmarks.certified.functions import (
     FUNCTIONS,
     OFFSET,
-    cell_weights,
     evidence,
     shapley_values,
     used_pixels,
@@ -98,13 +97,3 @@ def test_where_the_gradient_is_shattered_it_points_the_wrong_way():
         here = np.array([start, 0, 0, 0])
         assert (function(here + step) - function(here - step)) / 2e-3 == pytest.approx(-3)
     assert function(np.array([1.0, 0, 0, 0])) - function(np.array([-1.0, 0, 0, 0])) == 2
-
-
-def test_every_other_cell_counts():
-    assert cell_weights(4, 6).tolist() == [[1, 0, 1], [0, -0.5, 0]]
-
-
-@pytest.mark.parametrize("sides", [(3, 8), (8, 7), (2, 8)])
-def test_images_that_cannot_be_cut_are_refused(sides):
-    with pytest.raises(ValueError, match=r"expected even sides of at least 4 pixels"):
-        cell_weights(*sides)

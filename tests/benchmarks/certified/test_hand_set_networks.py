@@ -83,18 +83,6 @@ def test_its_data_set_is_labeled_by_it(name):
     torch.testing.assert_close(data.test.shapley.sum((1, 2)), rise)
 
 
-def test_images_belong_to_the_seed():
-    one, again, other = (load("certified:xor", seed=seed, n_samples=50) for seed in (0, 0, 1))
-    assert one.train.images.equal(again.train.images)
-    assert not one.train.images.equal(other.train.images)
-    assert set(one.train.images.unique().tolist()) == {-1.0, 1.0}
-
-
-def test_other_sizes():
-    data = load("certified:or", size=12, n_samples=20)
-    assert build("certified:or-cnn", (1, 12, 12), 2)(data.test.images).argmax(1).equal(data.test.targets)
-
-
 def test_what_there_is_not_is_refused():
     with pytest.raises(UnknownNameError, match=r"no certified network 'nand-mlp'; did you mean 'and-mlp'"):
         build("certified:nand-mlp", (1, 8, 8), 2)

@@ -77,12 +77,6 @@ def test_without_distractors_it_is_xai_tris_with_other_weights(scenario):
     assert data.info.variant == "plain-white"
 
 
-def test_parts_of_a_set_differ_by_seed_only():
-    one, again, other = (xb.load("pattern-gam/xor-dist-white", seed=seed, n_samples=40) for seed in (0, 0, 1))
-    assert torch.equal(one.train.images, again.train.images)
-    assert not torch.equal(one.train.images, other.train.images)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

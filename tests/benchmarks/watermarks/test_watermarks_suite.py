@@ -2,11 +2,9 @@
 
 import xaibench as xb
 from xaibench.benchmarks import watermark_use
-from xaibench.explainers import EXPLAINERS
 from xaibench.models import build
 from xaibench.runner import load_suite
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.published_networks import published_records
 
 
 def test_every_regime_and_encoding_has_a_published_network_per_seed():
@@ -31,16 +29,3 @@ def test_only_networks_that_were_told_the_class_lean_to_it():
         for regime in ("confounder", "suppressor")
     )
     assert told.change == told.magnitude > 3 * noise.magnitude  # always towards the class with the watermark
-
-
-def test_published_networks_have_learned_and_are_small():
-    records = published_records()
-    mine = records[records["suite"] == "watermarks"]
-    assert (mine["val_accuracy"] > 0.7).all()
-    weights = sum(weight.numel() for weight in build("small_cnn", (1, 64, 64), 2).parameters())
-    assert 2 * weights * len(mine) < 300_000  # half precision
-
-
-def test_the_suite_names_registered_explainers():
-    suite, _ = load_suite("watermarks")
-    assert {part.use for part in suite.explainers} <= set(EXPLAINERS)

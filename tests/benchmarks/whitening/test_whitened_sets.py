@@ -1,9 +1,7 @@
-import pytest
 import torch
 
 import xaibench as xb
 from xaibench.benchmarks.facets import facet_label
-from xaibench.component.registry import UnknownNameError
 from xaibench.data import whiten
 from xaibench.leaderboard.suite_text import is_generated, local_datasets
 
@@ -18,13 +16,6 @@ def test_it_is_the_data_set_whitened():
     assert data.note == expected.note
     assert data.info.name == "whitened:partial_regression:xai-tris/lin-corr-8x8"
     assert facet_label(data.info.variant) == "CORR, partial regression"
-
-
-def test_unknown_names_get_a_suggestion():
-    with pytest.raises(UnknownNameError, match="did you mean 'sphering'"):
-        xb.load("whitened:sphere:xai-tris/lin-corr-8x8")
-    with pytest.raises(UnknownNameError, match="did you mean 'xai-tris/lin-corr-8x8'"):
-        xb.load("whitened:sphering:xai-tris/lin-cor-8x8")
 
 
 def test_everyone_can_get_it_if_everyone_can_get_the_data_set():

@@ -10,8 +10,7 @@ from part_cases import ModelCase
 from torch import nn
 
 from xaibench.benchmarks import CNN, LLR, MLP
-from xaibench.component.registry import UnknownNameError
-from xaibench.models import MODELS, build
+from xaibench.models import build
 
 NAMES = ["llr", "mlp", "cnn"]
 CASES = {name: ModelCase(shapes=((1, 8, 8), (1, 64, 64))) for name in ("llr", "mlp", "cnn")}
@@ -108,25 +107,6 @@ def test_initial_weights_are_he_normal_and_biases_uniform():
     assert biases.std().item() == pytest.approx(1 / math.sqrt(16) / math.sqrt(3), rel=0.1)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_networks_say_what_they_are_and_how_to_explain_them(name):
-    network = MODELS.resolve(name)
-    assert network.info.label == name.upper()
-    assert network.explain_dtype == torch.float64
-
-
-def test_the_seed_decides_the_weights():
-    first, again, other = (build("cnn", (1, 8, 8), 2, seed=seed) for seed in (5, 5, 6))
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
-    assert not torch.equal(first[0].weight, other[0].weight)
-
-
-def test_building_leaves_the_global_random_state_alone():
-    before = torch.get_rng_state()
-    build("mlp", (1, 8, 8), 2, seed=1)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize("in_shape", [(1, 28, 28), (3, 64, 64), (1, 8, 64)])
 def test_other_images_are_refused(in_shape):
     with pytest.raises(ValueError, match=r"CNN: in_shape is .* but the XAI-TRIS networks take \(1, 8, 8\)"):
@@ -136,22 +116,3 @@ def test_other_images_are_refused(in_shape):
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match="needs at least 2"):
         build("llr", (1, 8, 8), 1)
-
-
-def test_an_unknown_name_gets_a_hint():
-    with pytest.raises(UnknownNameError, match="did you mean 'cnn'"):
-        build("cnnn", (1, 8, 8), 2)
-
-
-def own_factory(in_shape, num_classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(in_shape), num_classes))
-
-
-def test_a_factory_of_ones_own_is_seeded_too(monkeypatch):
-    monkeypatch.setattr("xaibench.benchmarks.xai_tris.networks.own_factory", own_factory, raising=False)
-    first, again, other = (
-        build("xaibench.benchmarks.xai_tris.networks:own_factory", (3, 4, 5), 2, seed=seed) for seed in (1, 1, 2)
-    )
-    assert first(torch.zeros(7, 3, 4, 5)).shape == (7, 2)
-    assert torch.equal(first[1].weight, again[1].weight)
-    assert not torch.equal(first[1].weight, other[1].weight)

@@ -24,23 +24,11 @@ def test_root_comes_from_the_environment_and_the_argument_wins(painted_set, monk
         part(root=tmp_path_factory.mktemp("empty"))
 
 
-def test_home_is_resolved(painted_set, monkeypatch):
-    part, root = painted_set()
-    monkeypatch.setenv("HOME", str(root))
-    assert part.find("~") == root / "painted"
-
-
 def test_no_root_at_all_says_where_to_give_it(painted_set, monkeypatch):
     monkeypatch.delenv("XAIBENCH_DATA", raising=False)
     part, _ = painted_set()
     with pytest.raises(MissingDataError, match=r"(?s)XAIBENCH_DATA.*Paint it yourself"):
         part()
-
-
-def test_what_cannot_be_downloaded_says_what_to_do(painted_set, tmp_path_factory):
-    part, _ = painted_set()
-    with pytest.raises(MissingDataError, match=r"(?s)has to be downloaded by hand.*Paint it yourself"):
-        part(root=tmp_path_factory.mktemp("empty"), download=True)
 
 
 def test_download_is_tried_once_and_only_when_the_set_is_missing(painted_set, tmp_path, monkeypatch):

@@ -41,13 +41,6 @@ def test_every_sample_goes_to_one_split_and_no_group_to_two(pairs, splits, seed)
     assert all(len(part) == 0 for part, share in zip(parts, splits, strict=True) if share == 0)
 
 
-def test_a_class_with_one_image_is_named(painted):
-    with pytest.raises(ValueError, match=r"Class 'b' has 1 independent image\(s\).*splits=\(0, 0, 1\)"):
-        parts_of(painted([0] * 20 + [1]))
-    only = parts_of(painted([0] * 20 + [1]), (0, 0, 1))
-    assert [len(part) for part in only] == [0, 0, 21]
-
-
 def test_three_images_of_a_class_are_enough_for_three_splits(painted):
     source = painted([0] * 20 + [1] * 3)
     assert all(1 in source.targets[part] for part in parts_of(source))

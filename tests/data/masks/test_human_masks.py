@@ -1,7 +1,6 @@
 import csv
 import json
 import logging
-import multiprocessing
 import pickle
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from generators.tables import SIDE, blob, write_table
 
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.masks.human_masks import HumanMasks, list_tables, prepare_masks
+from xaibench.data.masks.human_masks import HumanMasks, list_tables
 from xaibench.data.masks.mask_tables import parse_mask
 
 
@@ -148,16 +147,6 @@ def test_a_table_without_the_columns_is_named(folder, text):
         HumanMasks(folder, ["x"])
 
 
-def test_the_limit_of_fields_is_put_back(folder):
-    before = csv.field_size_limit(12_345)
-    try:
-        write_table(folder / "a.csv", drawn(1))
-        HumanMasks(folder, ["x"])
-        assert csv.field_size_limit() == 12_345
-    finally:
-        csv.field_size_limit(before)
-
-
 @pytest.mark.parametrize(
     ("tables", "labels"),
     [
@@ -181,44 +170,6 @@ def test_a_row_may_name_its_class(folder):
     assert [(row.name, row.label) for row in rows] == [("1.jpg", "cat"), ("2.jpg", None)]
 
 
-def test_a_table_is_read_once_and_again_when_it_changes(folder, caplog):
-    write_table(folder / "a.csv", drawn(2))
-    with caplog.at_level(logging.INFO, "xaibench"):
-        prepare_masks(folder)
-        HumanMasks(folder, ["x"])
-        HumanMasks(folder, ["x"])
-        assert caplog.text.count("Reading the masks") == 1
-        write_table(folder / "a.csv", drawn(3, seed=1))
-        assert np.array_equal(read(HumanMasks(folder, ["x"]))["2.jpg"], drawn(3, seed=1)[2][1])
-        assert caplog.text.count("Reading the masks") == 2
-
-
-@pytest.mark.parametrize("damage", ["*.npz", "*.bits"])
-def test_a_damaged_cache_is_made_anew(folder, tmp_path, caplog, damage):
-    write_table(folder / "a.csv", drawn(2))
-    HumanMasks(folder, ["x"])
-    (kept,) = (tmp_path / "cache").rglob(damage)
-    kept.write_bytes(kept.read_bytes()[:100])
-    assert np.array_equal(read(HumanMasks(folder, ["x"]))["1.jpg"], drawn(2)[1][1])
-    assert "is damaged" in caplog.text
-
-
-def test_a_stopped_preparation_leaves_nothing(folder, tmp_path, monkeypatch):
-    write_table(folder / "a.csv", drawn(3))
-    calls = []
-
-    def stop(text):
-        calls.append(text)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return parse_mask(text)
-
-    monkeypatch.setattr("xaibench.data.masks.mask_tables.parse_mask", stop)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_masks(folder)
-    assert not [file for file in (tmp_path / "cache").rglob("*") if file.is_file()]
-
-
 def test_a_cache_that_cannot_be_written_says_so(folder, monkeypatch):
     def full(path):
         raise OSError(28, "No space left on device", str(path))
@@ -227,22 +178,6 @@ def test_a_cache_that_cannot_be_written_says_so(folder, monkeypatch):
     monkeypatch.setattr("xaibench.data.masks.mask_tables.atomic_file", full)
     with pytest.raises(OSError, match=r"masks of .*a\.csv cannot be cached in .*No space left.*XAIBENCH_CACHE"):
         HumanMasks(folder, ["x"])
-
-
-def test_workers_build_the_same(folder, tmp_path, monkeypatch):
-    for number in range(3):
-        write_table(folder / f"{number}.csv", drawn(2, seed=number))
-    told = []
-    # Forked here: fresh processes would each load torch first, which takes seconds.
-    monkeypatch.setattr("xaibench.data.masks.human_masks.worker_context", lambda _: multiprocessing.get_context("fork"))
-    prepare_masks(folder, workers=2, progress=lambda done, total: told.append((done, total)))
-    parallel = sorted((file.name, file.read_bytes()) for file in (tmp_path / "cache").rglob("*.bits"))
-    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "other"))
-    prepare_masks(folder)
-    assert sorted((file.name, file.read_bytes()) for file in (tmp_path / "other").rglob("*.bits")) == parallel
-    with pytest.raises(ValueError, match="workers=0"):
-        prepare_masks(folder, workers=0)
 
 
 def test_tables_are_listed_without_junk(folder):

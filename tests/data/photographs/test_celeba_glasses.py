@@ -17,7 +17,7 @@ from part_cases import DatasetCase
 from PIL import Image
 
 from xaibench.data import load
-from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.annotated import DataFileError
 from xaibench.data.photographs.celeba_glasses import glasses
 
 CASES = {"glasses": DatasetCase(write=write)}
@@ -117,19 +117,6 @@ def test_as_many_faces_without_glasses_are_drawn_by_seed(folder):
     assert len(without(balance=False)) == len(WEARING) + len(WITHOUT) - 3
 
 
-@pytest.mark.parametrize("classes", [("glasses", "no_glasses"), ("glasses",), ("no_glasses",)])
-def test_classes_in_any_order_and_alone(folder, classes):
-    source = opened(folder, *classes)
-    for number in range(len(source)):
-        wearing = int(source.meta(number)["id"]) in WEARING
-        assert source.classes[source.targets[number]] == ("glasses" if wearing else "no_glasses")
-    assert set(source.targets) == set(range(len(classes)))
-
-
-def test_names_as_users_write_them(root):
-    assert load("eyeglasses", root=root, size=16, classes="Eyeglasses, no glasses").classes == ("glasses", "no_glasses")
-
-
 def test_a_broken_row_is_named_and_the_others_are_kept(folder, caplog):
     file = folder / "CelebAMask-HQ-attribute-anno.txt"
     file.write_text(file.read_text() + "30.jpg  -1 2 1 -1\nx.jpg  -1 1 1 -1\n31.jpg  -1 1\n")
@@ -175,26 +162,3 @@ def test_eyes_of_two_sizes_are_named(folder):
     source = opened(folder)
     with pytest.raises(DataFileError, match=r"00001_r_eye\.png is 128×128, but .*l_eye\.png is 64×64"):
         source.mask(by_id(source)["1"])
-
-
-def test_a_mask_that_went_away_is_named(folder):
-    source = opened(folder)
-    part_of(folder, 1, "l_eye").unlink()
-    part_of(folder, 1, "r_eye").unlink()
-    with pytest.raises(MissingDataError, match=r"00001_l_eye\.png is missing"):
-        source.mask(by_id(source)["1"])
-
-
-def test_a_truncated_photograph_is_named(folder):
-    file = folder / "CelebA-HQ-img" / "0.jpg"
-    file.write_bytes(file.read_bytes()[:-300])
-    source = opened(folder)
-    with pytest.raises(DataFileError, match=r"0\.jpg cannot be read"):
-        source.image(by_id(source)["0"], SIDE)
-
-
-def test_it_is_not_downloaded_and_says_why(tmp_path):
-    with pytest.raises(
-        MissingDataError, match=r"has to be downloaded by hand(.|\n)*agreement(.|\n)*CelebAMask-HQ\.zip"
-    ):
-        load("glasses", root=tmp_path, download=True)

@@ -1,4 +1,3 @@
-import logging
 import shutil
 from pathlib import Path
 
@@ -83,11 +82,6 @@ def test_the_processed_layout_is_read_too(tmp_path):
     assert found == {sample.id.split("/")[-1] for sample in expected}
 
 
-def test_aliases_of_the_classes(tmp_path):
-    write(tmp_path)
-    assert load("gender", root=tmp_path, classes="Female,male").classes == ("women", "men")
-
-
 @pytest.mark.parametrize("part", ["val2017", "train2014"])
 def test_coco_alone_is_listed_by_its_captions(tmp_path, caplog, part):
     found = write_coco(tmp_path, part)
@@ -156,18 +150,6 @@ def test_the_rule_of_words(captions, persons, label):
     assert gender_of(captions, persons=persons) == label
 
 
-def test_captions_are_read_once(tmp_path, caplog):
-    write_coco(tmp_path)
-    with caplog.at_level(logging.INFO, "xaibench"):
-        gender.prepare(tmp_path / "coco")
-        opened(tmp_path / "coco")
-    assert caplog.text.count("the result is cached") == 1
-    (kept,) = (tmp_path / "cache").rglob("*.json")
-    kept.write_text('{"1": 3}')
-    assert len(opened(tmp_path / "coco")) == 3
-    assert "is damaged" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -182,12 +164,6 @@ def test_a_broken_list_is_named(tmp_path, text, message):
     (tmp_path / "coco" / "annotations" / "captions_val2017.json").write_text(text)
     with pytest.raises(DataFileError, match=message):
         opened(tmp_path / "coco")
-
-
-def test_a_folder_without_images_says_how_to_get_them(tmp_path):
-    write_table(tmp_path / "gender" / "attention_label" / "a.csv", [])
-    with pytest.raises(MissingDataError, match=r"(?s)gender: .* has none of its images.*xaidataset"):
-        load("gender", root=tmp_path)
 
 
 @pytest.mark.skipif(not (REAL / "coco").is_dir(), reason="no sample files")

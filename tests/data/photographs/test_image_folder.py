@@ -39,19 +39,6 @@ def photo(file, *, size=(60, 80), seed=0):
     Image.fromarray(photograph(np.random.default_rng(seed), *size)).save(file)
 
 
-def test_patients_are_not_split(mine):
-    for seed in range(3):
-        dataset = load(f"folder:{mine}", seed=seed)
-        patients = {}
-        for part in PARTS:
-            for note in getattr(dataset, part).meta:
-                label, name = note["file"].split("/")[1:]
-                patient = label, int(name.split(".v")[1].split(".")[0]) // 2
-                patients.setdefault(patient, set()).add(part)
-        assert len(patients) == 2 * PATIENTS
-        assert all(len(parts) == 1 for parts in patients.values())
-
-
 def test_without_groups_every_image_is_its_own(mine):
     (mine / "groups.csv").unlink()
     assert len(np.unique(opened(mine, "ill").groups)) == 2 * PATIENTS + 1
@@ -175,14 +162,6 @@ def test_a_mask_of_another_size_names_both(mine):
         source.mask(number_of(source, "image/ill/unmarked.jpg"))
 
 
-def test_a_broken_mask_is_named(mine):
-    file = mine / "mask" / "ill" / "ill.v0.png"
-    file.write_bytes(file.read_bytes()[:40])
-    source = opened(mine)
-    with pytest.raises(DataFileError, match=r"mask/ill/ill\.v0\.png"):
-        source.mask(number_of(source, "image/ill/ill.v0.png"))
-
-
 def test_masks_that_are_not_used_are_named(mine, caplog):
     photo(mine / "mask" / "ill" / "nobody.png")
     photo(mine / "mask" / "il" / "ill.v0.png")
@@ -240,21 +219,6 @@ def test_images_and_masks_without_class_folders_are_one_class(tmp_path):
     assert source.annotated.tolist() == [False, True, False]
     assert source.mask(1).any()
     assert source.meta(1)["id"] == "images/1.png"
-
-
-def test_an_empty_class_is_named(mine):
-    (mine / "image" / "unknown").mkdir()
-    (mine / "image" / "unknown" / "notes.txt").touch()
-    with pytest.raises(MissingDataError, match="image/unknown has no image"):
-        load(f"folder:{mine}")
-    assert load(f"folder:{mine}", classes="ill,healthy").classes == ("ill", "healthy")
-
-
-def test_a_class_with_one_image_is_named(mine):
-    photo(mine / "image" / "rare" / "r.png")
-    photo(mine / "mask" / "rare" / "r.png")
-    with pytest.raises(ValueError, match="Class 'rare' has 1 independent image"):
-        load(f"folder:{mine}")
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,6 @@ def test_photographs_of_some_of_imagenets_classes_have_the_numbers_of_all(tmp_pa
     assert ordered_classes({"n02123045", "cat"}) == ("cat", "n02123045")
 
 
-def test_the_seed_decides_the_order(tmp_path):
-    save(tmp_path, *(f"cat_{number}.png" for number in range(20)), "dog_1.png")
-    one, again, other = (load(f"photographs:{tmp_path}", seed=seed, **WHOLE).test.ids[:] for seed in (0, 0, 1))
-    assert one == again
-    assert one != other
-    assert sorted(one) == sorted(other)
-
-
 def test_a_folder_without_photographs_is_refused(tmp_path):
     for folder in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(MissingDataError, match=r"photographs: .*Expected <class>/<any name>\.jpg"):

@@ -1,5 +1,4 @@
 import logging
-import pickle
 import re
 import shutil
 from pathlib import Path
@@ -68,18 +67,6 @@ def test_an_image_with_two_wanted_classes_is_two_samples_of_one_split(root):
     assert sum(len(getattr(data, part)) for part in PARTS) == sum(map(len, SHOWN))
 
 
-def test_only_wanted_classes_in_their_order(folder):
-    source = opened(folder, "bicycle", "aeroplane")
-    shown = [index for classes in SHOWN for index in classes]
-    assert np.bincount(source.targets).tolist() == [shown.count(1), shown.count(0)]
-
-
-def test_names_of_other_sets_are_understood(root):
-    assert load("voc", root=root, size=16, classes="plane, TV").classes == ("aeroplane", "tvmonitor")
-    with pytest.raises(ValueError, match=r"Unknown class 'aeroplan'; did you mean 'aeroplane'\?"):
-        load("pascal", root=root, classes="aeroplan")
-
-
 def test_official_splits_are_those_of_the_lists(root, folder):
     data = load("pascal", root=root, size=16, splits="official")
     listed = (folder / "ImageSets" / "Segmentation" / "val.txt").read_text().split()
@@ -110,42 +97,6 @@ def test_a_changed_mask_is_seen(folder):
     source = opened(folder, "sofa")
     number = next(i for i in range(len(source)) if source.meta(i)["id"] == "2007_000000/sofa")
     assert source.mask(number).all()
-
-
-def test_prepare_builds_what_open_reads(folder, cache, caplog):
-    steps = []
-    pascal.prepare(folder, workers=2, progress=lambda done, total: steps.append((done, total)))
-    assert steps == [(n, len(SHOWN)) for n in range(1, len(SHOWN) + 1)]
-    with caplog.at_level(logging.INFO, logger="xaibench"):
-        opened(folder)
-    assert caplog.records == []
-    pascal.prepare(folder, progress=lambda done, total: steps.append((done, total)))
-    assert steps[-1] == (len(SHOWN), len(SHOWN))
-
-
-def test_a_damaged_cache_is_made_anew(folder, cache, caplog):
-    right = opened(folder)
-    (kept,) = cache.rglob("labels-*.npz")
-    kept.write_bytes(kept.read_bytes()[:500])
-    source = opened(folder)
-    assert "is damaged" in caplog.text
-    assert all(np.array_equal(source.mask(i), right.mask(i)) for i in range(len(right)))
-
-
-def test_a_cache_that_cannot_be_written_is_a_warning(folder, caplog, monkeypatch):
-    def full(path):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("xaibench.data.disk.cache_folders.atomic_file", full)
-    assert len(opened(folder)) == sum(map(len, SHOWN))
-    assert "could not be cached" in caplog.text
-
-
-def test_it_pickles(folder):
-    source = opened(folder)
-    back = pickle.loads(pickle.dumps(source))
-    assert np.array_equal(back.mask(3), source.mask(3))
-    assert back.meta(3) == source.meta(3)
 
 
 def write_rgb(folder):
@@ -217,18 +168,6 @@ def test_an_image_that_is_not_there_is_counted_and_left_out(root, folder, caplog
     data = load("pascal", root=root, size=16, splits=(0, 0, 1))
     assert not set(gone) & set(data.test.ids)
     assert f"({gone[0]})" in caplog.text
-
-
-def test_a_truncated_photograph_is_named(root, folder):
-    for file in (folder / "JPEGImages").glob("2*.jpg"):
-        file.write_bytes(file.read_bytes()[:-200])
-    with pytest.raises(DataFileError, match=r"JPEGImages.*\.jpg cannot be read"):
-        load("pascal", root=root, size=48).train[0]
-
-
-def test_a_set_that_is_not_there_says_how_to_get_it(tmp_path):
-    with pytest.raises(MissingDataError, match=r"there is no .*VOC2012(.|\n)*xaibench prepare pascal"):
-        load("pascal", root=tmp_path)
 
 
 def test_download_takes_the_address_and_checksum_of_torchvision(tmp_path, monkeypatch):

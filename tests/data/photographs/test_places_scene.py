@@ -1,4 +1,3 @@
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.photographs.places_scene import CATEGORIES, scene
 
-PARTS = ("train", "val", "test")
 REAL = Path(__file__).parents[3].parent / "shared" / "data"
 CASES = {"scene": DatasetCase(write=write)}
 
@@ -26,14 +24,6 @@ def opened(folder, **own):
 
 def labels(source):
     return {source.meta(n)["file"]: source.classes[source.targets[n]] for n in range(len(source))}
-
-
-def test_counterfactual_masks_come_alone_and_on_request(tmp_path):
-    expected = {sample.id: sample.mask for sample in write(tmp_path)}
-    source = opened(tmp_path / "places", counterfactual=True)
-    for number in np.flatnonzero(source.annotated):
-        assert np.array_equal(source.mask(number), ~expected[source.meta(number)["id"]])
-    assert source.annotated.sum() == len(expected)
 
 
 def test_places_alone_is_listed_by_its_categories(tmp_path, caplog):
@@ -57,32 +47,12 @@ def test_places_alone_keeps_its_own_parts(tmp_path):
     assert len(dataset.test) == 4
 
 
-def test_places_without_images_says_how_to_get_them(tmp_path):
-    write_places(tmp_path)
-    for name in ("data_256_standard", "val_256"):
-        shutil.rmtree(tmp_path / "places365" / name)
-    with pytest.raises(MissingDataError, match=r"(?s)scene: .*places365 has none of its images.*data_256_standard"):
-        load("scene", root=tmp_path, include_unannotated=True)
-
-
 def test_another_list_of_categories_is_named(tmp_path):
     write_places(tmp_path)
     file = tmp_path / "places365" / "categories_places365.txt"
     file.write_text(file.read_text().replace("/r/rainforest", "/r/rain_forest"))
     with pytest.raises(DataFileError, match=r"categories_places365\.txt lacks /r/rainforest"):
         opened(tmp_path / "places365")
-
-
-def test_an_image_in_two_splits_is_in_one(tmp_path, caplog):
-    write(tmp_path)
-    folder = tmp_path / "places"
-    twice = sorted((folder / "test" / "urban").glob("urban_test_0*.jpg"))[0]
-    shutil.copy(twice, folder / "train" / "urban" / twice.name)
-    dataset = load("scene", root=tmp_path, splits="official")
-    names = {part: {note["file"].split("/")[-1] for note in getattr(dataset, part).meta} for part in PARTS}
-    assert twice.name in names["test"]
-    assert twice.name not in names["train"] | names["val"]
-    assert f"left out: 1: train/urban/{twice.name}" in caplog.text
 
 
 @pytest.mark.skipif(not (REAL / "places365").is_dir(), reason="no sample files")

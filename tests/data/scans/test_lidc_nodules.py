@@ -1,16 +1,13 @@
 import logging
 import os
-import pickle
 import shutil
-import sys
 
 import numpy as np
 import pytest
-import torch
 from generators.lidc import FAR, FREE, MIDDLE, NODULE, SMALL, Case, everywhere, inside, nodule, write
 from part_cases import DatasetCase
 
-from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.annotated import DataFileError
 from xaibench.data.scans.lidc_nodules import lidc
 
 BOX = (10, 20, 30, 40)
@@ -63,19 +60,6 @@ def ids(source, label="nodule"):
     ]
 
 
-def test_every_sample_of_the_official_layout(written):
-    root, expected = written
-    source = source_of(root)
-    found = {source.meta(index)["id"]: index for index in range(len(source)) if source.annotated[index]}
-    assert sorted(found) == sorted(sample.id for sample in expected)
-    for sample in expected:
-        index = found[sample.id]
-        mask = source.mask(index)
-        assert source.classes[source.targets[index]] == sample.label
-        assert (mask is None) == (sample.mask is None)
-        assert mask is None or np.array_equal(mask, sample.mask), sample.id
-
-
 def test_images_are_hounsfield_units_in_the_window(written):
     root, _ = written
     source = source_of(root, window=(-600, 200))
@@ -87,17 +71,6 @@ def test_images_are_hounsfield_units_in_the_window(written):
         assert (image.mode, image.size) == ("F", (80, 60))
         assert np.allclose(np.asarray(image), np.clip((values + 600) / 800, 0, 1), atol=1e-6)
         assert (root / "LIDC-IDRI" / meta["file"]).is_file()
-
-
-def test_splits_keep_patients_apart(written):
-    root, _ = written
-    data = lidc(root=root)
-    patients = [{meta["patient"] for meta in part.meta} for part in (data.train, data.val, data.test)]
-    assert sum(map(len, patients)) == len(set.union(*patients)) == 12
-    image, mask, target = data.train[0]
-    assert (image.shape, mask.shape, image.dtype) == ((3, 224, 224), (224, 224), torch.float32)
-    assert 0 <= image.min() < image.max() <= 1
-    assert target in (0, 1)
 
 
 def test_a_nodule_without_consensus_is_not_annotated(written):
@@ -161,14 +134,6 @@ def test_the_choice_in_one_scan_does_not_depend_on_the_others(root):
     assert ids(source_of(root), "no_nodule") == both[1:]
 
 
-def test_one_class_alone(root):
-    assert lidc(root=root, classes="Non Nodule", splits=(0, 0, 1)).classes == ("no_nodule",)
-    data = lidc(root=root, classes="nodules,negative", splits=(0, 0, 1))
-    assert data.classes == ("nodule", "no_nodule")
-    assert [len(data.test), data.test.targets.tolist().count(0)] == [6, 3]
-    assert data.test.masks[data.test.targets == 0].flatten(1).any(1).all()
-
-
 @pytest.mark.parametrize(
     ("own", "said"),
     [
@@ -196,15 +161,6 @@ def test_where_it_may_lie(root, folder, tmp_path):
     place.parent.mkdir(parents=True, exist_ok=True)
     (root / "LIDC-IDRI").rename(place)
     assert len(source_of(tmp_path / "moved")) == 6
-
-
-def test_where_it_is_not(tmp_path):
-    (tmp_path / "LIDC-IDRI").mkdir()
-    with pytest.raises(MissingDataError, match=r"lidc is not in .*LIDC-IDRI-\*(?s:.*)NBIA Data Retriever"):
-        source_of(tmp_path)
-    (tmp_path / "LIDC-IDRI" / "LIDC-IDRI-0001").write_text("no folder")
-    with pytest.raises(MissingDataError, match=r"LIDC-IDRI has no LIDC-IDRI-\* folder"):
-        source_of(tmp_path)
 
 
 def broken_slice(case):
@@ -313,30 +269,6 @@ def test_a_slice_that_breaks_later_is_named(root):
         source.image(0, 224)
 
 
-def test_preparing_builds_what_opening_reads(root, cache, monkeypatch, caplog):
-    done = []
-    lidc.prepare(lidc.find(root), workers=2, progress=lambda *counts: done.append(counts))
-    assert done[-1] == (3, 3)
-    files = sorted(cache.rglob("*.npz"))
-    assert [file.name[:14] for file in files] == ["LIDC-IDRI-0001", "LIDC-IDRI-0002", "LIDC-IDRI-0003"]
-    monkeypatch.setattr("xaibench.data.scans.lidc_nodules.build_patient", None)  # opening must not call it
-    with caplog.at_level(logging.INFO, "xaibench"):
-        source = source_of(root, slices="all", consensus=1.0)
-    assert len(ids(source)) == 15
-    assert "indexed now" not in caplog.text
-
-
-def test_a_patient_that_changes_is_indexed_anew(root, cache):
-    source_of(root)
-    before = {file.name for file in cache.rglob("*.npz")}
-    case = Case.at(root / "LIDC-IDRI", 2)
-    (case.folder / "002.xml").unlink()
-    path = case.write_xml([nodule("0", case.rois(everywhere(BOX, (2,))))], case.folder / "other.xml")
-    assert "LIDC-IDRI-0002/0/0002" in ids(source_of(root))
-    assert len({file.name for file in cache.rglob("*.npz")} - before) == 1
-    assert path.exists()
-
-
 def test_a_file_that_is_overwritten_where_it_lies_is_read_again(root):
     assert "LIDC-IDRI-0002/0/0003" in ids(source_of(root))
     case = Case.at(root / "LIDC-IDRI", 2)
@@ -347,30 +279,6 @@ def test_a_file_that_is_overwritten_where_it_lies_is_read_again(root):
     case.file(2).write_bytes(b"damaged")
     assert not [name for name in ids(source_of(root)) if name.startswith("LIDC-IDRI-0002")]
     assert folders == [(place, os.stat(place).st_mtime_ns) for place, _, _ in os.walk(root)]
-
-
-def test_without_a_cache_it_is_indexed_all_the_same(root, tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "file" / "cache"))
-    source = source_of(root)
-    assert len(source) == 6
-    assert source.mask(0) is not None
-    assert "Set XAIBENCH_CACHE to a writable folder" in caplog.text
-
-
-def test_a_source_survives_pickling(root):
-    source = source_of(root)
-    again = pickle.loads(pickle.dumps(source))
-    for index in range(len(source)):
-        assert again.meta(index) == source.meta(index)
-        assert np.array_equal(again.image(index, 224), source.image(index, 224))
-        assert np.array_equal(again.mask(index), source.mask(index))
-
-
-def test_without_pydicom(root, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydicom", None)
-    with pytest.raises(ImportError, match=r'pip install "xaibench\[medical\]"'):
-        source_of(root)
 
 
 def test_nothing_is_written_into_the_data(root):

@@ -1,6 +1,5 @@
 import logging
 import math
-import pickle
 from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,7 +15,6 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import cdist, squareform
 
 import xaibench as xb
-from xaibench.component.parameters import annotations_of, check_types
 from xaibench.data.scans import lidc_volumes
 from xaibench.data.scans.lidc_nodules import lidc
 from xaibench.types import MetricInfo
@@ -277,16 +275,6 @@ def test_slices_that_are_not_a_volume_are_named_and_still_slices(tmp_path, caplo
     assert len({meta["patient"] for meta in lidc(root=tmp_path, splits=(0, 0, 1)).test.meta}) == 3
 
 
-def test_uneven_slices_are_named_and_recorded(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(generators.lidc, "Z", (0, 2.5, 5, 8, 10.5, 13, 15.5, 18))
-    marked(tmp_path)
-    with caplog.at_level(logging.WARNING, "xaibench"):
-        split = volumes_of(tmp_path, classes="nodule")
-    assert split.meta[0]["spacing_deviation"] == pytest.approx(0.5)
-    assert split.meta[0]["spacing"][0] == 2.5
-    assert "the distance of its slices is not uniform: 2.5 mm, with differences up to 0.5 mm" in caplog.text
-
-
 def test_the_order_of_files_makes_no_difference_and_orientation_is_stated(tmp_path):
     case = marked(tmp_path / "a")
     other = marked(tmp_path / "b", orientation=(-1, 0, 0, 0, -1, 0))
@@ -297,31 +285,6 @@ def test_the_order_of_files_makes_no_difference_and_orientation_is_stated(tmp_pa
     assert all(torch.equal(a, b) for a, b in zip(one_[:], two[:], strict=True))
     assert [split.meta[0]["orientation"] for split in (one_, two)] == ["SPL", "SAR"]  # as stored, like the slices
     assert case.values.shape == (8, HEIGHT, WIDTH)
-
-
-def test_patients_are_groups_and_the_set_is_made_again(official, tmp_path):
-    data = xb.load("lidc", root=official, volumes=True, crop=CROP, seed=2)
-    parts = [data.train, data.val, data.test]
-    patients = [{meta["patient"] for meta in part.meta} for part in parts]
-    assert sum(map(len, patients)) == len(set.union(*patients)) > 5
-    assert data.train.groups_by == "patients"
-    assert len(set(data.train.groups.tolist())) == len(patients[0]) < len(data.train)
-    assert data.info.image_shape == (1, *CROP)
-    assert repr(CROP) in repr(data)
-    again = xb.load("lidc", root=official, seed=2, **data.parameters)
-    back = pickle.loads(pickle.dumps(data))
-    for part, other, copy in zip(
-        parts, (again.train, again.val, again.test), (back.train, back.val, back.test), strict=True
-    ):
-        assert list(part.ids) == list(other.ids)
-        assert all(torch.equal(a, b) for a, b in zip(part[:], copy[:], strict=True))
-
-
-def test_workers_and_batches_change_nothing(official):
-    given = {"root": official, "volumes": True, "crop": CROP, "verbose": False, "batch_size": 4}
-    runs = [[batch for loader in xb.loading("lidc", num_workers=n, **given) for batch in loader] for n in (0, 2)]
-    assert all(torch.equal(a, b) for one_, two in zip(*runs, strict=True) for a, b in zip(one_, two, strict=True))
-    assert runs[0][0][0].shape == (4, 1, *CROP)
 
 
 def test_metrics_get_the_spacing(official):
@@ -335,15 +298,6 @@ def test_metrics_get_the_spacing(official):
     means = result.summary().set_index("metric")["mean"]
     assert means["iou"] == 1
     assert means.drop("iou").item() == pytest.approx(STEP * SPACING[0] * SPACING[1])
-
-
-def test_a_suite_knows_the_types_of_the_parameters():
-    types = annotations_of(lidc)
-    for values in ({"volumes": True, "crop": [8, 16, 16], "channels": 1}, {"size": 64, "classes": "nodule"}):
-        check_types(values, types)
-    for values in ({"volumes": "yes"}, {"crop": 8}, {"size": "big"}):
-        with pytest.raises(ValueError, match=f"^{next(iter(values))} is "):
-            check_types(values, types)
 
 
 def test_a_parameter_of_slices_is_refused(official):

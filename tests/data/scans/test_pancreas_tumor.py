@@ -1,8 +1,6 @@
 import gzip
 import logging
-import pickle
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -52,21 +50,6 @@ def names(source):
     return [source.meta(index)["id"] for index in range(len(source))]
 
 
-def test_every_sample_of_the_official_layout(written):
-    root, expected = written
-    source = source_of(root)
-    found = {name: index for index, name in enumerate(names(source))}
-    assert sorted(found) == sorted(sample.id for sample in expected)
-    assert source.annotated.all()
-    for sample in expected:
-        index = found[sample.id]
-        mask = source.mask(index)
-        assert source.classes[source.targets[index]] == sample.label
-        assert (mask is None) == (sample.mask is None)
-        assert mask is None or np.array_equal(mask, sample.mask), sample.id
-        assert (root / source.meta(index)["file"]).is_file()
-
-
 def test_images_of_both_kinds_lie_the_same_way_under_the_same_window(written):
     # The generators store every scan under another order of axes; all must come out as they were made.
     root, _ = written
@@ -99,15 +82,6 @@ def test_the_draw_in_one_scan_does_not_depend_on_the_others(root):
     assert after == {name: slice_ for name, slice_ in before.items() if name != "PANCREAS_0001"}
 
 
-def test_splits_and_tensors(written):
-    root, _ = written
-    data = tumor(root=root)
-    assert [len(part) for part in (data.train, data.val, data.test)] == [12, 4, 4]
-    images, masks, targets = data.test[:]
-    assert (images.shape, masks.shape) == ((4, 3, 224, 224), (4, 224, 224))
-    assert masks.flatten(1).any(1).tolist() == (targets == 1).tolist()
-
-
 @pytest.mark.parametrize("place", ["", "Pancreas-CT", "manifest-1/Pancreas-CT", "tcia/manifest-1/Pancreas-CT", "NIH"])
 def test_where_the_negatives_may_lie(root, place):
     target = root / place
@@ -132,11 +106,6 @@ def test_without_negatives(root, caplog):
     with caplog.at_level(logging.WARNING, "xaibench"):
         tumor.prepare(root)
     assert "no scan of the class 'no_tumor'" in caplog.text
-
-
-def test_where_it_is_not(tmp_path):
-    with pytest.raises(MissingDataError, match=r"tumor is not in .*Task07_Pancreas(?s:.*)medicaldecathlon"):
-        source_of(tmp_path)
 
 
 def case(root, folder, number=2):
@@ -250,27 +219,6 @@ def test_the_largest_ct_series_of_a_patient_counts(root):
     assert "/series/" in source.meta(0)["file"]
 
 
-def test_preparing_keeps_what_opening_reads(root, cache, monkeypatch, caplog):
-    done = []
-    tumor.prepare(tumor.find(root), progress=lambda *counts: done.append(counts))
-    assert done == [(count, 6) for count in range(7)]
-    assert len(list(cache.rglob("*.npz"))) == 6
-    monkeypatch.setattr("xaibench.data.scans.pancreas_tumor._build_scan", None)  # opening must not call it
-    with caplog.at_level(logging.INFO, "xaibench"):
-        assert len(source_of(root, seed=5, window=(-100, 300))) == 6
-    assert "read whole now" not in caplog.text
-
-
-def test_a_case_that_changes_is_read_anew(root):
-    source_of(root)
-    labels = np.zeros((9, 60, 80), np.uint8)
-    labels[5, 3, 4] = 2
-    write_nifti(case(root, "labelsTr"), labels)
-    source = source_of(root, classes="tumor")
-    assert source.meta(1)["slice"] == 5
-    assert np.argwhere(source.mask(1)).tolist() == [[3, 4]]
-
-
 def test_a_slice_that_is_overwritten_where_it_lies_is_read_anew(root, caplog):
     assert len(source_of(root, classes="no_tumor")) == 3
     path = sorted(root.glob("Pancreas-CT/PANCREAS_0002/*/*/*.dcm"))[0]
@@ -297,24 +245,3 @@ def test_scaled_values_are_unscaled(root):
     loaded = nibabel.load(case(root, "imagesTr"))
     shown = loaded.get_fdata()[::-1, ::-1, source.meta(1)["slice"]].T
     assert np.allclose(np.asarray(source.image(1, 224)), np.clip((shown + 1000) / 2000, 0, 1), atol=1e-6)
-
-
-def test_a_window_that_is_none(root):
-    with pytest.raises(ValueError, match="expected two Hounsfield values"):
-        source_of(root, window=(240, -160))
-
-
-def test_a_source_survives_pickling(root):
-    source = source_of(root)
-    again = pickle.loads(pickle.dumps(source))
-    for index in range(len(source)):
-        assert again.meta(index) == source.meta(index)
-        assert np.array_equal(again.image(index, 224), source.image(index, 224))
-        assert np.array_equal(again.mask(index), source.mask(index))
-
-
-@pytest.mark.parametrize("module", ["pydicom", "nibabel"])
-def test_without_the_extra(root, monkeypatch, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf'{module}: pip install "xaibench\[medical\]"'):
-        source_of(root)

@@ -1,6 +1,5 @@
 import logging
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,7 @@ import pytest
 import torch
 from generators.tumor import DEPTH, HEIGHT, TUMOUR, WIDTH, nibabel, scan, write, write_case, write_nifti, write_patient
 
-import xaibench as xb
-from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.annotated import DataFileError
 from xaibench.data.scans.pancreas_tumor import tumor
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "msd" / "Task04_Hippocampus"
@@ -183,45 +181,11 @@ def test_a_healthy_scan_with_missing_slices(root, caplog):
     }
 
 
-def test_slices_that_are_not_a_volume_are_named(root, caplog):
-    folder = root / "Pancreas-CT" / "PANCREAS_0001" / "study" / "series"
-    shutil.copy(folder / "000001.dcm", folder / "000099.dcm")
-    with caplog.at_level(logging.WARNING, "xaibench"):
-        assert list(volumes_of(root, classes="no_tumor").ids) == ["PANCREAS_0002"]
-    assert "PANCREAS_0001 is not a volume (its slices are not in one order along their normal" in caplog.text
-
-
-@pytest.mark.parametrize("crop", [None, CROP])
-def test_a_broken_case_is_named(root, crop, caplog):
-    write_nifti(root / "Task07_Pancreas" / "labelsTr" / "pancreas_002.nii.gz", np.full((9, 60, 79), 2, np.uint8))
-    with caplog.at_level(logging.WARNING, "xaibench"):
-        assert list(volumes_of(root, crop, classes="tumor").ids) == ["pancreas_001"]
-    assert "pancreas_002.nii.gz has [9, 60, 79] voxels (z, y, x)" in caplog.text
-
-
 def test_values_that_are_not_finite(root):
     write_nifti(root / "Task07_Pancreas" / "imagesTr" / "pancreas_001.nii.gz", np.full(SHAPE, np.nan, np.float32))
     assert list(volumes_of(root, classes="tumor").ids) == ["pancreas_002"]
     with pytest.raises(DataFileError, match=r"pancreas_001\.nii\.gz has NaN or infinite values"):
         volumes_of(root, None, classes="tumor")[0]
-
-
-def test_patients_are_groups_and_the_set_is_made_again(official):
-    data = xb.load("tumor", root=official, volumes=True, crop=CROP, seed=1)
-    assert [len(part) for part in (data.train, data.val, data.test)] == [12, 4, 4]
-    assert (data.info.image_shape, data.train.groups_by, len(set(data.train.groups))) == ((1, *CROP), "patients", 12)
-    again = xb.load("tumor", root=official, seed=1, **data.parameters)
-    assert all(torch.equal(a, b) for a, b in zip(data.test[:], again.test[:], strict=True))
-
-
-def test_without_negatives_or_readers(root, monkeypatch):
-    shutil.rmtree(root / "Pancreas-CT")
-    assert len(volumes_of(root, classes="tumor")) == 2
-    with pytest.raises(MissingDataError, match="no scan of the class 'no_tumor'"):
-        volumes_of(root)
-    monkeypatch.setitem(sys.modules, "nibabel", None)
-    with pytest.raises(ImportError, match=r'nibabel: pip install "xaibench\[medical\]"'):
-        volumes_of(root, classes="tumor")
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the sample files are not here")

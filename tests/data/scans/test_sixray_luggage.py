@@ -1,12 +1,9 @@
-import logging
-import pickle
 import shutil
 
 import numpy as np
 import pytest
 from generators.sixray import HEADER, NEGATIVES, POSITIVES, annotation, row, union, write, write_list
 from part_cases import DatasetCase
-from PIL import Image
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -167,13 +164,6 @@ def test_other_columns_are_refused(folder):
         opened(folder)
 
 
-def test_lists_without_an_image_are_refused(folder):
-    for file in (folder / "ImageSet").glob("*/*.csv"):
-        file.write_text("name,Gun,Knife,Wrench,Pliers,Scissors\n")
-    with pytest.raises(DataFileError, match=r"\.csv and the other lists name no image; get ImageSet\.zip again\."):
-        opened(folder)
-
-
 def test_no_lists_say_what_is_missing(folder):
     shutil.rmtree(folder / "ImageSet")
     (folder / "ImageSet").mkdir()
@@ -286,55 +276,6 @@ def test_an_unknown_item_counts_as_prohibited_and_is_named(folder, caplog):
     source = opened(folder)
     assert source.mask(by_id(source)["P00001"]).sum() == 25
     assert "P00001.xml (sword)" in caplog.text
-
-
-def test_reading_is_lazy_and_a_broken_image_is_named(folder):
-    (folder / "JPEGImage" / "N0000002.jpg").write_bytes((folder / "JPEGImage" / "N0000003.jpg").read_bytes()[:400])
-    source = opened(folder)
-    with pytest.raises(DataFileError, match=r"N0000002\.jpg cannot be read"):
-        source.image(by_id(source)["N0000002"], 32)
-
-
-def test_the_index_is_kept_until_a_file_changes(folder, tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "xaibench"):
-        sixray.prepare(folder, workers=2)
-        assert caplog.text.count("Building the index") == 1
-        opened(folder)
-        assert caplog.text.count("Building the index") == 1
-        (folder / "Annotation" / "P00005.xml").write_text(annotation("P00005", [("Wrench", 1, 1, 5, 5)]))
-        source = opened(folder)
-        assert caplog.text.count("Building the index") == 2
-    assert source.annotated[by_id(source)["P00005"]]
-
-
-def test_a_damaged_index_is_built_anew(folder, tmp_path, caplog):
-    opened(folder)
-    (kept,) = (tmp_path / "cache").rglob("index-*.npz")
-    kept.write_bytes(kept.read_bytes()[:300])
-    assert len(opened(folder)) == len(POSITIVES) + len(NEGATIVES)
-    assert "is damaged" in caplog.text
-
-
-def test_progress_tells_the_annotations(folder):
-    told = []
-    sixray.prepare(folder, progress=lambda done, total: told.append((done, total)))
-    assert told[0] == (1, len(POSITIVES))
-    assert told[-1] == (len(POSITIVES), len(POSITIVES))
-
-
-def test_only_arrays_are_held_for_all_images(folder, tmp_path):
-    """What grows with a million images: no Python objects, and few bytes an image."""
-    names = [f"N{number:07d}" for number in range(1, 20_001)]
-    write_list(folder / "ImageSet" / "10" / "train.csv", names)
-    small = len(pickle.dumps(opened(folder, subset="1000")))
-    assert len(pickle.dumps(opened(folder))) - small < 45 * len(names)
-
-
-def test_images_are_read_as_they_are(folder):
-    source = opened(folder)
-    image = source.image(by_id(source)["N0000005"], 60)
-    assert image.size == (80, 60)
-    assert np.array_equal(np.asarray(image), np.asarray(Image.open(folder / "JPEGImage" / "N0000005.jpg")))
 
 
 def test_what_one_list_names_counts_though_another_does_not(folder):

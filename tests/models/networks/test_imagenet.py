@@ -9,7 +9,6 @@ import pytest
 import torch
 from part_cases import ModelCase
 from safetensors.torch import save_file
-from torch import nn
 
 import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
@@ -247,23 +246,6 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, state, message):
 def test_bad_requests_are_refused(offline, name, shape, classes, parameters, message):
     with pytest.raises(ValueError, match=message):
         build(name, shape, classes, **parameters)
-
-
-def test_an_unknown_parameter_is_told_the_nearest():
-    message = (
-        "Model 'resnet18' has no parameter 'weight'; did you mean 'weights'.* Known: fold, head, weighting, weights"
-    )
-    with pytest.raises(TypeError, match=message):
-        build("resnet18", SHAPE, 2, weight=None)
-    with pytest.raises(TypeError, match=r"Model 'cnn' has no parameter 'weights'\. Known: none"):
-        build("cnn", (1, 8, 8), 2, weights=None)
-
-
-def test_a_module_is_not_shared_between_builds():
-    one, two = (build("resnet18", SHAPE, 2, weights=None) for _ in range(2))
-    with torch.no_grad():
-        nn.init.zeros_(one.network.fc.weight)
-    assert two.network.fc.weight.abs().max() > 0
 
 
 def test_what_is_no_classifier_is_refused():

@@ -140,9 +140,3 @@ def test_images_it_does_not_take_are_named(own):
         ValueError, match=r"own_models:instance cannot take random images in \[0, 1\] of shape \[2, 3, 9, 9\]"
     ):
         build("own_models:instance", (3, 9, 9), 2)
-
-
-@pytest.mark.parametrize("in_shape", [64, (3, 64), (3, 64.0, 64), (0, 8, 8), "3x8x8"])
-def test_an_image_has_three_sides(in_shape):
-    with pytest.raises(ValueError, match=r"in_shape=.*: expected \(C, H, W\) or \(C, D, H, W\), whole numbers above 0"):
-        build("cnn", in_shape, 2)

@@ -58,13 +58,6 @@ def test_the_given_network_and_the_random_state_stay_as_they_were_and_the_seed_d
     assert not torch.equal(one[1].weight, other[1].weight)
 
 
-def test_a_loader_is_taken_as_it_is(loud):
-    data = split(40, 0)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data.images, data.targets), batch_size=20)
-    tuned = fine_tune_for_deletion(loud, loader, epochs=1, progress=False)
-    assert not torch.equal(tuned[1].weight, loud[1].weight)
-
-
 def test_half_of_the_images_lack_a_patch_of_the_metrics_grid():
     images, chance = torch.ones(400, 1, 10, 9), torch.Generator().manual_seed(0)
     gone = deletion_training._draw_patches(images, 4, chance)[:, 0]

@@ -11,7 +11,7 @@ from oracles import training as oracle
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from xaibench.models import Training, TrainingDivergedError, accuracy, build, fit, fit_many
+from xaibench.models import TrainingDivergedError, accuracy, build, fit, fit_many
 from xaibench.models.networks.base import Network
 
 
@@ -176,16 +176,6 @@ def test_each_model_stops_early_by_itself(name):
         assert part.val_accuracy == pytest.approx(accuracy(model, val), abs=1e-6)
 
 
-def test_any_model_stops_early():
-    val = InMemory(TRAIN.images, 1 - TRAIN.targets)  # every step makes it worse
-    torch.manual_seed(0)
-    for model in (dropout_network(), build("cnn", (1, 8, 8), 2)):
-        for train in (TRAIN, DataLoader(TensorDataset(*TRAIN.tensors), 64, shuffle=True)):
-            given = copy.deepcopy(model)
-            training = fit(given, train, val, epochs=40, patience=2, lr=0.05, device="cpu", progress=False)
-            assert len(training.val_loss) == len(training.train_loss) == training.best_epoch + 3 < 40
-
-
 def test_in_single_precision_the_loss_agrees_to_1e_4():
     models = [build("cnn", (1, 8, 8), 2, seed=seed) for seed in range(4)]
     expected = [copy.deepcopy(model) for model in models]
@@ -197,17 +187,6 @@ def test_in_single_precision_the_loss_agrees_to_1e_4():
         )  # fmt: skip
         assert training.train_loss == pytest.approx(losses, abs=1e-4)
         assert training.val_loss == pytest.approx(val_losses, abs=1e-4)
-
-
-@pytest.mark.parametrize("name", ["mlp", "cnn"])
-def test_the_size_of_the_stack_does_not_matter(name):
-    losses = []
-    for stack in (1, 2, 5):
-        models = [build(name, (1, 8, 8), 2, seed=seed) for seed in range(5)]
-        results = fit_many(models, [TRAIN] * 5, [VAL] * 5, stack=stack, **QUICK)
-        losses.append(torch.tensor([training.train_loss for training in results]))
-    assert torch.allclose(losses[0], losses[1], rtol=0, atol=1e-5)
-    assert torch.allclose(losses[0], losses[2], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["llr", "mlp", "cnn"])
@@ -291,21 +270,6 @@ def test_frozen_weights_stay():
     fit(model, TRAIN, VAL, **QUICK)
     assert torch.equal(model[0].weight, before)
     assert not torch.equal(model[2].weight, free)
-
-
-def loaders():
-    generator = torch.Generator().manual_seed(0)
-    yield DataLoader(TRAIN, 64, shuffle=True)  # batches are cut from the tensors
-    yield DataLoader(TRAIN, 64, shuffle=True, generator=generator, num_workers=0)
-    yield DataLoader(TensorDataset(TRAIN.images, TRAIN.targets), 64, shuffle=True)  # used as it is
-    yield DataLoader(TRAIN, 64, shuffle=True, drop_last=True)
-    yield DataLoader(TRAIN, 64)
-
-
-def test_every_kind_of_loader_trains():
-    for train in loaders():
-        training = fit(build("llr", (1, 8, 8), 2), train, DataLoader(VAL, 50), epochs=2, device="cpu", progress=False)
-        assert len(training.train_loss) == 2
 
 
 def test_a_plain_loader_gives_what_its_data_set_gives():
@@ -421,18 +385,6 @@ def test_stacks_of_unequal_members_are_refused():
         fit(nn.Flatten(), TRAIN, VAL, **QUICK)
     with pytest.raises(ValueError, match="the same model twice"):
         fit_many([one, one], [TRAIN] * 2, [VAL] * 2, **QUICK)
-
-
-def test_accuracy_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="no sample"):
-        accuracy(build("llr", (1, 8, 8), 2), DataLoader(EMPTY, 4))
-
-
-def test_a_training_is_a_record():
-    training = Training((0.7, 0.6), (0.6, 0.65), best_epoch=0, val_accuracy=0.75)
-    assert training.best_val_loss == 0.6
-    with pytest.raises(AttributeError, match="cannot assign"):
-        training.best_epoch = 1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
