@@ -64,7 +64,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
     generated = (
         "xaibench.benchmarks.xai_tris.tetrominoes.Tetromino",
         "xaibench.benchmarks.certified.images.KnownImages",
-        "xaibench.benchmarks.parts.creature_images.Creatures",
+        "xaibench.benchmarks.creatures.creature_images.Creatures",
         "xaibench.benchmarks.mosaics.photo_mosaics.PhotoMosaics",
     )
     annotated = Section("xaibench.data.annotated", paths=folders)

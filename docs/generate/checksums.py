@@ -49,7 +49,7 @@ def sets() -> Iterator[tuple[str, str, Mapping[str, int]]]:
         for seed in range(SEEDS["watermarks"]):
             yield "watermarks", f"watermarks/{name}", {"seed": seed}
     for name, parameters in CREATURES:
-        yield "parts", name, parameters
+        yield "creatures", name, parameters
 
 
 def main() -> None:

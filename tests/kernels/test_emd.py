@@ -408,7 +408,7 @@ def test_a_file_saved_while_it_is_imported_does_not_leave_old_code_behind(outer,
     module = tmp_path / "loops.py"
     module.write_text(f"""
 import sys, pathlib, numba
-from xaibench.kernels.compilation import kernel, part
+from xaibench.kernels.compilation import kernel, subroutine
 if "save" in sys.argv:
     text = pathlib.Path(__file__).read_text()
     pathlib.Path(__file__).write_text(text.replace("1.0", "2.0"))

@@ -3,9 +3,9 @@
 from fractions import Fraction
 from math import floor
 
-from xaibench.benchmarks.parts.creatures import PARTS
-from xaibench.benchmarks.parts.scenes import CLUTTER
-from xaibench.benchmarks.parts.shapes import HALF, Ellipse
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS
+from xaibench.benchmarks.creatures.scenes import CLUTTER
+from xaibench.benchmarks.creatures.shapes import HALF, Ellipse
 
 
 def center(number, size):
@@ -69,10 +69,10 @@ def pixel(scene, size, row, column, without=()):
     x, y = center(column, size), center(row, size)
     own_x, own_y = own(scene.pose, x, y)
     # From the front to the back: the first part that covers the pixel is the one that is seen.
-    for number in range(len(PARTS), 0, -1):
+    for number in range(len(BODY_PARTS), 0, -1):
         look = scene.looks[number - 1]
         if number == scene.missing or number in without:
             continue
-        if inside(PARTS[number - 1].shapes[look.shape], own_x - look.x, own_y - look.y):
+        if inside(BODY_PARTS[number - 1].shapes[look.shape], own_x - look.x, own_y - look.y):
             return shaded(look.color, own_y), number
     return background(scene, x, y), 0

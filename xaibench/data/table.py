@@ -45,7 +45,7 @@ DATASETS = Registry(
         for regime in ("confounder", "suppressor", "none")
     }
     | {
-        f"parts/creatures-{side}x{side}": (f"xaibench.benchmarks.parts.creature_images:creatures_{side}x{side}")
+        f"parts/creatures-{side}x{side}": (f"xaibench.benchmarks.creatures.creature_images:creatures_{side}x{side}")
         for side in (96, 224)
     }
     | {

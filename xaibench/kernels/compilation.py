@@ -54,11 +54,11 @@ def kernel(function: _F, freedom: frozenset[str] = MINIMA) -> _F:
     try:
         return cast(_F, numba.njit(cache=True, nogil=True, fastmath=set(freedom))(function))
     except RuntimeError:  # no writable cache folder
-        return part(function, freedom)
+        return subroutine(function, freedom)
 
 
-def part(function: _F, freedom: frozenset[str] = MINIMA, *, inline: bool = False) -> _F:
-    """Compile a function that only kernels call; it is cached as a part of them.
+def subroutine(function: _F, freedom: frozenset[str] = MINIMA, *, inline: bool = False) -> _F:
+    """Compile a function that only kernels call; it is cached with them.
 
     ``inline`` avoids a call, which would count references to each array and take longer than a short loop.
     """

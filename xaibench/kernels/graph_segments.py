@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from xaibench.kernels.compilation import kernel, part
+from xaibench.kernels.compilation import kernel, subroutine
 
 
 def graph_segments(
@@ -94,7 +94,7 @@ def _joined(
     return labels
 
 
-@partial(part, inline=True)
+@partial(subroutine, inline=True)
 def _root(parents: NDArray[np.int64], pixel: int) -> int:
     """Return the root of a pixel, and shorten the way to it."""
     while parents[pixel] != pixel:

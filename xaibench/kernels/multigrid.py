@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.kernels.compilation import SUMS, kernel, part
+from xaibench.kernels.compilation import SUMS, kernel, subroutine
 
 Doubles: TypeAlias = NDArray[np.float64]
 Singles: TypeAlias = NDArray[np.float32]
@@ -119,7 +119,7 @@ def _solve(known: Doubles, grids: Grids) -> Doubles | None:
     return None
 
 
-@partial(part, freedom=SUMS)
+@partial(subroutine, freedom=SUMS)
 def _residual(level: int, g: Grids) -> None:
     """Compute ``left = wanted - matrix @ found``."""
     height, width, start = g.places[level]
@@ -143,7 +143,7 @@ def _residual(level: int, g: Grids) -> None:
             left[i] -= a[i] * near[i] + b[i] * near[i + 1] + c[i] * near[i + 2]
 
 
-@partial(part, freedom=SUMS)
+@partial(subroutine, freedom=SUMS)
 def _step(level: int, g: Grids) -> None:
     """Take a Jacobi step."""
     start, end = g.places[level, 2], g.places[level + 1, 2]
@@ -152,7 +152,7 @@ def _step(level: int, g: Grids) -> None:
         found[i] += steps[i] * left[i]
 
 
-@partial(part, freedom=SUMS)
+@partial(subroutine, freedom=SUMS)
 def _first_step(level: int, g: Grids) -> None:
     """Take a Jacobi step from zero."""
     start, end = g.places[level, 2], g.places[level + 1, 2]
@@ -161,7 +161,7 @@ def _first_step(level: int, g: Grids) -> None:
         found[i] = steps[i] * wanted[i]
 
 
-@partial(part, freedom=SUMS)
+@partial(subroutine, freedom=SUMS)
 def _restrict(level: int, g: Grids) -> None:
     """Restrict the residual to the right-hand side of the next grid: the transpose of the interpolation."""
     height, width, start = g.places[level]
@@ -184,7 +184,7 @@ def _restrict(level: int, g: Grids) -> None:
             wanted[j] = row[2 * j + 1] + _HALF * (row[2 * j] + row[2 * j + 2])
 
 
-@partial(part, freedom=SUMS)
+@partial(subroutine, freedom=SUMS)
 def _interpolate(level: int, g: Grids) -> None:
     """Add the solution of the next grid, whose pixels are every second one, starting with the first."""
     height, width, start = g.places[level]

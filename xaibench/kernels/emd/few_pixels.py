@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.kernels.compilation import kernel, part
+from xaibench.kernels.compilation import kernel, subroutine
 from xaibench.kernels.emd.pairs import Floats, Ints, Points
 from xaibench.kernels.emd.pyramid import Indices, Masses
 
@@ -87,7 +87,7 @@ def few_places_emd(
             bounds[sample, 0], bounds[sample, 1] = _bounds(values, mask, places, costs, prices.copy(), free_inside)
 
 
-@part
+@subroutine
 def _bounds(
     values: Floats, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats, free_inside: bool
 ) -> tuple[float, float]:
@@ -99,7 +99,7 @@ def _bounds(
     return moved * lower, moved * upper
 
 
-@part
+@subroutine
 def _distances(places: Indices, pixels: Points) -> Floats:
     """Return the distances ``[k, pixels]`` from each place to each pixel."""
     slices, rows, columns = pixels
@@ -112,7 +112,7 @@ def _distances(places: Indices, pixels: Points) -> Floats:
     return costs
 
 
-@part
+@subroutine
 def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
     """Return the surplus of each pixel after removing common mass (the cost is a metric), and the mass that moves.
 
@@ -142,7 +142,7 @@ def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
     return net, moved
 
 
-@part
+@subroutine
 def _transport(net: Masses, places: Indices, costs: Floats, prices: Floats) -> tuple[float, float]:
     """Return bounds per unit of mass. ``prices [k]`` are initial prices, updated to the prices of the optimal plan."""
     rows, pixels = np.flatnonzero(net[places] < 0), np.flatnonzero(net > 0)
@@ -157,7 +157,7 @@ def _transport(net: Masses, places: Indices, costs: Floats, prices: Floats) -> t
     return bounds
 
 
-@part
+@subroutine
 def _solve(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> tuple[float, float]:
     """Return bounds per unit of mass, and update the prices to the prices of the optimal plan.
 
@@ -183,7 +183,7 @@ def _solve(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> tuple
     return lower, upper
 
 
-@part
+@subroutine
 def _transport_outside(
     values: Floats, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats
 ) -> tuple[float, float]:
@@ -211,7 +211,7 @@ def _transport_outside(
     return _solve(cost, supply, demand, prices)
 
 
-@part
+@subroutine
 def _nearest(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> Clouds:
     """Assign all mass to the nearest place, after subtracting prices."""
     k, m = cost.shape
@@ -227,7 +227,7 @@ def _nearest(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> Clo
     return clouds
 
 
-@part
+@subroutine
 def _join(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
     """Add a pixel to the cloud of a place, and update the costs of leaving it."""
     for other in range(len(cost)):
@@ -236,7 +236,7 @@ def _join(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
             clouds.ways[place, other], clouds.via[place, other] = extra, pixel
 
 
-@part
+@subroutine
 def _leave(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
     """Recompute the costs that were attained at a pixel which the cloud has lost."""
     for other in range(len(cost)):
@@ -248,7 +248,7 @@ def _leave(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
             clouds.ways[place, other], clouds.via[place, other] = least, at
 
 
-@part
+@subroutine
 def _send(clouds: Clouds, cost: Floats, price: Floats) -> bool:
     """Send mass from a place with surplus to the nearest one with unmet demand; return whether there was any."""
     end, before = _path(clouds, price)
@@ -274,7 +274,7 @@ def _send(clouds: Clouds, cost: Floats, price: Floats) -> bool:
     return True
 
 
-@part
+@subroutine
 def _path(clouds: Clouds, price: Floats) -> tuple[int, Ints]:
     """Find the shortest path from surplus to unmet demand (Dijkstra), and raise the prices along it.
 

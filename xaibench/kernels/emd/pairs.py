@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.kernels.compilation import kernel, part
+from xaibench.kernels.compilation import kernel, subroutine
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int32]
@@ -63,7 +63,7 @@ def cheap_arcs(sources: Points, sinks: Points, u: Floats, v: Floats, limit: floa
     return tails[:size], heads[:size], lengths[:size]
 
 
-@part
+@subroutine
 def _enlarge(values: NDArray[Any], room: int) -> NDArray[Any]:
     longer = np.empty(room, values.dtype)
     for i in range(len(values)):  # slice assignment takes two seconds to compile

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.kernels.compilation import kernel, part
+from xaibench.kernels.compilation import kernel, subroutine
 from xaibench.kernels.emd.pairs import Arcs, Floats, Ints
 
 _MOST = np.iinfo(np.int64).max
@@ -102,7 +102,7 @@ def optimize(tree: Tree, sources: int, arcs: Arcs, worth: float, position: int, 
     return pivots, position, looked_at >= len(tails)
 
 
-@part
+@subroutine
 def _pivot(tree: Tree, sources: int, source: int, sink: int, cost: float, reduced: float) -> None:
     """Add ``source -> sink`` to the tree, and remove the arc whose flow becomes zero."""
     leaving, by_source, amount, apex = _select_leaving(tree, sources, source, sink)
@@ -115,13 +115,13 @@ def _pivot(tree: Tree, sources: int, source: int, sink: int, cost: float, reduce
         _reattach_branch(tree, sink, source, leaving, amount, cost, -reduced)
 
 
-@part
+@subroutine
 def _points_up(parent: Ints, sources: int, node: int) -> bool:
     """Return whether the arc between a node and its parent points to the parent."""
     return node < sources or parent[node] == len(parent) - 1
 
 
-@part
+@subroutine
 def _select_leaving(tree: Tree, sources: int, source: int, sink: int) -> tuple[int, bool, int, int]:
     """Select the leaving arc (strongly feasible tree rule): the last blocking arc of the cycle, from its apex.
 
@@ -149,7 +149,7 @@ def _select_leaving(tree: Tree, sources: int, source: int, sink: int) -> tuple[i
     return out_j, False, least_j, i
 
 
-@part
+@subroutine
 def _push(tree: Tree, sources: int, node: int, apex: int, amount: int) -> None:
     """Add flow upwards from ``node`` to ``apex``."""
     parent, flow = tree.parent, tree.flow
@@ -158,7 +158,7 @@ def _push(tree: Tree, sources: int, node: int, apex: int, amount: int) -> None:
         node = parent[node]
 
 
-@part
+@subroutine
 def _reattach_branch(tree: Tree, below: int, above: int, leaving: int, amount: int, cost: float, shift: float) -> None:
     """Cut off the branch of ``leaving``, make ``below`` its top, and attach it to ``above``.
 
@@ -189,7 +189,7 @@ def _reattach_branch(tree: Tree, below: int, above: int, leaving: int, amount: i
     following[end], last[after] = after, end
 
 
-@part
+@subroutine
 def _shift_branch(tree: Tree, node: int, until: int, floor: int, lift: int, shift: float) -> tuple[int, int]:
     """Add to depth and potential along the thread, up to ``until`` or to a depth of ``floor``.
 
@@ -206,7 +206,7 @@ def _shift_branch(tree: Tree, node: int, until: int, floor: int, lift: int, shif
         node = after
 
 
-@part
+@subroutine
 def _refresh(tree: Tree, sources: int) -> None:
     """Recompute depth and potential of all nodes from the tree and the costs of the artificial arcs."""
     parent, cost, potential = tree.parent, tree.cost, tree.potential
@@ -265,7 +265,7 @@ def build_tree(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats
     return tree
 
 
-@part
+@subroutine
 def _neighbors(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """Return ``start, around``: the neighbors of node ``x`` are ``around[start[x] : start[x + 1]]``."""
     start = np.zeros(nodes + 2, np.int32)  # shifted by one, because the loop below increments
@@ -283,7 +283,7 @@ def _neighbors(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
     return start[: nodes + 1], around
 
 
-@part
+@subroutine
 def _preorder(top: int, parent: Ints, start: Ints, around: Ints, order: Ints) -> int:
     """Set the parents of a component below ``top``, list its nodes in preorder, and return their number."""
     parent[top] = -1

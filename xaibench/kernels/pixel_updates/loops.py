@@ -10,14 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from xaibench.kernels.compilation import MINIMA, SUMS, kernel, part
+from xaibench.kernels.compilation import MINIMA, SUMS, kernel, subroutine
 from xaibench.kernels.pixel_updates.stage_tables import FloatArray, IntArray
 
 #: Columns of ``stages``; see :class:`xaibench.kernels.pixel_updates.stage_tables.StageTables`.
 IN, OUT, STRIDE, RUN, RUNS, REACH, REACHED, WINDOW, PIXELS, RELU, SUM, UNIT, NEXT, WINDOWS = range(14)
 
 
-@partial(part, freedom=MINIMA | SUMS, inline=True)
+@partial(subroutine, freedom=MINIMA | SUMS, inline=True)
 def _add_weighted_runs(
     sums: FloatArray, first: int, length: int, weights: FloatArray, at: IntArray, by: FloatArray, count: int
 ) -> None:
@@ -45,7 +45,7 @@ def _add_weighted_runs(
             i += 1
 
 
-@partial(part, freedom=MINIMA | SUMS, inline=True)
+@partial(subroutine, freedom=MINIMA | SUMS, inline=True)
 def _scatter_changes(
     stages: IntArray, i: int, runs: IntArray, reach: IntArray, weights: FloatArray, sums: FloatArray,
     change: FloatArray, changed: IntArray, count: int, touched: IntArray, stamps: IntArray, now: int,
@@ -79,7 +79,7 @@ def _scatter_changes(
     return found
 
 
-@partial(part, freedom=MINIMA | SUMS, inline=True)
+@partial(subroutine, freedom=MINIMA | SUMS, inline=True)
 def _update_windows(
     stages: IntArray, i: int, windows: IntArray, sums: FloatArray, units: FloatArray, change: FloatArray,
     touched: IntArray, count: int, changed: IntArray,
@@ -113,7 +113,7 @@ def _update_windows(
     return found
 
 
-@partial(part, freedom=MINIMA | SUMS, inline=True)
+@partial(subroutine, freedom=MINIMA | SUMS, inline=True)
 def _restore(
     stages: IntArray, i: int, windows: IntArray, sums: FloatArray, units: FloatArray, base: FloatArray,
     base_units: FloatArray, b: int, touched: IntArray, count: int,

@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from xaibench.benchmarks.parts.shapes import Ellipse, Polygon, Shape
+from xaibench.benchmarks.creatures.shapes import Ellipse, Polygon, Shape
 
 Color = tuple[int, int, int]
 
@@ -28,8 +28,8 @@ COLORS = _WARM + _COOL + _NEUTRAL
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a creature.
+class BodyPart:
+    """A body part of a creature.
 
     Attributes:
         name: Its name.
@@ -48,9 +48,9 @@ def _polygon(*corners: tuple[int, int]) -> Polygon:
     return Polygon(corners)
 
 
-#: The parts, in the order in which they are painted. Their numbers in label maps start at 1.
-PARTS = (
-    Part(
+#: The body parts, in the order in which they are painted. Their numbers in label maps start at 1.
+BODY_PARTS = (
+    BodyPart(
         "tail",
         (
             [_polygon((-2300, -350), (-2300, 350), (-5600, 1900), (-5600, -1900))],
@@ -62,7 +62,7 @@ PARTS = (
         (_WARM, _COOL),
         True,
     ),
-    Part(
+    BodyPart(
         "feet",
         (
             [
@@ -79,7 +79,7 @@ PARTS = (
         (_WARM, _COOL),
         True,
     ),
-    Part(
+    BodyPart(
         "crest",
         (
             [Ellipse(2500, -3500, 450, 1100), Ellipse(3300, -3500, 450, 1100)],
@@ -87,7 +87,7 @@ PARTS = (
         ),
         (_WARM + _COOL,),
     ),
-    Part(
+    BodyPart(
         "beak",
         (
             [_polygon((3700, -2450), (6600, -1800), (3700, -1400))],
@@ -96,7 +96,7 @@ PARTS = (
         (_WARM, _COOL),
         True,
     ),
-    Part(
+    BodyPart(
         "body",
         (
             [Ellipse(0, 0, 3000, 1950), Ellipse(2800, -2000, 1350, 1300)],
@@ -104,7 +104,7 @@ PARTS = (
         ),
         (_NEUTRAL,),
     ),
-    Part(
+    BodyPart(
         "wing",
         (
             [Ellipse(-500, -150, 1900, 1050)],
@@ -113,11 +113,11 @@ PARTS = (
         (_WARM, _COOL),
         True,
     ),
-    Part("eye", ([Ellipse(3150, -2350, 480, 480)], [Ellipse(3150, -2350, 650, 330)]), (_WARM + _COOL + _NEUTRAL,)),
+    BodyPart("eye", ([Ellipse(3150, -2350, 480, 480)], [Ellipse(3150, -2350, 650, 330)]), (_WARM + _COOL + _NEUTRAL,)),
 )
-PART_NAMES = tuple(part.name for part in PARTS)
+PART_NAMES = tuple(body_part.name for body_part in BODY_PARTS)
 #: Numbers of the parts that decide the class, as in label maps.
-DECIDING = tuple(number for number, part in enumerate(PARTS, start=1) if part.decides)
+DECIDING = tuple(number for number, body_part in enumerate(BODY_PARTS, start=1) if body_part.decides)
 
 #: The variants of the deciding parts of each class, in the order of :data:`DECIDING`.
 CODES = tuple(code for code in product((0, 1), repeat=len(DECIDING)) if sum(code) % 2 == 0)
@@ -126,7 +126,7 @@ CLASSES = tuple(f"species {number}" for number in range(1, len(CODES) + 1))
 
 @dataclass(frozen=True)
 class Look:
-    """How one part of one creature looks.
+    """How one body part of one creature looks.
 
     Attributes:
         shape: Number of its shape.
@@ -142,14 +142,14 @@ class Look:
 
 
 def draw_looks(target: int, rng: np.random.Generator) -> tuple[Look, ...]:
-    """Draw the looks of the parts of a creature of a class, in the order of :data:`PARTS`."""
+    """Draw the looks of the parts of a creature of a class, in the order of :data:`BODY_PARTS`."""
     variants = dict(zip(DECIDING, CODES[target], strict=True))
     looks = []
-    for number, part in enumerate(PARTS, start=1):
-        shape, group = int(rng.integers(len(part.shapes))), int(rng.integers(len(part.colors)))
-        if part.decides:
+    for number, body_part in enumerate(BODY_PARTS, start=1):
+        shape, group = int(rng.integers(len(body_part.shapes))), int(rng.integers(len(body_part.colors)))
+        if body_part.decides:
             shape = group = variants[number]
-        colors = part.colors[group]
+        colors = body_part.colors[group]
         color = jitter(colors[int(rng.integers(len(colors)))], 15, rng)
         x, y = rng.integers(-150, 151, 2).tolist()
         looks.append(Look(shape, color, x, y))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.benchmarks.parts.creatures import COLORS, PARTS, Color, Look, draw_looks, jitter
-from xaibench.benchmarks.parts.shapes import HALF, Ellipse, Polygon, Pose, Shape, covers, grid
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, COLORS, Color, Look, draw_looks, jitter
+from xaibench.benchmarks.creatures.shapes import HALF, Ellipse, Polygon, Pose, Shape, covers, grid
 
 #: Shapes of clutter.
 CLUTTER: tuple[Shape, ...] = (
@@ -140,10 +140,10 @@ def render(scene: Scene, size: int, *, without: Collection[int] = ()) -> Layers:
     image = _background(scene, x, y)
     behind, parts = image.copy(), np.zeros((size, size), dtype=np.uint8)
     own_x, own_y = scene.pose.own_coordinates(x, y)
-    for number, (part, look) in enumerate(zip(PARTS, scene.looks, strict=True), start=1):
+    for number, (body_part, look) in enumerate(zip(BODY_PARTS, scene.looks, strict=True), start=1):
         if number == scene.missing or number in without:
             continue
-        inside = covers(part.shapes[look.shape], own_x - look.x, own_y - look.y)
+        inside = covers(body_part.shapes[look.shape], own_x - look.x, own_y - look.y)
         behind[inside] = image[inside]
         image[inside] = _shade(look.color, own_y[inside])
         parts[inside] = number

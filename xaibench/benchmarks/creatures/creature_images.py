@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.benchmarks.parts.creatures import CLASSES, DECIDING, PARTS
-from xaibench.benchmarks.parts.scenes import Scene, draw_scene, render
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, DECIDING
+from xaibench.benchmarks.creatures.scenes import Scene, draw_scene, render
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, Split
@@ -128,7 +128,7 @@ def draw_sample(seed: int, number: int, target: int, *, complete: bool) -> Scene
         complete: If False, a part drawn at random is missing with probability one half.
     """
     rng = np.random.default_rng([seed, number])
-    missing = int(rng.integers(1, len(PARTS) + 1)) * int(rng.integers(2))
+    missing = int(rng.integers(1, len(BODY_PARTS) + 1)) * int(rng.integers(2))
     return draw_scene(target, rng, missing=0 if complete else missing)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from oracles import creatures as oracle
 
-from xaibench.benchmarks.parts.creature_images import draw_sample
-from xaibench.benchmarks.parts.creatures import PARTS
-from xaibench.benchmarks.parts.scenes import NOISE, render
+from xaibench.benchmarks.creatures.creature_images import draw_sample
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS
+from xaibench.benchmarks.creatures.scenes import NOISE, render
 
 SIZE = 24
 
@@ -19,7 +19,7 @@ def scene(number, *, missing=0):
 
 @pytest.fixture
 def no_noise(monkeypatch):
-    monkeypatch.setattr("xaibench.benchmarks.parts.scenes.NOISE", 0)
+    monkeypatch.setattr("xaibench.benchmarks.creatures.scenes.NOISE", 0)
 
 
 @pytest.mark.parametrize(("number", "missing"), [(0, 0), (1, 0), (2, 5), (3, 2), (4, 0)])
@@ -33,14 +33,14 @@ def test_every_pixel_is_the_one_of_the_slow_rendering(number, missing, no_noise)
             assert layers.parts[row, column] == part
             assert layers.image[row, column].tolist() == color
             assert layers.behind[row, column].tolist() == behind
-    assert {*range(len(PARTS) + 1)} - {*np.unique(layers.parts)} <= {missing, 7}  # an eye may fall between pixels
+    assert {*range(len(BODY_PARTS) + 1)} - {*np.unique(layers.parts)} <= {missing, 7}  # an eye may fall between pixels
 
 
 @pytest.mark.parametrize("number", range(6))
 def test_removing_a_part_shows_what_is_behind_it(number):
     one = scene(number)
     layers = render(one, 48)
-    for part in range(1, len(PARTS) + 1):
+    for part in range(1, len(BODY_PARTS) + 1):
         removed = render(one, 48, without=(part,))
         shown = layers.parts == part
         assert np.array_equal(removed.image, np.where(shown[..., None], layers.behind, layers.image))
@@ -49,7 +49,7 @@ def test_removing_a_part_shows_what_is_behind_it(number):
 
 
 def test_a_missing_part_is_a_removed_part():
-    for part in range(1, len(PARTS) + 1):
+    for part in range(1, len(BODY_PARTS) + 1):
         missing, removed = render(scene(3, missing=part), 48), render(scene(3), 48, without=(part,))
         assert np.array_equal(missing.image, removed.image)
         assert np.array_equal(missing.behind, removed.behind)
@@ -63,7 +63,7 @@ def test_two_parts_can_be_removed():
 
 def test_noise_is_small_and_the_same_in_front_and_behind(monkeypatch):
     noisy = render(scene(1), SIZE)
-    monkeypatch.setattr("xaibench.benchmarks.parts.scenes.NOISE", 0)
+    monkeypatch.setattr("xaibench.benchmarks.creatures.scenes.NOISE", 0)
     plain = render(scene(1), SIZE)
     change = noisy.image.astype(int) - plain.image
     assert 0 < np.abs(change).max() <= NOISE

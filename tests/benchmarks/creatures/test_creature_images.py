@@ -6,9 +6,9 @@ import torch
 from part_cases import DatasetCase
 
 import xaibench as xb
-from xaibench.benchmarks.parts.creature_images import Creatures, draw_sample
-from xaibench.benchmarks.parts.creatures import CLASSES, DECIDING, PARTS
-from xaibench.benchmarks.parts.scenes import render
+from xaibench.benchmarks.creatures.creature_images import Creatures, draw_sample
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, DECIDING
+from xaibench.benchmarks.creatures.scenes import render
 from xaibench.data import DATASETS, PartSplit, load
 from xaibench.data.stratified_splits import stratified_split
 
@@ -45,7 +45,7 @@ def test_a_sample_is_the_rendering_of_its_scene(data):
 def test_test_images_show_all_parts_and_what_is_behind_them(data):
     assert isinstance(data.test, PartSplit)
     for row in range(len(data.test)):
-        assert data.test.part_masks(row).any((1, 2)).sum() == len(PARTS) == 7
+        assert data.test.part_masks(row).any((1, 2)).sum() == len(BODY_PARTS) == 7
         deciding = data.test.part_masks(row)[[number - 1 for number in DECIDING]].any(0)
         assert torch.equal(data.test.masks[row], deciding)
 

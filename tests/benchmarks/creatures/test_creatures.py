@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from xaibench.benchmarks.parts.creatures import CLASSES, CODES, DECIDING, PARTS, draw_looks, jitter
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, CODES, DECIDING, draw_looks, jitter
 
 
 def test_every_variant_is_in_half_of_the_classes():
@@ -23,9 +23,9 @@ def test_deciding_parts_look_as_the_class_says_and_the_others_at_random():
     rng = np.random.default_rng(0)
     shapes = np.array([[look.shape for look in draw_looks(target, rng)] for target in range(8) for _ in range(40)])
     targets = np.repeat(np.arange(8), 40)
-    for number, part in enumerate(PARTS, start=1):
+    for number, body_part in enumerate(BODY_PARTS, start=1):
         mean = [shapes[targets == target, number - 1].mean() for target in range(8)]
-        if part.decides:
+        if body_part.decides:
             assert mean == [code[DECIDING.index(number)] for code in CODES]
         else:
             assert 0.2 < min(mean) < max(mean) < 0.8
@@ -37,7 +37,7 @@ def test_the_colors_of_a_deciding_part_are_of_its_group():
         for _ in range(10):
             looks = draw_looks(target, rng)
             for number, variant in zip(DECIDING, code, strict=True):
-                group = np.array(PARTS[number - 1].colors[variant])
+                group = np.array(BODY_PARTS[number - 1].colors[variant])
                 assert np.abs(group - looks[number - 1].color).max(1).min() <= 15
 
 

@@ -1,1 +1,0 @@
-"""Parts: creatures of known parts on cluttered backgrounds; every part can be removed."""
