@@ -34,7 +34,7 @@ from xaibench.data.disk.splits import choose_classes
 from xaibench.data.exchange.datasets_library import is_table, open_table
 from xaibench.data.exchange.parquet import is_own, read_file, read_parquet
 from xaibench.data.exchange.picture_source import choose_test_files, list_parquet, open_files
-from xaibench.data.masks.human_masks import TABLE_FOLDER
+from xaibench.data.photographs.human_masks import TABLE_FOLDER
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, MaskFiles, find_masks, find_subfolder
 from xaibench.data.photographs.image_reader import ImageReader
 from xaibench.data.photographs.labeled_photographs import labeled_images, ordered_classes

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xaibench.benchmarks.watermarks.banner import banner_mask, blend
+from xaibench.benchmarks.watermarks.regimes import banner_mask, blend
 
 
 def test_the_letters_are_legible_and_grow_with_the_image():

@@ -5,7 +5,7 @@ import torch
 
 import xaibench as xb
 from xaibench.benchmarks import blind, watermark_use
-from xaibench.benchmarks.watermarks.banner import banner_mask
+from xaibench.benchmarks.watermarks.regimes import banner_mask
 from xaibench.models import build
 
 SPLIT = xb.load("watermarks/none", n_samples=80).test

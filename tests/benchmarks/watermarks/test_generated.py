@@ -8,8 +8,7 @@ import torch
 from part_cases import DatasetCase
 
 import xaibench as xb
-from xaibench.benchmarks.watermarks.banner import banner_mask
-from xaibench.benchmarks.watermarks.regimes import PREVALENCE
+from xaibench.benchmarks.watermarks.regimes import PREVALENCE, banner_mask
 from xaibench.data import DATASETS
 
 NAMES = [name for name in DATASETS if name.startswith("watermarks/")]

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 import xaibench as xb
-from xaibench.benchmarks.watermarks.banner import banner_mask
+from xaibench.benchmarks.watermarks.regimes import banner_mask
 from xaibench.runner.parts import find_part
 
 

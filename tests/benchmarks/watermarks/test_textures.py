@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xaibench.benchmarks.watermarks.textures import LEVELS, striped_images
+from xaibench.benchmarks.watermarks.generated import LEVELS, striped_images
 
 
 def images(targets, seed=0):

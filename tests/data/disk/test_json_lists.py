@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xaibench.data.photographs import coco_captions as json_lists
-from xaibench.data.photographs.coco_captions import read_items
+from xaibench.data.photographs import coco_gender as json_lists
+from xaibench.data.photographs.coco_gender import read_items
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

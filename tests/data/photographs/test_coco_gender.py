@@ -9,8 +9,7 @@ from part_cases import DatasetCase
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.photographs.coco_captions import gender_of
-from xaibench.data.photographs.coco_gender import gender
+from xaibench.data.photographs.coco_gender import gender, gender_of
 
 PARTS = ("train", "val", "test")
 REAL = Path(__file__).parents[3].parent / "shared" / "data"

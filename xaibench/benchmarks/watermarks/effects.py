@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from xaibench.benchmarks.watermarks.watermarked_splits import PairedSplit
+from xaibench.benchmarks.watermarks.regimes import PairedSplit
 
 _BATCH_SIZE = 64
 

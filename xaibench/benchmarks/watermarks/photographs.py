@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from xaibench.benchmarks.watermarks.banner import LEAST_SIDE, banner_mask
 from xaibench.benchmarks.watermarks.regimes import (
     CITATION,
+    LEAST_SIDE,
     PREVALENCE,
     REGIMES,
     Regime,
+    banner_mask,
+    paired_split,
+    training_split,
 )
-from xaibench.benchmarks.watermarks.watermarked_splits import paired_split, training_split
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.data.base import Dataset
@@ -94,7 +96,7 @@ class WatermarkedPhotographs:
 
         Returns:
             The data set, with images ``[N, 3, size, size]`` in [0, 1], and test images in pairs
-            (:class:`~xaibench.benchmarks.watermarks.watermarked_splits.PairedSplit`).
+            (:class:`~xaibench.benchmarks.watermarks.regimes.PairedSplit`).
 
         Raises:
             ValueError: If a parameter is out of range.

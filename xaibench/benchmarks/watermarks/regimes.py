@@ -8,9 +8,16 @@ class (*suppressor*), or on none (*none*); 70, 15 and 15 % of the images are for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xaibench.core.checks import check_count
+from xaibench.data.base import Split
 
 Regime: TypeAlias = Literal["confounder", "suppressor", "none"]
 REGIMES: tuple[Regime, ...] = get_args(Regime)
@@ -25,3 +32,152 @@ CITATION = (
 )
 #: Endings of the names of the two forms of a test image.
 WATERMARKED, PLAIN = "watermarked", "plain"
+
+
+class PairedSplit(Split):
+    """Test images in pairs: with the watermark (even numbers) and without it (odd numbers).
+
+    The two images of a pair form a group, and their names end in ``-watermarked`` and ``-plain``. The mask of both is
+    the region of the watermark.
+    """
+
+    @property
+    def watermarked(self) -> torch.Tensor:
+        """``[N / 2, C, H, W]`` the images with the watermark."""
+        return self.images[0::2]
+
+    @property
+    def plain(self) -> torch.Tensor:
+        """``[N / 2, C, H, W]`` the same images without it."""
+        return self.images[1::2]
+
+
+def training_split(
+    images: NDArray[np.float64],
+    targets: NDArray[np.int64],
+    mask: NDArray[np.bool_],
+    rng: np.random.Generator,
+    *,
+    prevalence: Sequence[float],
+    opacity: float,
+    inverted: bool,
+) -> Split:
+    """Put the watermark on a share of the images of each class.
+
+    Args:
+        images: ``[N, C, H, W]`` in [0, 1].
+        targets: ``[N]`` 0 or 1.
+        mask: ``[H, W]``, the pixels of the watermark.
+        rng: Draws the images with the watermark.
+        prevalence: Share of the images of each class with the watermark.
+        opacity: Opacity of the watermark in (0, 1].
+        inverted: Replace every image ``x`` by ``1 - x`` afterwards, so that the watermark is dark.
+
+    Returns:
+        The images; the mask of each is the region of the watermark, whether it is there or not.
+    """
+    marked = np.zeros(len(targets), dtype=bool)
+    for kind, share in enumerate(prevalence):
+        members = rng.permutation(np.flatnonzero(targets == kind))
+        marked[members[: round(share * len(members))]] = True
+    shown = np.where(marked[:, None, None, None], blend(images, mask, opacity), images)
+    return Split(*_tensors(shown, targets, mask, inverted=inverted))
+
+
+def paired_split(
+    images: NDArray[np.float64],
+    targets: NDArray[np.int64],
+    mask: NDArray[np.bool_],
+    *,
+    opacity: float,
+    inverted: bool,
+) -> PairedSplit:
+    """Return every image with and without the watermark.
+
+    Args:
+        images: ``[N, C, H, W]`` in [0, 1].
+        targets: ``[N]`` 0 or 1.
+        mask: ``[H, W]``, the pixels of the watermark.
+        opacity: Opacity of the watermark in (0, 1].
+        inverted: Replace every image ``x`` by ``1 - x`` afterwards.
+
+    Returns:
+        ``2 N`` samples in pairs.
+    """
+    pairs = np.stack([blend(images, mask, opacity), images], axis=1).reshape(-1, *images.shape[1:])
+    numbers = np.repeat(np.arange(len(images)), 2)
+    forms = (WATERMARKED, PLAIN)
+    return PairedSplit(
+        *_tensors(pairs, np.repeat(targets, 2), mask, inverted=inverted),
+        ids=[f"{number}-{forms[place % 2]}" for place, number in enumerate(numbers)],
+        groups=numbers,
+        groups_by="images, each with and without watermark",
+    )
+
+
+def _tensors(
+    images: NDArray[np.float64], targets: NDArray[np.int64], mask: NDArray[np.bool_], *, inverted: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    shown = 1 - images if inverted else images
+    masks = torch.from_numpy(mask).expand(len(images), *mask.shape).clone()
+    return torch.from_numpy(shown.astype(np.float32)), masks, torch.from_numpy(targets.astype(np.int64))
+
+
+#: The letters M, A, R and K in dots; each is 5 wide and 7 high.
+_LETTERS = (
+    ("#...#", "##.##", "#.#.#", "#...#", "#...#", "#...#", "#...#"),
+    (".###.", "#...#", "#...#", "#####", "#...#", "#...#", "#...#"),
+    ("####.", "#...#", "#...#", "####.", "#.#..", "#..#.", "#...#"),
+    ("#...#", "#..#.", "#.#..", "##...", "#.#..", "#..#.", "#...#"),
+)
+#: The banner in dots: 4 letters side by side, each with an empty margin, 32 wide and 11 high.
+_DOTS = np.zeros((11, 32), dtype=bool)
+for _number, _letter in enumerate(_LETTERS):
+    _DOTS[2:9, 8 * _number + 1 : 8 * _number + 6] = [[dot == "#" for dot in row] for row in _letter]
+
+#: Smallest side of an image, at which a dot of the banner is a pixel.
+LEAST_SIDE = 32
+
+
+def banner_mask(side: int) -> NDArray[np.bool_]:
+    """Return the pixels of the watermark in a square image: letters at the top, over the whole width.
+
+    Args:
+        side: Height and width of the image, at least 32.
+
+    Returns:
+        ``[side, side]``, ``True`` = a pixel of a letter.
+
+    Raises:
+        ValueError: If the image is smaller than the banner.
+
+    Example:
+        >>> mask = banner_mask(64)
+        >>> int(mask.sum()), int(mask.any(1).nonzero()[0].max())
+        (268, 17)
+    """
+    check_count("side", side, least=LEAST_SIDE)
+    dots = np.arange(side) * LEAST_SIDE // side
+    mask = np.zeros((side, side), dtype=bool)
+    inside = dots < len(_DOTS)
+    mask[inside] = _DOTS[dots[inside]][:, dots]
+    return mask
+
+
+def blend(images: NDArray[np.float64], mask: NDArray[np.bool_], opacity: float) -> NDArray[np.float64]:
+    r"""Blend a white watermark into images: :math:`(1 - a)\,x + a` at its pixels, with opacity :math:`a`.
+
+    Args:
+        images: ``[..., H, W]`` in [0, 1].
+        mask: ``[H, W]``, the pixels of the watermark.
+        opacity: In (0, 1]; 1 hides what is behind the letters.
+
+    Returns:
+        Images of the same shape; pixels outside of the mask are unchanged.
+
+    Raises:
+        ValueError: If the opacity is out of range.
+    """
+    if not 0 < opacity <= 1:
+        raise ValueError(f"opacity={opacity!r}: expected a number in (0, 1]; 0 would leave no watermark.")
+    return np.where(mask, (1 - opacity) * images + opacity, images)

@@ -27,7 +27,7 @@ from xaibench.data.disk.image_lists import (
     require_images,
 )
 from xaibench.data.disk.source import Source
-from xaibench.data.masks.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
+from xaibench.data.photographs.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
 from xaibench.data.photographs.image_reader import ImageReader
 from xaibench.data.scans.medical_images import read_medical_mask
 
@@ -48,8 +48,8 @@ class OwnFolder(DirectorySet):
     ``image`` are a set of one class, ``unlabeled``. The masks are either image files or tables. Image files are
     ``mask/<class>/*`` with the same name (without suffix) and the same size; every pixel other than black is important,
     or in a JPEG, whose values are not exact, every pixel of at least half white. Tables are ``attention_label/*.csv``
-    (:mod:`xaibench.data.masks.human_masks`), with masks of any size. An image without a mask is not annotated; an image
-    whose mask is all 0 is a true negative. The folders may also be called ``images`` and ``masks``.
+    (:mod:`xaibench.data.photographs.human_masks`), with masks of any size. An image without a mask is not annotated; an
+    image whose mask is all 0 is a true negative. The folders may also be called ``images`` and ``masks``.
 
     DICOM files (with any name; each frame is an image) and NIfTI volumes (``.nii``, ``.nii.gz``; each axial slice is an
     image) are read with ``pip install "xaibench[medical]"``. Their masks are DICOM or NIfTI files with the same number

@@ -13,8 +13,7 @@ from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback, dat
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.image_lists import ImageEntry, ListedSource, class_folders, official_folders
 from xaibench.data.disk.source import Source
-from xaibench.data.masks.human_masks import TABLE_FOLDER, HumanMasks, list_tables, prepare_masks
-from xaibench.data.masks.mask_tables import is_kept
+from xaibench.data.photographs.human_masks import TABLE_FOLDER, HumanMasks, is_kept, list_tables, prepare_masks
 
 _LOGGER = logging.getLogger("xaibench")
 

@@ -17,7 +17,7 @@ from xaibench.data.disk.image_lists import (
     require_images,
 )
 from xaibench.data.disk.source import Source
-from xaibench.data.masks.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
+from xaibench.data.photographs.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
 
 _IMAGES = "image"
 _LAYOUT = (

@@ -20,7 +20,7 @@ from xaibench.compute.device import precision_context, resolve_device
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.models.training.batches import TrainingData, batch_size_of, check_data, check_ranges, loader_of
-from xaibench.models.training.epochs import TrainingDivergedError
+from xaibench.models.training.fitting import TrainingDivergedError
 
 #: Deleted parts: a patch of half of the images, or single pixels of all.
 Deleted: TypeAlias = Literal["patches", "pixels"]

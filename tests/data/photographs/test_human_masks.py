@@ -8,8 +8,7 @@ import pytest
 from generators.tables import SIDE, blob, write_table
 
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.masks.human_masks import HumanMasks, list_tables
-from xaibench.data.masks.mask_tables import parse_mask
+from xaibench.data.photographs.human_masks import HumanMasks, list_tables, parse_mask
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +174,7 @@ def test_a_cache_that_cannot_be_written_says_so(folder, monkeypatch):
         raise OSError(28, "No space left on device", str(path))
 
     write_table(folder / "a.csv", drawn(1))
-    monkeypatch.setattr("xaibench.data.masks.mask_tables.atomic_file", full)
+    monkeypatch.setattr("xaibench.data.photographs.human_masks.atomic_file", full)
     with pytest.raises(OSError, match=r"masks of .*a\.csv cannot be cached in .*No space left.*XAIBENCH_CACHE"):
         HumanMasks(folder, ["x"])
 
