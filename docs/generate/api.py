@@ -47,9 +47,10 @@ def _explainers() -> tuple[str, ...]:
 
 
 def _written_by_hand() -> tuple[str, ...]:
-    from xaibench.metrics import torchmetrics as ours
+    from xaibench.metrics import METRICS, torchmetrics
 
-    return tuple(name for name in ours.__all__ if getattr(ours, name).__module__ != ours.__name__)
+    generated = {torchmetrics.class_name(metric) for metric in METRICS}
+    return tuple(name for name in torchmetrics.__all__ if name not in generated)
 
 
 @functools.cache
@@ -167,7 +168,7 @@ def reference(path: str) -> str:
     owner, _, name = path.rpartition(".")
     package = importlib.import_module(owner)
     hidden = hasattr(package, "__path__") and importlib.util.find_spec(path) is not None
-    return _defined(path) if hidden or name not in vars(package) else path
+    return _defined(path) if hidden or hasattr(package, "__getattr__") or name not in vars(package) else path
 
 
 def pages() -> dict[str, str]:
