@@ -120,18 +120,9 @@ def budget(
     ends = [end for name in ("low", "high", "mean") for end in scores[name].tolist() if not math.isnan(end)]
     ends += bars + [mean for _, mean in fixed]
     room = 0.05 * (max(ends) - min(ends) or 1.0)
-    columns = min(_COLUMNS, len(lines))
-    rows = -(-len(lines) // columns)
-    width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
-    height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
     with house_style():
-        figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)
-        for number, name in enumerate(lines):
-            row, column = divmod(number, columns)
-            left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
-            bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
-            axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
+        figure, panels = make_panels([shorten_label(name) for name in lines], "passes per image", label)
+        for axes, name in zip(panels, lines, strict=True):
             for other in lines:
                 if other != name:
                     axes.plot(lines[other]["passes"], lines[other]["mean"], color=THEME["line"], lw=0.8)
@@ -141,12 +132,35 @@ def budget(
             _set_axes(axes, scores["passes"].tolist(), [passes for passes, _ in dots])
             axes.set(ylim=(min(ends) - room, max(ends) + room))
             _draw_line(axes, lines[name])
-            axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(lines))
-            axes.set_title(shorten_label(name), loc="left", color=THEME["ink"], fontsize=8.5, pad=4)
-        figure.text(_MARGIN[0] / width, 0.06 / height, "passes per image", color=THEME["soft"])
-        middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
-        figure.text(0.06 / width, middle, label, rotation=90, va="center", color=THEME["soft"])
     return figure
+
+
+def make_panels(
+    titles: Sequence[str], xlabel: str, ylabel: str, is_italic: Sequence[bool] = ()
+) -> tuple[Figure, list[Any]]:
+    """Return a figure with one panel per title, at most five per row; tick labels are at its left and lower edge."""
+    columns = min(_COLUMNS, len(titles))
+    rows = -(-len(titles) // columns)
+    width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
+    height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
+    figure, panels = Figure(figsize=(width, height)), []
+    FigureCanvasAgg(figure)
+    for number, title in enumerate(titles):
+        row, column = divmod(number, columns)
+        left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
+        bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
+        axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
+        axes.grid(color=THEME["line"], lw=0.5)
+        axes.tick_params(length=0, labelcolor=THEME["soft"])
+        axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(titles))
+        axes.spines[:].set_visible(False)
+        style = "italic" if is_italic and is_italic[number] else "normal"
+        axes.set_title(title, loc="left", color=THEME["ink"], style=style, fontsize=8.5, pad=4)
+        panels.append(axes)
+    figure.text(_MARGIN[0] / width, 0.06 / height, xlabel, color=THEME["soft"])
+    middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
+    figure.text(0.06 / width, middle, ylabel, rotation=90, va="center", color=THEME["soft"])
+    return figure, panels
 
 
 def _draw_line(axes: Any, own: pd.DataFrame) -> None:
@@ -170,6 +184,3 @@ def _set_axes(axes: Any, budgets: Sequence[int], others: Sequence[int]) -> None:
     axes.set_xticks([10**power for power in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)])
     axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}")
     axes.minorticks_off()
-    axes.grid(color=THEME["line"], lw=0.5)
-    axes.tick_params(length=0, labelcolor=THEME["soft"])
-    axes.spines[:].set_visible(False)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from xaibench import plots
+from xaibench.plots.curves import make_panels
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
 from xaibench.report.results import RunResults
@@ -20,8 +20,6 @@ from xaibench.runfolder.tables import CELL
 
 #: Largest number of points drawn per curve, to bound the size of the page.
 POINTS = 41
-#: Panels per row; in inches: panel size, gaps between panels, margins left and below.
-_COLUMNS, _PANEL, _GAP, _MARGIN = 5, (1.75, 1.12), (0.2, 0.36), (0.6, 0.55)
 
 
 def curve_sets(run: RunResults) -> dict[tuple[str, str, str], pd.DataFrame]:
@@ -54,46 +52,24 @@ def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
     higher = run.metrics[metric].higher_is_better if metric in run.metrics else metric != "deletion"
     controls = [name for name in known if run.explainers[name].control and not np.isnan(areas[name])]
     best = (max if higher else min)(controls, key=areas.__getitem__, default=None)
-    columns = min(_COLUMNS, len(names))
-    rows = -(-len(names) // columns)
     low, high = min(0.0, float(curves["low"].min())), float(curves["high"].max())
     limits = (low, high + 0.04 * (high - low))  # room for the width of a line at the top
+    labels = [shorten_label(run.explainers[name].label if name in known else name) for name in names]
+    shown = ["–" if np.isnan(areas[name]) else f"{areas[name]:.3f}" for name in names]
+    titles = [f"{label}  {area}" for label, area in zip(labels, shown, strict=True)]
     with house_style():
-        width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
-        height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
-        figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)
-        for number, name in enumerate(names):
-            row, column = divmod(number, columns)
-            left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
-            bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
-            axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
-            _draw_panel(axes, lines[name], control=name in controls)
+        is_italic = [name in controls for name in names]
+        figure, panels = make_panels(titles, "share of the pixels", "score of the class", is_italic)
+        for axes, name in zip(panels, names, strict=True):
+            line, color = _thin(lines[name]), THEME["soft" if name in controls else "series-1"]
+            axes.fill_between(line["fraction"], line["low"], line["high"], color=color, alpha=0.18, lw=0)
+            axes.plot(line["fraction"], line["mean"], color=color, lw=1.6)
             if best is not None and name != best:
                 bar = _thin(lines[best])
                 axes.plot(bar["fraction"], bar["mean"], color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
+            axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
             axes.set(xlim=(0, 1), ylim=limits)
-            axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(names))
-            label = run.explainers[name].label if name in known else name
-            area = "–" if np.isnan(areas[name]) else f"{areas[name]:.3f}"
-            style = "italic" if name in controls else "normal"
-            axes.set_title(
-                f"{shorten_label(label)}  {area}", loc="left", color=THEME["ink"], style=style, fontsize=8.5, pad=4
-            )
-        figure.text(_MARGIN[0] / width, 0.06 / height, "share of the pixels", color=THEME["soft"])
-        middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
-        figure.text(0.06 / width, middle, "score of the class", rotation=90, va="center", color=THEME["soft"])
     return figure
-
-
-def _draw_panel(axes: Any, curve: pd.DataFrame, *, control: bool) -> None:
-    part, color = _thin(curve), THEME["soft" if control else "series-1"]
-    axes.fill_between(part["fraction"], part["low"], part["high"], color=color, alpha=0.18, lw=0)
-    axes.plot(part["fraction"], part["mean"], color=color, lw=1.6)
-    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.grid(color=THEME["line"], lw=0.5)
-    axes.tick_params(length=0, labelcolor=THEME["soft"])
-    axes.spines[:].set_visible(False)
 
 
 def _area(curve: pd.DataFrame) -> float:
@@ -194,30 +170,32 @@ def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetSco
     lines = budget_lines(run)
     if not lines:
         return {}
+    tables = {name: _cell_tables(summary[summary["metric"] == name]) for name in run.metrics}
+    return {name: _metric_scores(run, name, lines, table) for name, table in tables.items() if not table["mean"].empty}
+
+
+def _metric_scores(
+    run: RunResults, metric: str, lines: Mapping[str, Mapping[int, str]], tables: Mapping[str, pd.DataFrame]
+) -> BudgetScores:
     budgets = tuple(sorted({budget for entries in lines.values() for budget in entries}))
     in_lines = {name for entries in lines.values() for name in entries.values()}
-    found = {}
-    for metric, part in run.metrics.items():
-        tables = _cell_tables(summary[summary["metric"] == metric])
-        if tables["mean"].empty:
-            continue
-        means, cells = _over_cells(tables), tables["mean"].shape[1]
-        placed = _Ranker(
-            lines, {n: s for n, s in means.items() if n not in in_lines}, means, part.higher_is_better, run
-        )
-        methods = {
-            label: {budget: placed.at(budget, name) for budget, name in entries.items() if name in means}
-            for label, entries in lines.items()
-        }
-        alone = [name for name in means if name not in in_lines]
-        fixed = {
-            run.explainers[name].label: (run.explainers[name].passes, placed.at(budgets[-1], name))
-            for name in alone
-            if not run.explainers[name].control
-        }
-        controls, best = _control_scores(tables, run, metric)
-        found[metric] = BudgetScores(metric, budgets, methods, fixed, controls, best, cells)
-    return found
+    means, sign = _over_cells(tables), 1 if run.metrics[metric].higher_is_better else -1
+    alone = [name for name in means if name not in in_lines and not run.explainers[name].control]
+
+    def rank(budget: int, name: str) -> BudgetScore:
+        """Return the score with its place among the methods that have that budget or a fixed cost."""
+        names = [entries[budget] for entries in lines.values() if entries.get(budget) in means]
+        others = [means[other].mean for other in (*names, *alone)]
+        place = 1 + sum(sign * other > sign * means[name].mean for other in others)
+        return dataclasses.replace(means[name], place=place, of=len(others))
+
+    methods = {
+        label: {budget: rank(budget, name) for budget, name in entries.items() if name in means}
+        for label, entries in lines.items()
+    }
+    fixed = {run.explainers[name].label: (run.explainers[name].passes, rank(budgets[-1], name)) for name in alone}
+    controls, best = _control_scores(tables, run, metric)
+    return BudgetScores(metric, budgets, methods, fixed, controls, best, tables["mean"].shape[1])
 
 
 def _cell_tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -262,29 +240,6 @@ def _over_cells(tables: Mapping[str, pd.DataFrame]) -> dict[str, BudgetScore]:
         )
         for name in center.index
     }
-
-
-class _Ranker:
-    """Places of the methods at each budget."""
-
-    def __init__(
-        self,
-        lines: Mapping[str, Mapping[int, str]],
-        alone: Mapping[str, BudgetScore],
-        means: Mapping[str, BudgetScore],
-        higher: bool,
-        run: RunResults,
-    ) -> None:
-        self._lines, self._means, self._sign = lines, means, 1 if higher else -1
-        self._alone = [name for name in alone if not run.explainers[name].control]
-
-    def at(self, budget: int, name: str) -> BudgetScore:
-        """Return the score with its place among the methods that have that budget or a fixed cost."""
-        names = [entries[budget] for entries in self._lines.values() if entries.get(budget) in self._means]
-        own = self._means[name]
-        others = [self._means[other].mean for other in (*names, *self._alone)]
-        better = sum(self._sign * mean > self._sign * own.mean for mean in others)
-        return dataclasses.replace(own, place=better + 1, of=len(others))
 
 
 def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
