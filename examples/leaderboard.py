@@ -22,7 +22,7 @@ METHODS = ("saliency", "integrated_gradients", "shapley_sampling", "lime", "lapl
 # %% [markdown]
 # ## A repository with a few results
 #
-# A result is the folder `METHOD/SUITE@VERSION` with a manifest, the score of every sample, and pictures of maps.
+# A result is the folder `METHOD/SUITE@VERSION` with `result.json` and the score of every sample.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -34,7 +34,7 @@ problems = {name: xb.leaderboard.check(folder / "results" / name / found.name) f
 print("problems:", problems)
 
 # %% [markdown]
-# `xaibench results verify` runs a method again in a sandbox and compares the scores.
+# `xaibench results verify` runs a method again and compares the scores.
 #
 # ## Compare with an edge filter
 #
@@ -66,7 +66,7 @@ pages = sorted(path.name for path in (folder / "site").glob("*.html"))
 print(pages)
 
 # %% [markdown]
-# To add your method, run `xaibench submit mine.py --suite xai-tris-8x8`, which writes a result.
+# To add your method, run `xaibench run xai-tris-8x8 --explainers mine:squared` and `xaibench results add`.
 
 # %% [markdown]
 # ## Conclusion

@@ -36,7 +36,7 @@ DOCS = ROOT / "docs"
 #: Pages that continue another page, in its folder.
 CONTINUED = {"tutorials/benchmark-a-new-explainer": ["tutorials/read-the-report"]}
 #: Pages whose code needs data that tests do not have.
-WITH_DATA = {"datasets", "hub", "saliency-bench", "tutorials/submit-a-method"}
+WITH_DATA = {"datasets", "hub", "saliency-bench"}
 NUMBER = re.compile(r"-?\d+\.\d+")
 
 

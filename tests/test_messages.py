@@ -31,10 +31,6 @@ REASONS = {
     "benchmarks/xai_tris/photo_backgrounds.py",
     "benchmarks/xai_tris/released_pickles.py",
     "data/exchange/parquet.py",
-    "leaderboard/sandbox/protocol.py",
-    "leaderboard/sandbox/sandbox.py",
-    "leaderboard/sandbox/worker.py",
-    "leaderboard/sandbox/method.py",
     "runner/store/checked_tables.py",
     "runner/store/checked_tensors.py",
 }

@@ -45,18 +45,10 @@ xaibench networks list                                  # published networks
 xaibench networks check xai-tris-8x8                    # train them again and compare
 """,
     "results": """
-xaibench results check results                       # complete, unchanged, and within ranges
-xaibench results verify results/mine/xai-tris-8x8@VERSION   # run again in a sandbox and compare
-xaibench results verify results --install --work again   # all of them, with what they import; networks are trained once
-xaibench results add runs/xai-tris-8x8 --out results   # a result for each method of a run
-xaibench results receive results                     # record the day of receipt; deadlines count by it
-xaibench results sign results --key ~/keeper         # sign verdicts.json
-xaibench results export results --dataset ann/results   # records for the Hugging Face Hub
-xaibench results commit results winter --suite xai-tris-8x8 --deadline 2026-12-31 --secret ~/winter.json
-xaibench results reveal results ~/winter.json        # on the day after
-xaibench results fresh results winter                # every method on the data of the round
-xaibench results show results/METHOD/SUITE@VERSION   # the manifest of a result
-xaibench results schema                              # of a manifest, as JSON Schema
+xaibench results add runs/mine --out results             # a result for each method of a run
+xaibench results check results                           # valid, and exactly the rows of their suites; runs nothing
+xaibench results verify results --new --record           # run the library's methods again, and list them in verified.csv
+xaibench results verify results/squared --explainers mine.py:squared   # EXECUTES your installed mine.py
 """,
     "run": """
 xaibench run xai-tris-8x8 --quick                              # a small form, in a minute
@@ -70,11 +62,6 @@ xaibench run xai-tris-64x64 --engine ray --address auto --out /shared/run
 xaibench score maps.npz --dataset pet --root ~/data --template   # a file with the samples' ids, to fill in
 xaibench score maps.npz --dataset pet --root ~/data              # scores next to the controls
 xaibench score maps.npz --dataset xai-tris/lin-corr-8x8 --metrics emd_perf,topk_precision --out scores.csv
-""",
-    "submit": """
-xaibench submit method.py --suite xai-tris-8x8 --quick          # a test, in a minute
-xaibench submit mypackage.module:method --suite xai-tris-8x8 --author "Ann Other" --license mit
-xaibench submit method.py --publish OWNER/NAME                  # list what would be uploaded; --no-dry-run uploads it
 """,
     "show": """
 xaibench show pet --root ~/data --out pets.png            # images, masks and classes

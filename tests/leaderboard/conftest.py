@@ -5,13 +5,12 @@ import shutil
 
 import pytest
 from generators.hub import hub  # noqa: F401
-from leaderboard.keepers import give_verdict, make_key, trust
 from typer.testing import CliRunner
 
 from xaibench.cli import app
-from xaibench.leaderboard import submission, suite_text
-from xaibench.leaderboard.submission import SubmissionInfo, submit
-from xaibench.leaderboard.verdicts import KEEPERS
+from xaibench.leaderboard import suites
+from xaibench.leaderboard.run_splitting import split_run
+from xaibench.leaderboard.suites import official_suite
 from xaibench.runner.run import run
 
 SUITE = """
@@ -62,9 +61,14 @@ SHIPPED = {"tiny": SUITE}
 @pytest.fixture(scope="session", autouse=True)
 def shipped():
     """The tiny suite comes with the library. Results are of such suites only."""
-    known = suite_text._shipped_text
+    known = suites.load_suite
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suite_text, "_shipped_text", lambda name: SHIPPED.get(name) or known(name))
+        patch.setattr(suites, "SUITES", [*suites.SUITES, "tiny"])
+        patch.setattr(
+            suites,
+            "load_suite",
+            lambda name, quick: (None, SHIPPED[name]) if name in SHIPPED else known(name, quick=quick),
+        )
         yield
 
 
@@ -73,8 +77,7 @@ def ships(tmp_path, monkeypatch):
     """Give the tiny suite another content for one test; returns the file."""
 
     def ship(text):
-        for cached in CACHED:
-            cached.cache_clear()
+        official_suite.cache_clear()
         monkeypatch.setitem(SHIPPED, "tiny", text)
         file = tmp_path / "tiny.toml"
         file.write_text(text)
@@ -82,11 +85,7 @@ def ships(tmp_path, monkeypatch):
 
     yield ship
     monkeypatch.undo()
-    for cached in CACHED:
-        cached.cache_clear()
-
-
-CACHED = (suite_text.official_suite, suite_text.suite_version, suite_text.official_plan)
+    official_suite.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -97,39 +96,44 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def submitted(tiny, tmp_path_factory):
-    """The result of the method, in a results repository."""
-    place = tmp_path_factory.mktemp("submitted")
-    (place / "mine.py").write_text(METHOD)
-    info = SubmissionInfo(label="Gradient × input", authors=("Ann Other",), license="mit", citation="Other: It. 2026.")
-    where = {"info": info, "work": place / "work", "engine": "serial"}
-    return submit(f"{place / 'mine.py'}:gxi", tiny, place / "results", **where)
+def finished_once(tiny, tmp_path_factory):
+    """The run of the tiny suite with a method of its own; the module stays importable."""
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "mine.py").write_text(METHOD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        explainers = ["mine:gxi", "saliency"]
+        yield run(tiny, folder / "run", engine="serial", explainers=explainers).folder
 
 
 @pytest.fixture
-def result(submitted, tmp_path):
-    """A copy of the result that a test may damage."""
-    repository = submitted.parent.parent
-    shutil.copytree(repository, tmp_path / "results")
-    return tmp_path / "results" / submitted.relative_to(repository)
+def finished(finished_once, tmp_path):
+    """A copy of the run that a test may change."""
+    return shutil.copytree(finished_once, tmp_path / "run", ignore=shutil.ignore_patterns("store"))
+
+
+@pytest.fixture(scope="session")
+def repository_once(finished_once, tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository") / "results"
+    split_run(finished_once, repository, methods=["mine:gxi", "saliency"])
+    return repository
 
 
 @pytest.fixture
-def verdict(tmp_path):
-    """Give a verdict on a result, signed by the keeper of its repository."""
-    key = make_key(tmp_path / "keys")
+def repository(repository_once, tmp_path):
+    """A results repository with two results that a test may damage."""
+    return shutil.copytree(repository_once, tmp_path / "results")
 
-    def give(folder, **changes):
-        if not (folder.parent.parent / KEEPERS).exists():
-            trust(folder.parent.parent, key)
-        return give_verdict(folder, key, **changes)
 
-    return give
+@pytest.fixture
+def result(repository):
+    """The result of the method that is not part of the library."""
+    (folder,) = repository.glob("mine-gxi/*")
+    return folder
 
 
 @pytest.fixture
 def typed(monkeypatch, tmp_path):
     """Run a command in an empty folder; return output and exit code."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(submission, "run", functools.partial(run, engine="serial"))
     return functools.partial(CliRunner().invoke, app)

@@ -1,33 +1,30 @@
 """A result as a careful forger would write it."""
 
-import dataclasses
 import io
+import json
 
 import pyarrow.parquet as pq
 from PIL import Image
 
-from xaibench.leaderboard.manifest import ResultError, code_checksum, read_manifest
-from xaibench.leaderboard.score_files import MANIFEST, PICTURE, read_note
+from xaibench.leaderboard.manifest import RESULT
+from xaibench.leaderboard.scores import _PICTURE, read_picture
 
 
-def rewritten(folder, **changes):
-    """The folder, with the checksum of its code as it now is, if its manifest can still be read."""
-    try:
-        manifest = read_manifest(folder)
-    except ResultError:
-        return folder
-    code = dataclasses.replace(manifest.code, sha256=code_checksum(folder))
-    return with_scores(folder, notes={MANIFEST: dataclasses.replace(manifest, **{"code": code} | changes).to_json()})
+def with_text(folder, **changes):
+    """The folder, with other entries in ``result.json``."""
+    file = folder / RESULT
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    return folder
 
 
-def with_scores(folder, change=lambda table: table, notes=()):
-    """The folder, with other rows and other metadata in ``scores.parquet``."""
+def with_scores(folder, change=lambda table: table, picture=None):
+    """The folder, with other rows and another picture in ``scores.parquet``."""
     file = folder / "scores.parquet"
-    known = {name: read_note(folder, name) for name in (MANIFEST, PICTURE)}
+    picture = read_picture(folder) if picture is None else picture
     table = change(pq.read_table(file)).replace_schema_metadata()
-    with pq.ParquetWriter(file, table.schema) as writer:
+    with pq.ParquetWriter(file, table.schema, store_schema=False) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata(known | dict(notes))
+        writer.add_key_value_metadata({_PICTURE: picture})
     return folder
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from xaibench.leaderboard.dependence import measure_dependence
-from xaibench.leaderboard.verdicts import Verification
+from xaibench.leaderboard.verified import Verification
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import run
 
@@ -92,7 +92,7 @@ def shares(tmp_path_factory):
 
 
 def ignores(changed):
-    return Verification("equal", 1, 1, 0.0, "", "0.2.0", "2026-01-01", changed).ignores
+    return Verification("", "", "0.2.0", "", 0.0, changed).ignores
 
 
 @pytest.mark.parametrize("name", ["saliency", "deconvolution", "integrated_gradients", "lime", "pattern_net"])

@@ -1,109 +1,120 @@
-"""Run again in a sandbox: what is refused, and the verdict on scores.
-
-``test_verification_runs.py`` verifies honest results and a forged one.
-"""
+"""Methods are run again only if they may be, and every score is compared."""
 
 import dataclasses
-import json
-import tomllib
+import math
 
 import numpy as np
 import pytest
-from leaderboard.forging import rewritten
-from leaderboard.sandboxes import needs_sandbox
+from leaderboard.forging import with_scores, with_text
 
-from xaibench.leaderboard import verification
-from xaibench.leaderboard.manifest import ResultError
-from xaibench.leaderboard.sandbox.method import FittedSandboxedMethod
-from xaibench.leaderboard.score_files import STEP
+from xaibench.leaderboard.manifest import ResultError, result_checksum
+from xaibench.leaderboard.scores import STEP, read_scores
 from xaibench.leaderboard.verification import compare_scores, verify
-from xaibench.runfolder.tables import SCORES
-
-pytestmark = needs_sandbox
-
-#: Learns where the answers lie from the masks of the training samples.
-SUPERVISED = """
-class gxi:
-    def __init__(self, power=1.0): ...
-    def fit(self, network, batches):
-        self.where = sum(masks.double().mean(0) for _, masks, _ in batches)
-        return self
-    def __call__(self, model, images, targets):
-        return self.where.expand(len(images), -1, -1)
-"""
+from xaibench.leaderboard.verified import (
+    VERIFIED,
+    Verification,
+    find_verification,
+    read_verified,
+    record_verification,
+)
 
 
-def test_networks_and_sandbox_are_where_it_is_told(result, tmp_path, monkeypatch):
-    class ToldError(Exception):
-        pass
-
-    def run(file, *_, device, **__):
-        (explainer,) = tomllib.loads(file.read_text())["explainers"].values()
-        raise ToldError(device, json.loads(explainer["settings"])["device"])
-
-    monkeypatch.setattr(verification, "run", run)
-    with pytest.raises(ToldError) as told:
-        verify(result, work=tmp_path / "told", device="meta")
-    assert told.value.args == ("meta", "meta")
-    monkeypatch.setattr(verification.sandboxed_method, "has_fit", lambda settings: False)  # which starts a sandbox
-    with pytest.raises(ToldError) as told:
-        verify(result, work=tmp_path / "told")
-    assert told.value.args == ("cpu", "cpu")
-    with pytest.raises(ValueError, match="There is no device 'abacus' here"):
-        verify(result, work=tmp_path / "told", device="abacus")
+@pytest.fixture
+def scores(result):
+    return read_scores(result, 1000)
 
 
-def test_a_method_that_learns_from_the_masks_is_refused(result, tmp_path):
-    (result / "method" / "mine.py").write_text(SUPERVISED)
-    with pytest.raises(ResultError, match=r"gxi is refused: .*it reads the masks of the training samples"):
-        verify(rewritten(result), work=tmp_path / "supervised", engine="serial")
+def test_a_method_of_ones_own_is_verified_and_recorded(result, finished_once, typed):
+    """``finished_once`` keeps the module of the method importable."""
+    repository = result.parent.parent
+    arguments = ["results", "verify", str(repository), "--workers", "1", "--record"]
+    refused = typed(arguments)
+    assert refused.exit_code == 1
+    assert "runs mine:gxi, which is not part of the library" in " ".join(refused.output.split())
+    assert set(read_verified(repository)) == {f"saliency/{result.name}"}  # a library's explainer needs no option
+    accepted = typed([*arguments, "--new", "--explainers", "mine.py:gxi"])
+    assert accepted.exit_code == 0, accepted.output
+    verification = find_verification(result)
+    assert verification.verdict == "bit-equal"
+    assert verification.ignores == ()
+    assert verification.changed["weights"] > 0.5
+    assert verification.to_csv() in accepted.output
+    assert typed([*arguments, "--new"]).output == ""
 
 
-def test_what_does_not_pass_the_check_is_not_run(result):
-    (result / "method" / "mine.py").write_text("import this_would_fail")
-    with pytest.raises(ResultError, match=r"is refused before it is run: the files below method were modified"):
-        verify(result)
+def test_forged_scores_differ(result, finished_once):
+    def forge(table):
+        values = np.where(np.isnan(table["value"].to_numpy()), np.nan, 0.9375)
+        return table.set_column(table.column_names.index("value"), "value", [values])
+
+    with_scores(result, forge)
+    verification = verify(result, explainers=["mine:gxi"], engine="serial")
+    assert verification.verdict == "differs"
+    assert 0 < verification.largest_difference < 1
 
 
-def test_the_verdict_follows_the_largest_difference_of_a_score(submitted):
-    scores = SCORES.read(submitted)
-    assert compare_scores(scores, scores).verdict == "bit-equal"
-    rounded = compare_scores(scores, scores.assign(value=scores["value"] + 9e-7))
-    assert (rounded.verdict, rounded.equal_rows) == ("equal", int(scores["value"].isna().sum()))
-    assert rounded.largest_difference == pytest.approx(9e-7, abs=STEP)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"entry": "os:system"},
+        {"entry": "subprocess.run"},
+        {"entry": "saliency", "parameters": {"explainer": "os:system"}},
+        {"entry": "saliency", "parameters": {"rules": [{"os:system": 1}]}},
+    ],
+)
+def test_code_that_was_not_named_is_not_run(result, changes):
+    with pytest.raises(ResultError, match="which is not part of the library"):
+        verify(with_text(result, **changes), explainers=["mine:gxi"], engine="serial")
+
+
+def test_parameters_cannot_name_another_explainer(result):
+    with pytest.raises(ResultError, match="which is not part of the library"):
+        verify(with_text(result, entry="saliency", parameters={"use": "os:system"}), engine="serial")
+
+
+def test_a_result_that_fails_the_check_is_not_run(result):
+    (result / "mine.py").write_text("import this_would_fail")
+    with pytest.raises(ResultError, match="is refused before it is run"):
+        verify(result, explainers=["mine:gxi"])
+
+
+def test_facts_that_a_run_does_not_confirm_are_refused(result, finished_once):
+    file = result.parent.parent / "suites" / result.name / "facts.json"
+    file.write_text(file.read_text().replace('"lin,white,llr,0.9,1,', '"lin,white,llr,0.9,7,'))
+    with pytest.raises(ResultError, match="have other accuracy than its run"):
+        verify(result, explainers=["mine:gxi"], engine="serial")
+
+
+def test_the_largest_difference_of_a_score(scores):
+    assert compare_scores(scores, scores)[0] == 0
+    rounded, _ = compare_scores(scores, scores.assign(value=scores["value"] + 9e-7))
+    assert rounded == pytest.approx(9e-7, abs=STEP)
     first = scores["value"].first_valid_index()
-    one = compare_scores(scores, scores.assign(value=scores["value"].where(scores.index != first, 2.0)))
-    assert (one.verdict, one.largest_difference) == ("differs", pytest.approx(2 - scores["value"][first]))
+    one, where = compare_scores(scores, scores.assign(value=scores["value"].where(scores.index != first, 2.0)))
     row = scores.loc[first]
-    assert one.where == f"{row['dataset']} {row['model']} {row['metric']}"
+    assert (one, where) == (pytest.approx(2 - row["value"]), f"{row['dataset']} {row['model']} {row['metric']}")
 
 
-def test_every_score_set_to_its_mean_differs(submitted):
-    """Where means of cells were compared, this passed, with an interval of width zero."""
-    scores = SCORES.read(submitted)
-    means = scores.groupby(["dataset", "model", "metric"], observed=True)["value"].transform("mean")
-    assert compare_scores(scores.assign(value=means), scores).verdict == "differs"
-
-
-def test_rows_that_one_side_lacks_differ(submitted):
-    scores = SCORES.read(submitted)
+def test_rows_that_one_side_lacks_differ(scores):
     undefined = scores.assign(value=np.nan)
-    assert compare_scores(undefined, undefined).verdict == "bit-equal"
-    for other in (scores[scores["model"] == "mlp"], scores.iloc[:-1], undefined, scores.assign(correct=False)):
-        found = compare_scores(scores, other)
-        assert (found.verdict, found.largest_difference) == ("differs", None)
-        json.loads(json.dumps(dataclasses.asdict(found)), parse_constant=pytest.fail)  # NaN is no JSON
+    assert compare_scores(undefined, undefined)[0] == 0
+    chance = scores.astype({"reason": object}).assign(reason="map is all zero: scored as chance")
+    assert compare_scores(chance, chance)[0] == 0
+    for other in (scores[scores["model"] == "mlp"], scores[:-1], undefined, scores.assign(correct=False), chance):
+        assert compare_scores(scores, other)[0] == compare_scores(other, scores)[0] == math.inf
 
 
-def test_a_map_that_was_scored_as_chance_on_one_side_differs(submitted):
-    scores = SCORES.read(submitted).astype({"reason": object})
-    first = scores["value"].first_valid_index()
-    hidden = scores.assign(reason=scores["reason"].where(scores.index != first, "map is all zero: scored as chance"))
-    assert compare_scores(hidden, hidden).verdict == "bit-equal"
-    assert compare_scores(scores, hidden).verdict == compare_scores(hidden, scores).verdict == "differs"
-
-
-def test_a_fitted_method_is_known_by_its_fit():
-    assert callable(FittedSandboxedMethod("{}").fit)
-    assert not FittedSandboxedMethod("{}").fitted
-    assert FittedSandboxedMethod("{}", number=1).fitted
+@pytest.mark.parametrize(
+    ("difference", "verdict"), [(0.0, "bit-equal"), (1e-7, "equal"), (1e-5, "differs"), (math.inf, "differs")]
+)
+def test_rows_of_verified_csv_are_read_as_they_were_written(result, difference, verdict):
+    repository, name = result.parent.parent, "/".join(result.parts[-2:])
+    row = Verification(name, result_checksum(result), "0.2.0", "abc", difference, {"weights": 0.25, "image": 1.0})
+    record_verification(repository, dataclasses.replace(row, sha256="0" * 64))
+    assert find_verification(result) is None  # of another state
+    record_verification(repository, row)
+    assert find_verification(result) == row
+    assert (row.verdict, row.ignores) == (verdict, ("network",))
+    (repository / VERIFIED).write_text("result\nx\n")
+    with pytest.raises(ResultError):
+        read_verified(repository)

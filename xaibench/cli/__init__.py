@@ -19,7 +19,6 @@ from xaibench.cli import push_command as hub
 from xaibench.cli import results_commands as results
 from xaibench.cli import run_commands as running
 from xaibench.cli import score_command as scoring
-from xaibench.cli import submit_command as submitting
 from xaibench.cli.application import app
 
 __all__ = [
@@ -34,7 +33,6 @@ __all__ = [
     "results",
     "running",
     "scoring",
-    "submitting",
 ]
 
 

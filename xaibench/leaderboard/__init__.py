@@ -1,9 +1,9 @@
-"""Leaderboard of explainers: submit a method, check and verify its result, and write the site of all results.
+"""Leaderboard of explainers: results as files, their check and verification, and the site of all results.
 
 A *result* is one method on one version of a suite. A *results repository* is a folder (or a data set of the Hugging
-Face Hub) of results. :func:`submit` writes a result, :func:`check` inspects it without running anything,
-:func:`verify` runs the method again in a sandbox and compares the scores, and :func:`write_site` turns a repository
-into a static site.
+Face Hub) of results. :func:`split_run` turns a run into results, :func:`check` inspects a result without running
+anything, :func:`verify` runs its method again and compares the scores, and :func:`write_site` turns a repository into
+a static site.
 """
 
 import lazy_loader

@@ -4,9 +4,5 @@ from .run_splitting import split_run as split_run
 from .site.files import SiteError as SiteError
 from .site.write import BuiltSite as BuiltSite
 from .site.write import write_site as write_site
-from .submission import SubmissionInfo as SubmissionInfo
-from .submission import submit as submit
-from .verdicts import Verification as Verification
 from .verification import verify as verify
-from .verification_runs import VerifiedResult as VerifiedResult
-from .verification_runs import verify_all as verify_all
+from .verified import Verification as Verification

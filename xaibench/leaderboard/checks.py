@@ -1,208 +1,164 @@
-"""Check a result without running anything: complete, unmodified, and consistent with its suite."""
+"""Check a result without running anything: its two files are valid, and its rows are those of its suite."""
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xaibench.core.messages import listed
-from xaibench.explainers import EXPLAINERS
-from xaibench.leaderboard.manifest import (
-    METHOD,
-    Manifest,
-    ResultError,
-    code_checksum,
-    read_manifest,
-)
-from xaibench.leaderboard.pictures import decode_sheet
-from xaibench.leaderboard.rounds import find_round
-from xaibench.leaderboard.score_files import PICTURE, read_note, read_scores
-from xaibench.leaderboard.suite_text import official_plan, suite_version
-from xaibench.leaderboard.verdicts import VERDICTS, find_record
+from xaibench.leaderboard.facts import FACTS, SuiteFacts, read_facts
+from xaibench.leaderboard.manifest import RESULT, ResultError, describe_error, read_manifest
+from xaibench.leaderboard.pictures import decode_sheet, read_sample_sheet
+from xaibench.leaderboard.scores import read_picture, read_scores
+from xaibench.leaderboard.suites import official_suite
+from xaibench.leaderboard.verified import find_verification
 from xaibench.report.numbers.summary import is_scored_as_chance
-from xaibench.runfolder.tables import SCORES, RunFolderError
-from xaibench.runner.parts import part_info
-from xaibench.runner.plan.plan import Plan
-from xaibench.runner.suites.schema import Suite
+from xaibench.runfolder.tables import SCORES
+from xaibench.runner.plan.plan import CellPlan
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Largest accepted size of a result, in bytes.
-_MAX_BYTES = 100 << 20
-#: Largest size of the file of a method, in bytes.
-_MAX_CODE_BYTES = 1 << 20
-#: Access tokens of the Hub, GitHub, PyPI and AWS, and private keys.
-_TOKEN = re.compile(
-    rb"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|pypi-[\w-]{50,}|AKIA[A-Z0-9]{16}"
-    rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-)
+_KEY = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
+#: Columns that follow from the key.
+_DERIVED = ["subset", "variant", "correct", "higher_is_better", "truth"]
 
 
-def check(folder: str | Path, *, in_repository: bool = True, earlier: bool = False) -> list[str]:
-    """Check a result without running anything.
+def check(folder: str | Path) -> list[str]:
+    """Check a result in a results repository without running or importing anything in it.
+
+    Its scores are compared row by row with the plan of its suite and the facts about it: data sets, data seeds,
+    trainings, samples, which of them count, and metrics. A result of an earlier version of its suite is accepted if it
+    was verified at that version.
 
     Args:
-        folder: Folder of the result.
-        in_repository: Whether the folder must be at its place in a results repository.
-        earlier: Accept a result of an earlier version of its suite if it was verified at that version. It cannot be run
-            again, but is kept for the history of its method.
+        folder: Folder of the result, ``METHOD/SUITE@VERSION`` in its repository.
 
     Returns:
         One sentence per problem; empty if the result is accepted.
     """
-    place = Path(folder)
-    if found := list(_check_files(place)):  # first, since it limits the size of what is read
-        return found
     try:
-        manifest = read_manifest(place)
-    except ResultError as error:
-        return [str(error)]
-    if in_repository and place.resolve().parts[-2:] != tuple(manifest.folder.split("/")):
-        here = "/".join(place.resolve().parts[-2:])
-        found.append(f"it is at {here}, but its manifest says {manifest.folder}; move it there.")
-    if not found:
-        found += _check_code(place, manifest)
-    if not found:
-        found += _check_suite(place, manifest)
-        if found and earlier and _was_verified(place):
-            return []
-    if not found:
-        found += _check_scores(place, manifest)
-    return found
+        return list(_problems(Path(folder).absolute()))
+    except Exception as error:  # whatever a file of a stranger causes
+        return [describe_error(error)]
 
 
-def _was_verified(folder: Path) -> bool:
-    record = find_record(folder)
-    found = record.verification if record is not None else None
-    return found is not None and found.verdict in VERDICTS[:-1]
-
-
-def _check_files(folder: Path) -> Iterator[str]:
-    if links := [path.name for path in folder.rglob("*") if path.is_symlink()]:
-        yield f"{listed(links, 3)} are links; a result may contain regular files only."
+def _problems(folder: Path) -> Iterator[str]:
+    paths = (folder.parent.parent, folder.parent, folder, *folder.iterdir())
+    if links := [path.name for path in paths if path.is_symlink()]:
+        yield f"{listed(links, 3)} are links; a results repository may contain regular files only."
         return
-    if (size := sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())) > _MAX_BYTES:
-        yield f"its size is {size >> 20} MiB; expected at most {_MAX_BYTES >> 20}."
+    if others := sorted({path.name for path in folder.iterdir()} - {RESULT, SCORES.name}):
+        yield f"it has {listed(others, 3)}; expected {RESULT} and {SCORES.name} only."
         return
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
-        name = path.relative_to(folder).as_posix()
-        if name != SCORES.name and not name.startswith(f"{METHOD}/"):
-            yield f"{name} is not part of a result, which has {SCORES.name} and the folder {METHOD}; remove it."
-        if _TOKEN.search(path.read_bytes()):
-            yield f"{name} contains what looks like a token or private key; remove it, and revoke the token."
+    manifest = read_manifest(folder)
+    if folder.parts[-2:] != tuple(manifest.folder.split("/")):
+        yield f"it is at {'/'.join(folder.parts[-2:])}, but its {RESULT} says {manifest.folder}; move it there."
+        return
+    official = official_suite(manifest.suite)
+    if manifest.version != official.version:
+        if find_verification(folder) is None:
+            yield (
+                f"{manifest.suite} of this xaibench is version {official.version}, not {manifest.version}: its data, "
+                "networks or metrics have changed. Run the method again."
+            )
+        return
+    facts = read_facts(folder.parent.parent / FACTS / manifest.suite_folder)
+    if facts.layout is not None:
+        read_sample_sheet(facts.folder, facts.layout)
+        if picture := read_picture(folder):
+            decode_sheet(picture, f"The picture in {SCORES.name}", facts.layout.size)
+    yield from _check_scores(folder, manifest.method, _expected_rows(facts, manifest.suite))
 
 
-def _check_code(folder: Path, manifest: Manifest) -> Iterator[str]:
-    if (found := code_checksum(folder)) != manifest.code.sha256:
-        yield (
-            f"the files below {METHOD} were modified: their sha256 is {found[:12] or 'empty'}, not "
-            f"{manifest.code.sha256[:12] or 'empty'}; submit the method again."
+def _check_scores(folder: Path, method: str, expected: pd.DataFrame) -> Iterator[str]:
+    scores = read_scores(folder, len(expected))
+    if (names := sorted(scores["explainer"].unique())) != [method]:
+        yield f"{SCORES.name} has scores of {listed(names, 3)}; expected only {method}."
+        return
+    if repeated := int(scores.duplicated(_KEY).sum()):
+        yield f"{SCORES.name} has {repeated} duplicate rows."
+        return
+    scores = scores.astype(dict.fromkeys(SCORES.text, str))
+    # A method may lack all scores of a network that it does not support, but not some of them.
+    expected = expected[expected["model"].isin(scores["model"].unique())]
+    rows = expected.merge(scores, on=_KEY, how="outer", suffixes=("_expected", ""), indicator=True)
+    for side, problem in (("right_only", "has {} rows that are not in the suite"), ("left_only", "lacks {} rows")):
+        if (odd := rows[rows["_merge"] == side]).shape[0]:
+            first = ", ".join(f"{name} {odd[name].iloc[0]}" for name in _KEY)
+            yield f"{SCORES.name} {problem.format(len(odd))}, such as {first}."
+    if set(rows["_merge"]) != {"both"}:
+        return
+    for name in _DERIVED:
+        if (wrong := rows[name] != rows[f"{name}_expected"]).any():
+            row = rows[wrong].iloc[0]
+            first = ", ".join(f"{key} {row[key]}" for key in _KEY)
+            yield f"{name} differs from the suite in {int(wrong.sum())} rows of {SCORES.name}, such as {first}."
+    value, undefined, explained = rows["value"], rows["value"].isna(), rows["reason"].ne("")
+    outside = (value < rows["low"] - 1e-9) | (value > rows["high"] + 1e-9) | np.isinf(value)
+    if outside.any():
+        metric, worst = rows[outside][["metric", "value"]].iloc[0]
+        yield f"{int(outside.sum())} scores are outside the range of their metric, such as {metric} {worst:g}."
+    if (undefined & ~explained).any():
+        yield f"{SCORES.name} has {int((undefined & ~explained).sum())} undefined scores without a reason."
+    if (odd := ~undefined & explained & ~is_scored_as_chance(rows["reason"])).any():
+        yield f"{SCORES.name} has {int(odd.sum())} defined scores with the reason of an undefined one."
+
+
+@lru_cache(maxsize=8)
+def _expected_rows(facts: SuiteFacts, name: str) -> pd.DataFrame:
+    """Return all rows of a suite, from its plan and the facts about it, which are checked against the plan.
+
+    Raises:
+        ResultError: If the facts have other networks or samples than the plan.
+    """
+    import pandas as pd
+
+    plan = official_suite(name).plan
+    networks, tables, count = facts.networks.set_index(["dataset", "model", "data_seed"]).sort_index(), [], 0
+    for cell in plan.cells:
+        key = (cell.dataset_name, cell.model, cell.data.seed)
+        mine = networks.loc[[key]] if key in networks.index else networks.iloc[:0]
+        trainings, seeds = [seed for job in cell.trainings for seed in job.seeds], sorted(mine["seed"].astype(int))
+        every = plan.suite.explaining.trainings == "all"
+        if seeds != sorted(trainings) if every else len(seeds) != 1 or seeds[0] not in trainings:
+            raise ResultError(f"{facts.folder} has the trainings {seeds} of {key}; expected {trainings}.")
+        tables += [
+            _rows_of_network(cell, plan.suite.explaining.samples, int(row["seed"]), str(row["correct"]))
+            for _, row in mine.iterrows()
+        ]
+        count += len(mine)
+    if count != len(networks):
+        raise ResultError(f"{facts.folder} has networks that are not in the suite.")
+    rows = pd.concat(tables, ignore_index=True)
+    directions = rows.groupby("metric")["higher_is_better"].first()
+    if any(facts.parts.metrics[metric].higher_is_better != direction for metric, direction in directions.items()):
+        raise ResultError(f"{facts.folder} has another direction of a metric than the library.")
+    return rows
+
+
+def _rows_of_network(cell: CellPlan, samples: int | str, seed: int, correct: str) -> pd.DataFrame:
+    """Return the rows of one network; ``correct`` has a digit per sample, which is 1 if the sample counts."""
+    import pandas as pd
+
+    most = samples if isinstance(samples, int) else len(correct)
+    expected = min(most, cell.data.sizes[2]) if cell.data.dataset_part.has_n_samples else min(most, len(correct))
+    if set(correct) - {"0", "1"} or len(correct) != expected or not correct:
+        raise ResultError(
+            f"The facts about {cell.dataset_name} list {len(correct)} samples, not {expected} digits 0 or 1."
         )
-    entry = manifest.method.entry
-    if entry in EXPLAINERS:  # a name lookup, which imports nothing
-        if (folder / METHOD).exists():
-            yield f"{entry} is an explainer of the library, but {METHOD} contains code; rename the method."
-        return
-    module, _, attribute = entry.partition(":")
-    path = (folder / METHOD).joinpath(*module.split("."))
-    file = next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
-    if file is None or not attribute:
-        yield f"entry is {entry!r}: there is no {path.relative_to(folder)}.py; expected module:name below {METHOD}."
-        return
-    try:
-        if file.stat().st_size > _MAX_CODE_BYTES:
-            yield f"{file.relative_to(folder)} has more than {_MAX_CODE_BYTES:,} bytes."
-            return
-        ast.parse(file.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # a parser that runs out of its stack
-        yield f"{file.relative_to(folder)} is not valid Python: {error or type(error).__name__}."
-
-
-def _check_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
-    try:
-        if manifest.round:
-            find_round(folder, manifest.round)
-        version = suite_version(manifest.suite.name)
-    except ResultError as error:
-        yield str(error)
-        return
-    if version != manifest.suite.version:
-        yield (
-            f"{manifest.suite.name} of this xaibench is version {version}, not {manifest.suite.version}: its data, "
-            "networks or metrics have changed. Submit the method again."
-        )
-
-
-def _check_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
-    try:
-        scores = read_scores(folder)
-        if picture := read_note(folder, PICTURE):
-            decode_sheet(picture, f"The picture in {SCORES.name}")
-    except (RunFolderError, ResultError) as error:
-        yield str(error)
-        return
-    if (names := sorted(map(str, scores["explainer"].unique()))) != [manifest.method.name]:
-        yield f"{SCORES.name} has scores of {listed(names, 3)}; expected only {manifest.method.name}."
-        return
-    plan = official_plan(manifest.suite.name)
-    yield from _check_rows(scores)
-    yield from _check_values(scores, plan.suite)
-    yield from _check_cells(scores, plan)
-    seeds = list(plan.suite.data.seeds)
-    if manifest.round:
-        seeds = find_round(folder, manifest.round).seeds(len(seeds))
-    if (found := sorted(set(scores["data_seed"].astype(int)))) != sorted(seeds):
-        yield f"{SCORES.name} has scores of the data seeds {listed(found, 3)}; expected {listed(sorted(seeds), 3)}."
-
-
-def _check_rows(scores: pd.DataFrame) -> Iterator[str]:
-    key = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
-    if again := int(scores.duplicated(key).sum()):
-        yield f"{SCORES.name} has {again} duplicate rows."
-    counts = scores.groupby(key[:-1], observed=True)["correct"].nunique()
-    if (counts > 1).any():
-        yield f"{SCORES.name} marks {int((counts > 1).sum())} samples as both correct and incorrect."
-    unsaid = scores["value"].isna() & scores["reason"].astype(str).eq("")
-    if unsaid.any():
-        yield f"{SCORES.name} has {int(unsaid.sum())} undefined scores without a reason."
-    said = scores["value"].notna() & scores["reason"].astype(str).ne("") & ~is_scored_as_chance(scores["reason"])
-    if said.any():
-        yield f"{SCORES.name} has {int(said.sum())} defined scores with the reason of an undefined one."
-
-
-def _check_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
-    """Compare values with the library's metadata of each metric, not with the metadata in the result."""
-    for part in suite.metrics:
-        info: Any = part_info("metric", part.use)
-        own = scores[scores["metric"] == part.name]
-        if info is None or not len(own):
-            continue
-        low, high = info.range
-        outside = (own["value"] < low - 1e-9) | (own["value"] > high + 1e-9)
-        if outside.any():
-            count, value = int(outside.sum()), own["value"][outside].iloc[0]
-            yield f"{count} scores of {part.name}, such as {value:g}, are outside its range [{low:g}, {high:g}]."
-        if (own["higher_is_better"] != info.higher_is_better).any():
-            yield f"{SCORES.name} has the wrong direction (higher_is_better) for {part.name}."
-
-
-def _check_cells(scores: pd.DataFrame, plan: Plan) -> Iterator[str]:
-    expected = {(cell.dataset_name, cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
-    cells = scores[["dataset", "model", "metric"]].drop_duplicates().astype(str)
-    there = set(cells.itertuples(index=False, name=None))
-    if more := sorted(there - expected):
-        yield f"{SCORES.name} has {len(more)} cells that are not in the suite, such as {' '.join(more[0])}."
-    if lacking := sorted(expected - there):
-        models = {model for _, model, _ in lacking} - {model for _, model, _ in there}
-        whole = {(dataset, model) for dataset, model, _ in lacking}
-        some = whole & {(dataset, model) for dataset, model, _ in there}
-        # A method may lack all scores of a network that it does not support, but not some of them.
-        if some or not models:
-            yield f"{SCORES.name} lacks {len(lacking)} cells of the suite, such as {' '.join(lacking[0])}."
-    most = plan.suite.explaining.samples
-    if isinstance(most, int) and len(scores) and (last := int(scores["sample"].max())) >= most:
-        yield f"{SCORES.name} has a sample {last}; the suite explains the first {most}."
+    subset, variant = cell.subset_and_variant
+    same = {"dataset": cell.dataset_name, "subset": subset, "variant": variant, "model": cell.model}
+    same |= {"data_seed": cell.data.seed, "seed": seed}
+    tables = []
+    for name, score in {score.metric.name: score for _, score in cell.scores}.items():
+        info: Any = score.metric_part.info
+        low, high = info.range if info else (-np.inf, np.inf)
+        known = {"higher_is_better": bool(info.higher_is_better) if info else True, "low": low, "high": high}
+        each = {"sample": np.arange(len(correct)), "correct": np.array(list(correct)) == "1"}
+        tables.append(pd.DataFrame({**same, "metric": name, "truth": cell.truth_of(score), **known, **each}))
+    return pd.concat(tables)

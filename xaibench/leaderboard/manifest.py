@@ -1,44 +1,60 @@
-"""The manifest of a result: JSON in the metadata of its ``scores.parquet``.
+"""The description of a result, ``result.json``, and the folders of a results repository.
 
-A result is the scores of one method with this manifest and, if the method is not part of the library, its
-source::
+A results repository has one folder per method and version of a suite::
 
     results/
-      METHOD/SUITE@VERSION/         or SUITE@VERSION+ROUND, for a round of fresh seeds
-        scores.parquet              one row per sample and metric; in its metadata, this manifest and a picture of the
-                                    first maps (score_files.py)
-        method/                     source of the method
-      suites/SUITE@VERSION/         facts that all results of the suite share (suite_facts.py)
-      verdicts.json                 outcomes of running methods again (verdicts.py)
+      METHOD/SUITE@VERSION/
+        result.json           method, suite and run (this module)
+        scores.parquet        one row per sample and metric; in its metadata, a picture of the first maps (scores.py)
+      suites/SUITE@VERSION/   facts that all results of the suite share (facts.py)
+      verified.csv            results whose scores were reproduced (verified.py)
 
-A result names its suite and does not bring it.
+A result names its suite and does not contain it. Nothing in a result is executed or imported.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache
-from importlib import resources
+from dataclasses import asdict, dataclass, field, fields
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from xaibench.core.messages import did_you_mean
-from xaibench.leaderboard.score_files import MANIFEST, read_note
+from xaibench.data.exchange.hub_sets import HubAddress, download_snapshot
 from xaibench.runfolder.descriptions import PARTS
-from xaibench.runfolder.tables import SCORES, RunFolderError
+from xaibench.runfolder.sanitize import sanitize_text
+from xaibench.runfolder.tables import SCORES
 
-#: Folder with the source of a method.
-METHOD = "method"
+#: File of the description of a result.
+RESULT = "result.json"
+#: Version of its fields. Other versions are not read.
+SCHEMA = 6
+#: Largest size of a JSON file of a result in bytes, and its deepest nesting.
+_MAX_BYTES, _MAX_DEPTH = 1 << 20, 20
+#: Largest number in a JSON file.
+_MAX_NUMBER = 1e15
 
-#: Version of the schema. Other versions are not read.
-SCHEMA = 5
-
-#: Largest size of a JSON file of a result, in bytes.
-MAX_JSON_BYTES = 1 << 20
+_NAME = r"(?!(?:suites|con|prn|aux|nul|com\d|lpt\d)$)[a-z0-9][a-z0-9_-]{0,63}"
+_ADDRESS = r"(https://[^\s\"'<>]{1,300})?"
+#: Texts of a description, as regular expressions.
+_TEXTS = {
+    **{"method": _NAME, "suite": _NAME, "version": r"[0-9a-f]{32}", "submitted": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"},
+    **{"label": r".{1,80}", "entry": r"[A-Za-z0-9_.:+-]{1,200}", "summary": r".{0,1000}", "machine": r".{0,300}"},
+    **{"citation": r"(?s:.{0,5000})", "license": r"([a-z0-9][a-z0-9.+-]{0,60})?", "homepage": _ADDRESS},
+    **{"repository": _ADDRESS, "commit": r"([0-9a-f]{7,64})?"},
+}
+_OTHERS: Mapping[str, type | tuple[type, ...]] = {
+    **{"authors": list, "tuned_on": list, "versions": dict, "parameters": dict, "control": bool},
+    **{"passes": (int, type(None)), "seconds": (int, float), "maps": int},
+}
 
 
 class ResultError(ValueError):
@@ -46,269 +62,200 @@ class ResultError(ValueError):
 
 
 @dataclass(frozen=True)
-class MethodInfo:
-    """Description of a method and its authors.
+class Manifest:
+    """Description of a result.
 
     Attributes:
-        name: Name of the folder and in the scores.
+        method: Name of the method: of its folder, and in the scores.
         label: Display name.
-        entry: A listed explainer, or ``module:name`` below the folder ``method``.
+        entry: A listed explainer, or ``module:name``.
+        suite: Name of the suite.
+        version: Hash of the suite and of everything that determines its images, networks and metrics
+            (:mod:`xaibench.leaderboard.suites`). Only scores of the same version are comparable.
+        submitted: Date of the result, such as ``2026-11-23``.
         summary: One-sentence description.
-        citation: The publication to cite.
-        license: License of code and scores, as an identifier of the Hub.
+        citation: The publication to cite, as text or BibTeX.
+        license: License of the method and the scores.
         authors: Authors of the method.
         homepage: A web address.
+        repository: Address of the source of the method.
+        commit: Commit in that repository.
         passes: Network passes per image, if the method's parameters do not determine them.
         control: Whether the method does not use the model.
         parameters: Parameters of the method.
         tuned_on: Names of metrics or suites that the method or its parameters were tuned on.
-    """
-
-    name: str
-    label: str
-    entry: str
-    summary: str = ""
-    citation: str = ""
-    license: str = ""
-    authors: tuple[str, ...] = ()
-    homepage: str = ""
-    passes: int | None = None
-    control: bool = False
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    tuned_on: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SuiteVersion:
-    """Suite and version that a method was scored on. Only scores of the same version are comparable.
-
-    Attributes:
-        name: Name of the suite.
-        version: Hash of the suite and of everything that determines its images, networks and metrics
-            (:func:`xaibench.leaderboard.suite_text.suite_version`).
-    """
-
-    name: str
-    version: str
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """How the scores were computed, as the submitter's machine recorded it.
-
-    Attributes:
         versions: Versions of xaibench and of the libraries that it uses.
         machine: Processor and GPUs.
         seconds: Time of explaining, summed over jobs.
         maps: Number of maps.
     """
 
+    method: str
+    label: str
+    entry: str
+    suite: str
+    version: str
+    submitted: str
+    summary: str = ""
+    citation: str = ""
+    license: str = ""
+    authors: tuple[str, ...] = ()
+    homepage: str = ""
+    repository: str = ""
+    commit: str = ""
+    passes: int | None = None
+    control: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    tuned_on: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: str = ""
     seconds: float = 0.0
     maps: int = 0
 
-
-@dataclass(frozen=True)
-class CodeInfo:
-    """The code that was run.
-
-    Attributes:
-        sha256: Checksum of the files below ``method``; empty for a listed explainer.
-        repository: Address of the source repository.
-        commit: Commit in that repository.
-        requires: Imported packages that the library does not depend on, as ``name==version``.
-    """
-
-    sha256: str = ""
-    repository: str = ""
-    commit: str = ""
-    requires: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """Method, suite and origin of the scores of a result.
-
-    Attributes:
-        method: The method.
-        suite: The suite and its version.
-        submitted: Date of the submission according to the submitter, such as ``2026-11-23``.
-        code: The code that was run.
-        round: Name of the round of fresh seeds; empty for the suite's own seeds.
-        run: How the scores were computed.
-    """
-
-    method: MethodInfo
-    suite: SuiteVersion
-    submitted: str
-    code: CodeInfo = field(default_factory=CodeInfo)
-    round: str = ""
-    run: RunInfo = field(default_factory=RunInfo)
-
     @property
     def suite_folder(self) -> str:
-        """``SUITE@VERSION``, followed by ``+ROUND`` for a round of fresh seeds."""
-        return f"{self.suite.name}@{self.suite.version}{'+' * bool(self.round)}{self.round}"
+        """``SUITE@VERSION``."""
+        return f"{self.suite}@{self.version}"
 
     @property
     def folder(self) -> str:
         """Path of the result below a results repository."""
-        return f"{self.method.name}/{self.suite_folder}"
+        return f"{self.method}/{self.suite_folder}"
 
     def to_json(self) -> bytes:
-        """Return the manifest as the metadata of ``scores.parquet`` has it."""
-        words = asdict(self)
-        ordered = {name: words[name] for name in ("method", "suite", "round", "submitted", "run", "code")}
-        return write_json(ordered)
+        """Return the content of ``result.json``."""
+        return json.dumps({"schema": SCHEMA} | asdict(self), indent=2, ensure_ascii=False).encode() + b"\n"
+
+    def bibtex(self) -> str:
+        """Return a BibTeX entry of the method; a citation that is not BibTeX becomes its note."""
+        if self.citation.lstrip().startswith("@"):
+            return self.citation.strip()
+        texts = {"title": self.label, "author": " and ".join(self.authors), "note": self.citation}
+        # Without braces, a text cannot end its field.
+        values = {name: " ".join(text.split()).replace("{", "(").replace("}", ")") for name, text in texts.items()}
+        values |= {"howpublished": f"\\url{{{self.homepage}}}" * bool(self.homepage), "year": self.submitted[:4]}
+        lines = ",\n".join(f"  {name} = {{{text}}}" for name, text in values.items() if text)
+        return f"@misc{{{''.join(filter(str.isalnum, self.method))},\n{lines}\n}}"
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and validate the manifest of a result.
+    """Read and validate the description of a result.
 
     Args:
         folder: Folder of the result.
 
-    Returns:
-        The manifest.
-
     Raises:
-        ResultError: If it is missing or does not match the schema; the message lists the violations.
+        ResultError: If it is missing or not valid; the message lists the problems.
     """
-    file = folder / SCORES.name
-    try:
-        data = read_note(folder, MANIFEST)
-    except RunFolderError as error:
-        raise ResultError(str(error)) from error
-    if not data:
-        raise ResultError(f"{file} has no manifest; `xaibench submit` and `xaibench results add` write results.")
-    name = f"The manifest in {file}"
-    content = parse_json(data, name)
-    if problems := list(schema_violations(content, manifest_schema())):
-        raise ResultError(f"{name} does not fit schema {SCHEMA}: {'; '.join(problems)}.")
-    method = content["method"]
-    return Manifest(
-        MethodInfo(**method | {name: tuple(method.get(name, ())) for name in ("authors", "tuned_on")}),
-        SuiteVersion(**content["suite"]),
-        content["submitted"],
-        CodeInfo(**content["code"] | {"requires": tuple(content["code"].get("requires", ()))}),
-        content["round"],
-        RunInfo(**content["run"]),
-    )
+    file = folder / RESULT
+    content = read_json(file)
+    if problems := list(_problems(content)):
+        raise ResultError(f"{file} is not valid: {'; '.join(problems[:5])}.")
+    del content["schema"]
+    return Manifest(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
 
 
-def read_json(file: Path, most: int = MAX_JSON_BYTES) -> Any:
-    """Read a JSON file of a results repository.
+def _problems(content: Any) -> Iterator[str]:
+    """Yield what is wrong with the content of ``result.json``."""
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        yield f"expected an object with schema {SCHEMA}"
+        return
+    for name in sorted(content.keys() - {"schema", *_TEXTS, *_OTHERS}):
+        yield f"{name[:80]!r} is not known{did_you_mean(name[:80], [*_TEXTS, *_OTHERS]).rstrip('.')}"
+    if missing := [each.name for each in fields(Manifest)[:6] if each.name not in content]:
+        yield f"it lacks {', '.join(missing)}"
+    for name in content.keys() & _TEXTS.keys():
+        value = content[name]
+        if not isinstance(value, str) or not re.fullmatch(_TEXTS[name], value):
+            yield f"{name} is {str(value)[:80]!r}, expected text like {_TEXTS[name]}"
+    with contextlib.suppress(KeyError, TypeError):
+        try:
+            date.fromisoformat(content["submitted"])
+        except ValueError:
+            yield f"submitted is {content['submitted']!r}, expected a date"
+    for name in content.keys() & _OTHERS.keys():
+        value, kind = content[name], _OTHERS[name]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            yield f"{name} is {str(value)[:80]!r}, expected {kind}"
+        elif isinstance(value, int | float) and value < 0:
+            yield f"{name} is {value}, expected at least 0"
+        elif name in ("authors", "tuned_on", "versions"):
+            texts = value.values() if isinstance(value, dict) else value
+            if len(texts) > 200 or not all(isinstance(text, str) and len(text) <= 100 for text in texts):
+                yield f"{name} is {str(value)[:80]!r}, expected at most 200 texts of at most 100 characters"
+
+
+def read_json(file: Path, most: int = _MAX_BYTES) -> Any:
+    """Read a JSON file of a results repository, as :func:`parse_json` does.
 
     Args:
         file: The file.
         most: Largest accepted size in bytes.
 
-    Returns:
-        Its content, as :func:`parse_json` returns it.
+    Raises:
+        ResultError: If there is no such file, or it is too large or not such JSON.
+    """
+    return parse_json(read_bytes(file, most), str(file))
+
+
+def read_bytes(file: Path, most: int) -> bytes:
+    """Read a regular file of at most ``most`` bytes.
 
     Raises:
-        ResultError: If it cannot be read, is longer than ``most``, or is not such JSON.
+        ResultError: If it is missing, a link or too large, or cannot be read.
     """
+    if file.is_symlink() or not file.is_file():
+        raise ResultError(f"{file} is missing; `xaibench results add` writes it.")
     try:
-        if (size := file.stat().st_size) > most:
-            raise ResultError(f"{file} has {size:,} bytes; expected at most {most:,}.")
-        data = file.read_bytes()
+        with file.open("rb") as stream:
+            content = stream.read(most + 1)
     except OSError as error:
         raise ResultError(f"{file} cannot be read ({error}).") from error
-    return parse_json(data, str(file), most)
+    if len(content) > most:
+        raise ResultError(f"{file} has more than {most:,} bytes.")
+    return content
 
 
-def parse_json(data: bytes, name: str, most: int = MAX_JSON_BYTES) -> Any:
-    """Parse JSON of somebody else.
+def parse_json(data: bytes, name: str) -> Any:
+    """Parse JSON that may come from a stranger.
 
     Args:
         data: The JSON.
         name: Its name in messages.
-        most: Largest accepted size in bytes.
 
     Returns:
-        Its content. Every text in it can be encoded, and so be shown and written.
+        Its content. Numbers are finite and bounded, the nesting is limited, and texts have printable characters only,
+        except for line breaks and tabs.
 
     Raises:
-        ResultError: If it is longer than ``most``, or is not such JSON.
+        ResultError: If it is not such JSON.
     """
-    if len(data) > most:
-        raise ResultError(f"{name} has {len(data):,} bytes; expected at most {most:,}.")
     try:
         content = json.loads(data.decode("utf-8"))
-        json.dumps(content, ensure_ascii=False).encode()  # a lone surrogate, written as \\ud800, is text that cannot be
     except (ValueError, RecursionError) as error:
         raise ResultError(f"{name} cannot be read ({type(error).__name__}: {error}).") from error
-    return content
+    values = [content]
+    for _ in range(_MAX_DEPTH):
+        for value in values:
+            if isinstance(value, str) and not value.replace("\n", "").replace("\t", "").isprintable():
+                raise ResultError(f"{name} has the text {ascii(value)[:80]}; expected printable characters only.")
+            if isinstance(value, int | float) and not -_MAX_NUMBER <= value <= _MAX_NUMBER:  # also NaN
+                raise ResultError(f"{name} has a number beyond {_MAX_NUMBER:g}, or one that is not finite.")
+        values = [each for value in values for each in _children(value)]
+        if not values:
+            return content
+    raise ResultError(f"{name} is nested deeper than {_MAX_DEPTH} levels.")
 
 
-def write_json(content: Mapping[str, Any]) -> bytes:
-    """Return a JSON file with the version of the schema in front."""
-    return json.dumps({"schema": SCHEMA} | dict(content), indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-@cache
-def manifest_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a manifest."""
-    text = resources.files("xaibench.leaderboard").joinpath("manifest.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-_TYPES: dict[str, Any] = {
-    **{"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)},
-    "null": type(None),
-}
-
-
-def schema_violations(value: Any, schema: Mapping[str, Any], place: str = "it") -> Iterator[str]:
-    """Validate a value against a JSON Schema, limited to the keywords that ``manifest.schema.json`` uses.
-
-    Args:
-        value: A parsed JSON value.
-        schema: Its schema.
-        place: Name of the value in the messages.
-
-    Returns:
-        An iterator over the violations, as text; empty if the value is valid.
-
-    Example:
-        >>> list(schema_violations({"n": "x"}, {"type": "object", "properties": {"n": {"type": "integer"}}}))
-        ["n is 'x', expected integer"]
-    """
-    if "const" in schema and value != schema["const"]:
-        yield f"{place} is {value!r}, expected {schema['const']!r}"
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    fits = any(isinstance(value, _TYPES[kind]) for kind in kinds)
-    if kinds and (not fits or (isinstance(value, bool) and "boolean" not in kinds)):
-        yield f"{place} is {value!r}, expected {' or '.join(kinds)}"
-    elif isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
-        yield f"{place} is {value!r}, expected a text like {schema['pattern']}"
-    elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from schema_violations(one, schema.get("items", {}), f"entry {number} of {place}")
-    elif isinstance(value, dict):
-        yield from _object_violations(value, schema, place)
-
-
-def _object_violations(value: Mapping[str, Any], schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
-    inside = "" if place == "it" else f"{place}."
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{place} lacks {name!r}"
-    for name, one in value.items():
-        if name not in known and others is False:
-            yield f"{place} has {name!r}, which is not known{did_you_mean(name, known).rstrip('.')}"
-        else:
-            yield from schema_violations(one, known.get(name, others), f"{inside}{name}")
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []
 
 
 def result_checksum(folder: Path) -> str:
-    """Return the SHA-256 of ``scores.parquet``, which contains the checksum of the source of the method."""
-    return hashlib.sha256((folder / SCORES.name).read_bytes()).hexdigest()
+    """Return the SHA-256 of ``result.json`` followed by ``scores.parquet``."""
+    return hashlib.sha256((folder / RESULT).read_bytes() + (folder / SCORES.name).read_bytes()).hexdigest()
 
 
 def find_results(folder: Path) -> list[Path]:
@@ -323,32 +270,51 @@ def find_results(folder: Path) -> list[Path]:
     Raises:
         ResultError: If the folder does not exist, contains no result or is a run folder.
     """
-    if (folder / SCORES.name).is_file():
-        if (folder / PARTS).is_file():
-            raise ResultError(
-                f"{folder} is a run folder, not a result; `xaibench results add {folder} --out REPOSITORY` turns its "
-                "scores into results."
-            )
-        return [folder]
-    found = sorted(file.parent for file in folder.glob(f"*/*/{SCORES.name}"))
-    if not found:
-        if str(folder).startswith("hf:"):
-            repository = "/".join(folder.parts[1:3])  # Path collapses the two slashes of the address
-            raise ResultError(
-                f"{repository} is on the Hub; expected a local folder, as verdicts are written beside the results. "
-                f"Get it by `hf download {repository} --repo-type dataset --local-dir results`."
-            )
-        there = "no such folder" if not folder.is_dir() else f"no METHOD/SUITE@VERSION/{SCORES.name} below it"
+    if (folder / PARTS).is_file():
         raise ResultError(
-            f"{folder} contains no results: {there}. `xaibench submit` and `xaibench results add` write them."
+            f"{folder} is a run folder, not a result; `xaibench results add {folder} --out REPOSITORY` turns its "
+            "scores into results."
+        )
+    if (folder / SCORES.name).is_file() or (folder / RESULT).is_file():
+        return [folder]
+    found = sorted({file.parent for name in (RESULT, SCORES.name) for file in folder.glob(f"*/*/{name}")})
+    if not found:
+        raise ResultError(
+            f"{folder} contains no results: no METHOD/SUITE@VERSION/{RESULT} below it. `xaibench results add` writes "
+            "them."
         )
     return found
 
 
-def code_checksum(folder: Path) -> str:
-    """Return one checksum over the names and contents of all files below ``method``; empty if there are none."""
-    files = (path for path in (folder / METHOD).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    code = sorted(
-        f"{path.relative_to(folder).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files
-    )
-    return hashlib.sha256("\n".join(code).encode()).hexdigest() if code else ""
+@contextlib.contextmanager
+def open_repository(address: str | os.PathLike[str]) -> Iterator[Path]:
+    """Open a results repository for reading.
+
+    Args:
+        address: A folder, or a data set of the Hub: ``"hf://owner/name"`` or ``"hf://owner/name@revision"``.
+
+    Yields:
+        The folder; for the Hub a temporary copy, which is deleted at the end.
+
+    Raises:
+        ValueError: If the Hub address is malformed.
+        MissingDataError: If the repository does not exist or is not accessible, or the Hub cannot be reached and the
+            repository is not in the cache.
+    """
+    if not str(address).startswith("hf:"):
+        yield Path(address)
+        return
+    snapshot = download_snapshot(HubAddress.parse(str(address)), ["*"])
+    with tempfile.TemporaryDirectory(prefix="xaibench-results-") as temporary:
+        # The files are links into a cache, which are not allowed in a result.
+        copy = Path(shutil.copytree(snapshot, Path(temporary) / "results"))
+        try:
+            yield copy
+        except ResultError as error:  # name the address instead of the copy
+            raise ResultError(str(error).replace(str(copy), str(address))) from error
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message of an error that a file of a stranger caused, safe to print."""
+    text = str(error) if isinstance(error, ResultError) else f"{type(error).__name__}: {error}"
+    return sanitize_text(text[:1000])

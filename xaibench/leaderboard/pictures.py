@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.leaderboard.manifest import ResultError
+from xaibench.leaderboard.manifest import ResultError, read_bytes
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import SampleCell
 
@@ -126,10 +126,12 @@ def parse_layout(words: Any, file: Path) -> SheetLayout | None:
         cells = tuple((str(subset), str(variant), str(model)) for subset, variant, model in words["cells"])
         samples = tuple(tuple(int(each) for each in row[:MAX_SAMPLES]) for row in words["samples"])
         layout = SheetLayout(cells, samples, int(words["side"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResultError(f"{file} cannot be read ({error}); `xaibench results verify` writes it again.") from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ResultError(
+            f"{file} cannot be read ({error}); remove it, and `xaibench results add` writes it again."
+        ) from error
     if not (cells and len(samples) == len(cells) and layout.columns and 1 <= layout.side <= MAX_SIDE):
-        raise ResultError(f"{file} has no such layout; `xaibench results verify` writes it again.")
+        raise ResultError(f"{file} has no such layout; remove it, and `xaibench results add` writes it again.")
     return layout
 
 
@@ -159,6 +161,21 @@ def decode_sheet(content: bytes, file: str, size: tuple[int, int] | None = None,
         if isinstance(error, ResultError):
             raise
         raise ResultError(f"{file} is not a PNG picture ({error}).") from error
+
+
+def read_sample_sheet(folder: Path, layout: SheetLayout) -> Levels:
+    """Read the sheet of the samples, which may come from a stranger.
+
+    Args:
+        folder: Folder of the facts about the suite.
+        layout: Layout of the suite's sheets.
+
+    Raises:
+        ResultError: If it is missing or another kind of file.
+    """
+    width, height = layout.size
+    file = folder / SAMPLE_SHEET
+    return decode_sheet(read_bytes(file, MAX_PICTURE_BYTES), str(file), (2 * width, height), "RGB")
 
 
 def _tiles(layout: SheetLayout, cells: Iterable[SampleCell]) -> Iterable[tuple[int, int, SampleCell, int]]:

@@ -3,7 +3,6 @@ import torch
 import xaibench as xb
 from xaibench.benchmarks.facets import facet_label
 from xaibench.data import whiten
-from xaibench.leaderboard.suite_text import is_generated, local_datasets
 
 
 def test_it_is_the_data_set_whitened():
@@ -16,10 +15,3 @@ def test_it_is_the_data_set_whitened():
     assert data.note == expected.note
     assert data.info.name == "whitened:partial_regression:xai-tris/lin-corr-8x8"
     assert facet_label(data.info.variant) == "CORR, partial regression"
-
-
-def test_everyone_can_get_it_if_everyone_can_get_the_data_set():
-    text = '[[cells]]\ndatasets = ["whitened:sphering:xai-tris/lin-corr-8x8", "whitened:sphering:folder:x"]\n'
-    assert local_datasets(text) == ["whitened:sphering:folder:x"]
-    assert is_generated("whitened:sphering:xai-tris/lin-corr-8x8")
-    assert not is_generated("whitened:sphering:folder:x")

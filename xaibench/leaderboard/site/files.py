@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.leaderboard.site.read import ExcludedResult, SuiteKey
+from xaibench.leaderboard.site.read import ExcludedResult
 from xaibench.report.page.templating import json_block, script, template_environment
 
 #: Marks a folder as a site, which may be replaced.
@@ -30,16 +30,26 @@ class SuiteEntry:
     """A suite as other pages refer to it.
 
     Attributes:
-        key: Name, version and round.
+        key: ``SUITE@VERSION``.
         title: Display name.
         slug: Name in addresses.
         page: Address of its page, relative to the root.
     """
 
-    key: SuiteKey
+    key: str
     title: str
     slug: str
     page: str
+
+    @property
+    def suite(self) -> str:
+        """Name of the suite."""
+        return self.key.partition("@")[0]
+
+    @property
+    def version(self) -> str:
+        """Version of the suite."""
+        return self.key.partition("@")[2]
 
 
 @dataclass(frozen=True)
@@ -100,10 +110,10 @@ class Site:
         self.write(f"data/{name}.js", f"xaibenchData({json_block(name)},{json_block(value)});\n")
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a downloadable table as CSV and Parquet."""
+        """Write a downloadable table as CSV and Parquet. In CSV, a text that a spreadsheet would run is quoted by '."""
         path = self.folder / "downloads" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(f"{path}.csv", index=False, lineterminator="\n")
+        table.map(_without_formula).to_csv(f"{path}.csv", index=False, lineterminator="\n")
         table.to_parquet(f"{path}.parquet", index=False, compression="zstd")
 
     def write_assets(self) -> None:
@@ -111,6 +121,10 @@ class Site:
         self.write("assets/site.css", self.templates.get_template("site/site.css.j2").render())
         self.write("assets/site.js", str(script(_SCRIPTS).text))
         self.write(SITE_MARKER, "A site that `xaibench leaderboard` wrote; it replaces this folder as a whole.\n")
+
+
+def _without_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and len(value) > 1 and value[0] in "=+-@\t\r\n" else value
 
 
 @contextmanager

@@ -8,13 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.leaderboard.citation import bibtex_entry
 from xaibench.leaderboard.site.files import Site, SuiteEntry
 from xaibench.leaderboard.site.method_summary import MethodSummary, summarize_methods
 from xaibench.leaderboard.site.read import Result
 from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
-from xaibench.leaderboard.site.suite_page import LeaderboardExtras, plain_text
+from xaibench.leaderboard.site.suite_page import plain_text
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, records
 from xaibench.runfolder.tables import SCORES, SUMMARY
@@ -55,11 +54,11 @@ class MethodOnSuite:
 
 
 def method_rows(
-    site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras, pictures: SpriteFiles
+    site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, pictures: SpriteFiles
 ) -> dict[str, MethodOnSuite]:
     """Return the content of the methods' pages for one suite, and write each method's downloads."""
     run = leaderboards.run
-    standings = {truth: _standings(leaderboards, own, extras) for truth, own in leaderboards.boards.items()}
+    standings = {truth: _standings(leaderboards, own) for truth, own in leaderboards.boards.items()}
     by_method = dict(list(leaderboards.summary.groupby("explainer", observed=True, sort=False)))
     rows_by_method: dict[str, list[dict[str, Any]]] = {}
     for row in records(leaderboards.summary):
@@ -67,14 +66,14 @@ def method_rows(
     summaries = summarize_methods(run, leaderboards.summary, leaderboards.boards)
     shown = pictures.layout
     words = [run.words_of(cell) for cell in shown.cells] if shown else []
-    found = {}
+    methods = {}
     for name, result in leaderboards.results.items():
         rows = by_method.get(name, leaderboards.summary.iloc[:0])
         cells: dict[str, dict[str, Any]] = {}
         for row in rows_by_method.get(name, []):
-            place = run.words_of((row["subset"], row["variant"], row["model"]))
-            cells.setdefault(place, {})[row["metric"]] = row
-        found[name] = MethodOnSuite(
+            cell = run.words_of((row["subset"], row["variant"], row["model"]))
+            cells.setdefault(cell, {})[row["metric"]] = row
+        methods[name] = MethodOnSuite(
             entry=entry,
             result=result,
             standings={truth: of[name] for truth, of in standings.items() if name in of},
@@ -90,10 +89,10 @@ def method_rows(
             files=_write_downloads(site, entry, name, result, rows),
             summaries=summaries.get(name, []),
         )
-    return found
+    return methods
 
 
-def _standings(leaderboards: SuiteLeaderboards, own: Boards, extras: LeaderboardExtras) -> dict[str, dict[str, Any]]:
+def _standings(leaderboards: SuiteLeaderboards, own: Boards) -> dict[str, dict[str, Any]]:
     leading = own.standings.leading
     return {
         row["explainer"]: {
@@ -105,7 +104,6 @@ def _standings(leaderboards: SuiteLeaderboards, own: Boards, extras: Leaderboard
                         name: row[f"{name}:{metric}"]
                         for name in ("mean", "low", "high", "n", "first", "last", "beats", "against")
                     },
-                    "fresh": extras.fresh.get(metric, {}).get(row["explainer"]),
                 }
                 for metric in leading
             ],
@@ -115,13 +113,13 @@ def _standings(leaderboards: SuiteLeaderboards, own: Boards, extras: Leaderboard
 
 
 def _write_downloads(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.DataFrame) -> dict[str, str]:
-    place = f"{entry.slug}/methods/{site.methods[name]}"
-    site.write_table(place, plain_text(rows[list(SUMMARY.columns)]))
-    scores = f"downloads/{place}-scores.parquet"
+    path = f"{entry.slug}/methods/{site.methods[name]}"
+    site.write_table(path, plain_text(rows[list(SUMMARY.columns)]))
+    scores = f"downloads/{path}-scores.parquet"
     site.write(scores, (result.folder / SCORES.name).read_bytes())
     return {
-        "Cells as CSV": f"downloads/{place}.csv",
-        "Cells as Parquet": f"downloads/{place}.parquet",
+        "Cells as CSV": f"downloads/{path}.csv",
+        "Cells as Parquet": f"downloads/{path}.parquet",
         "Every score as Parquet": scores,
     }
 
@@ -134,21 +132,17 @@ def write_method(site: Site, name: str, rows: Sequence[MethodOnSuite]) -> None:
         name: Name of the method.
         rows: The method on each suite, grouped by suite, newest last.
     """
-    # Of each suite, the newest version with its own seeds.
-    latest = {row.entry.key.name: row for row in rows if not row.entry.key.round}
-    newest = max((row.result for row in rows), key=lambda one: (one.received, one.key.words))
+    latest = {row.entry.suite: row for row in rows}  # the newest version of each suite
+    newest = max((row.result for row in rows), key=lambda one: (one.manifest.submitted, one.manifest.suite_folder))
     page = site.method_page(name)
-    method = newest.manifest.method
     text = site.render(
         "site/method.html.j2",
         page,
         {},
-        method=method,
+        method=newest.manifest,
         newest=newest,
         rows=rows,
         latest=[row for row in latest.values() if row.summaries],
-        bibtex=bibtex_entry(newest.manifest).strip(),
-        homepage=method.homepage if method.homepage.startswith(("https://", "http://")) else "",
-        verified=sum(row.result.is_verified for row in rows),
+        verified=sum(row.result.verdict in ("bit-equal", "equal") for row in rows),
     )
     site.write(page, text)

@@ -1,44 +1,17 @@
-"""Read the results of a repository, and record why others cannot be shown."""
+"""Read the results of a repository that pass the check, and record why others are not shown."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from xaibench.explainers import EXPLAINERS
-from xaibench.leaderboard.manifest import (
-    Manifest,
-    MethodInfo,
-    ResultError,
-    find_results,
-    read_manifest,
-    result_checksum,
-)
-from xaibench.leaderboard.suite_facts import SuiteFacts, facts_folder, read_facts
-from xaibench.leaderboard.verdicts import VERDICTS, Record, read_records, record_key
-from xaibench.runfolder.tables import RunFolderError
-
-
-@dataclass(frozen=True)
-class SuiteKey:
-    """Suite, version and round: results are comparable if they share these.
-
-    Attributes:
-        name: Name of the suite.
-        version: Version of its images, networks and metrics.
-        round: Round of fresh seeds; empty for the suite's own seeds.
-    """
-
-    name: str
-    version: str
-    round: str = ""
-
-    @property
-    def words(self) -> str:
-        """Return the key as in folder names: ``SUITE@VERSION+ROUND``."""
-        return f"{self.name}@{self.version}{'+' * bool(self.round)}{self.round}"
+from xaibench.leaderboard.checks import check
+from xaibench.leaderboard.facts import FACTS, SuiteFacts, read_facts
+from xaibench.leaderboard.manifest import Manifest, describe_error, find_results, read_manifest
+from xaibench.leaderboard.verified import Verification, find_verification
 
 
 @dataclass(frozen=True)
@@ -47,48 +20,30 @@ class Result:
 
     Attributes:
         folder: Folder of the result.
-        manifest: Its manifest.
+        manifest: Its description.
         facts: Facts about its suite.
-        record: The signed record of its current state; None if there is none.
+        verification: Its row in ``verified.csv``; None if there is none of its current state.
     """
 
     folder: Path
     manifest: Manifest
     facts: SuiteFacts
-    record: Record | None = None
-
-    @property
-    def key(self) -> SuiteKey:
-        """Return the suite, version and round."""
-        suite = self.manifest.suite
-        return SuiteKey(suite.name, suite.version, self.manifest.round)
+    verification: Verification | None = None
 
     @property
     def verdict(self) -> str:
-        """Return one of :data:`VERDICTS`; empty if the result was not verified."""
-        found = self.record and self.record.verification
-        return found.verdict if found and found.verdict in VERDICTS else ""
-
-    @property
-    def is_verified(self) -> bool:
-        """Return whether a verification reproduced the scores."""
-        return self.verdict in VERDICTS[:2]
-
-    @property
-    def received(self) -> str:
-        """Return the day on which the keeper received the result, or the submitter's date if there is no record."""
-        return self.record.received if self.record else self.manifest.submitted
+        """Return ``"bit-equal"``, ``"equal"`` or ``"differs"``; empty if the result was not verified."""
+        return self.verification.verdict if self.verification else ""
 
     @property
     def ignores(self) -> tuple[str, ...]:
-        """Return ``"network"`` and ``"image"`` as far as a verification found that the maps do not depend on them."""
-        found = self.record and self.record.verification
-        return found.ignores if found else ()
+        """Return ``"network"`` and ``"image"`` as far as a verification showed that the maps do not depend on them."""
+        return self.verification.ignores if self.verification else ()
 
     @property
     def is_control(self) -> bool:
         """Return whether the method is a control: it says so, or its maps do not depend on the network."""
-        return self.manifest.method.control or "network" in self.ignores
+        return self.manifest.control or "network" in self.ignores
 
 
 @dataclass(frozen=True)
@@ -105,7 +60,7 @@ class ExcludedResult:
 
 
 def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
-    """Read all results of a repository, except their scores.
+    """Check all results of a repository, and read them except for their scores.
 
     Args:
         repository: A folder with ``METHOD/SUITE@VERSION`` below it.
@@ -114,46 +69,37 @@ def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
         The results sorted by folder, and the excluded ones.
 
     Raises:
-        ResultError: If there is no result, or the keeper's file of records is damaged.
+        ResultError: If there is no result, or ``verified.csv`` is damaged.
     """
-    found, left_out = [], []
-    folders = find_results(repository)
-    records, facts = read_records(record_key(folders[0])[0]), dict[Path, SuiteFacts]()
-    for folder in folders:
-        name = folder.relative_to(repository).as_posix() if folder != repository else folder.name
+    results, excluded = [], []
+    for folder in (each.absolute() for each in find_results(repository)):
+        name = "/".join(folder.parts[-2:])
+        if problems := check(folder):
+            excluded.append(ExcludedResult(name, problems[0]))
+            continue
+        verification = find_verification(folder)
         try:
-            found.append(_read_result(folder, repository, records, facts))
-        except (ResultError, RunFolderError, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
-            left_out.append(ExcludedResult(name, str(error) or type(error).__name__))  # one bad file stops nothing
-    return found, left_out
+            manifest = read_manifest(folder)
+            facts = read_facts(folder.parent.parent / FACTS / manifest.suite_folder)
+        except Exception as error:  # of an earlier version of a suite, which was verified then
+            excluded.append(ExcludedResult(name, describe_error(error)))
+            continue
+        manifest = dataclasses.replace(manifest, label=display_name(manifest))
+        results.append(Result(folder, manifest, facts, verification))
+    return results, excluded
 
 
-def _read_result(
-    folder: Path, repository: Path, records: Mapping[str, Record], known: dict[Path, SuiteFacts]
-) -> Result:
-    manifest = read_manifest(folder)
-    place = f"{folder.parent.name}/{folder.name}"
-    if folder != repository and place != manifest.folder:
-        raise ResultError(f"The manifest of {folder} says {manifest.folder}; move the folder there.")
-    facts = facts_folder(folder.parent.parent, manifest)
-    if facts not in known:
-        known[facts] = read_facts(facts)
-    record = records.get(manifest.folder)
-    current = record is not None and record.result == result_checksum(folder)
-    method = dataclasses.replace(manifest.method, label=display_name(manifest.method))
-    return Result(folder, dataclasses.replace(manifest, method=method), known[facts], record if current else None)
-
-
-def display_name(method: MethodInfo) -> str:
+def display_name(method: Manifest) -> str:
     """Return the label of a method; of an entry of a suite that has none, its explainer's label and its parameters.
 
     Example:
-        >>> display_name(MethodInfo("lime-50", "lime-50", "lime", parameters={"n_samples": 50}))
+        >>> about = {"suite": "certified", "version": "", "submitted": ""}
+        >>> display_name(Manifest("lime-50", "lime-50", "lime", parameters={"n_samples": 50}, **about))
         'LIME (n_samples = 50)'
-        >>> display_name(MethodInfo("lime-1000", "lime-1000", "lime", parameters={"budget": 1000}))
+        >>> display_name(Manifest("lime-1000", "lime-1000", "lime", parameters={"budget": 1000}, **about))
         'LIME (1,000 passes)'
     """
-    if method.label != method.name or method.entry not in EXPLAINERS:
+    if method.label != method.method or method.entry not in EXPLAINERS:
         return method.label
     label = EXPLAINERS.resolve(method.entry).info.label
     parameters = ", ".join(
@@ -163,9 +109,9 @@ def display_name(method: MethodInfo) -> str:
     return f"{label} ({parameters})" if parameters else str(label)
 
 
-def by_suite(results: Iterable[Result]) -> dict[SuiteKey, list[Result]]:
-    """Group comparable results, sorted by suite, version and round."""
-    found: dict[SuiteKey, list[Result]] = {}
-    for one in sorted(results, key=lambda one: (one.key.name, one.key.version, one.key.round)):
-        found.setdefault(one.key, []).append(one)
-    return found
+def by_suite(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Group comparable results by ``SUITE@VERSION``, sorted."""
+    groups: dict[str, list[Result]] = {}
+    for one in sorted(results, key=lambda one: (one.manifest.suite, one.manifest.version)):
+        groups.setdefault(one.manifest.suite_folder, []).append(one)
+    return groups

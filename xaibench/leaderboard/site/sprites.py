@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.leaderboard.facts import SuiteFacts
 from xaibench.leaderboard.manifest import ResultError
-from xaibench.leaderboard.pictures import MAX_PICTURE_BYTES, SAMPLE_SHEET, SheetLayout, decode_sheet
-from xaibench.leaderboard.score_files import PICTURE, read_note
+from xaibench.leaderboard.pictures import SheetLayout, decode_sheet, read_sample_sheet
+from xaibench.leaderboard.scores import read_picture
 from xaibench.leaderboard.site.files import Site
-from xaibench.leaderboard.suite_facts import SuiteFacts
 from xaibench.report.figures.samples import palette
 
 
@@ -46,35 +46,25 @@ def write_pictures(site: Site, slug: str, facts: SuiteFacts, results: Mapping[st
         results: Method to the folder of its result; methods whose picture is missing or damaged have no sprite.
     """
     layout = facts.layout
-    sheet = None if layout is None else _read_samples(facts.folder / SAMPLE_SHEET, layout)
-    if layout is None or sheet is None:
+    try:
+        sheet = None if layout is None else read_sample_sheet(facts.folder, layout)
+    except ResultError:
+        sheet = None
+    if layout is None or sheet is None:  # the scores are shown without maps
         return SpriteFiles(None, "", {}, {})
     samples = f"data/{slug}/samples.webp"
     site.write(samples, _encode_webp(sheet))
     maps, rows = {}, {}
     for name, folder in results.items():
-        levels = _decode_or_none(read_note(folder, PICTURE), layout.size)
-        if levels is not None and levels.any():
+        try:
+            levels = decode_sheet(read_picture(folder), "The picture", layout.size)
+        except ResultError:
+            continue
+        if levels.any():
             maps[name] = f"data/{slug}/maps-{site.methods[name]}.webp"
             rows[name] = tuple(np.flatnonzero(levels.reshape(len(layout.cells), -1).any(axis=1)).tolist())
             site.write(maps[name], _encode_webp(palette()[levels]))
     return SpriteFiles(layout, samples, maps, rows)
-
-
-def _read_samples(file: Path, layout: SheetLayout) -> NDArray[np.uint8] | None:
-    if not file.is_file():
-        return None
-    with file.open("rb") as stream:
-        content = stream.read(MAX_PICTURE_BYTES + 1)
-    width, height = layout.size
-    return _decode_or_none(content, (2 * width, height), "RGB")
-
-
-def _decode_or_none(content: bytes, size: tuple[int, int], mode: str = "L") -> NDArray[np.uint8] | None:
-    try:
-        return decode_sheet(content, "The picture", size, mode)
-    except ResultError:
-        return None  # the scores are shown without maps
 
 
 def _encode_webp(sheet: NDArray[np.uint8]) -> bytes:

@@ -7,22 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+import tomli_w
 
 from xaibench.component.parameters import Frozen
-from xaibench.leaderboard.manifest import ResultError
-from xaibench.leaderboard.score_files import read_scores
-from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey
-from xaibench.leaderboard.suite_text import official_suite
+from xaibench.leaderboard.manifest import ResultError, describe_error
+from xaibench.leaderboard.scores import read_scores
+from xaibench.leaderboard.site.read import ExcludedResult, Result
+from xaibench.leaderboard.suites import official_suite
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.summary import UnscoredMaps, count_unscored, summarize
 from xaibench.report.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import Environment, PartDescription
-from xaibench.runfolder.tables import FAILURES, SCORES, RunFolderError
+from xaibench.runfolder.tables import FAILURES, SCORES
 
 #: Columns of the scores that are merged (all except the reason, which is counted first), and smaller types for some.
 _COLUMNS = [name for name in SCORES.columns if name != "reason"]
 _DTYPES = {"sample": "int32", "seed": "int32"}
+#: Largest number of scores of a result.
+_MAX_ROWS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,6 @@ class SuiteLeaderboards:
     """Methods and leaderboards of one suite.
 
     Attributes:
-        key: Suite, version and round.
         results: Method to result.
         run: All scores, with the methods as explainers.
         summary: One row per cell, method and metric.
@@ -39,7 +41,6 @@ class SuiteLeaderboards:
         unscored: Maps that were scored as chance, and undefined scores, of the methods that have any.
     """
 
-    key: SuiteKey
     results: dict[str, Result]
     run: RunResults
     summary: pd.DataFrame
@@ -48,13 +49,10 @@ class SuiteLeaderboards:
     unscored: dict[str, UnscoredMaps]
 
 
-def build_leaderboards(
-    key: SuiteKey, results: Sequence[Result]
-) -> tuple[SuiteLeaderboards | None, list[ExcludedResult]]:
+def build_leaderboards(results: Sequence[Result]) -> tuple[SuiteLeaderboards | None, list[ExcludedResult]]:
     """Read the scores of a suite, one result at a time, and compute its leaderboards.
 
     Args:
-        key: Suite, version and round.
         results: Its results.
 
     Returns:
@@ -64,31 +62,18 @@ def build_leaderboards(
     unscored: dict[str, UnscoredMaps] = {}
     for one in results:
         try:
-            rows = _read_scores(one)
+            rows = read_scores(one.folder, _MAX_ROWS, list(SCORES.columns)).astype(_DTYPES)
             unscored |= count_unscored(rows)
             tables.append(rows[_COLUMNS])
             shown.append(one)
-        except RunFolderError as error:
-            left_out.append(ExcludedResult(one.manifest.folder, str(error)))
+        except Exception as error:  # of an earlier version of the suite, whose rows are not checked
+            left_out.append(ExcludedResult(one.manifest.folder, describe_error(error)))
     if not shown:
         return None, left_out
     run = _merge_into_run(shown, _concatenate(tables))
     summary, pairs = infer(run, summarize(run))
-    found = {one.manifest.method.name: one for one in shown}
-    return SuiteLeaderboards(key, found, run, summary, pairs, boards(run, summary, pairs), unscored), left_out
-
-
-def _read_scores(result: Result) -> pd.DataFrame:
-    rows = read_scores(result.folder, list(SCORES.columns)).astype(_DTYPES)
-    names = set(rows["explainer"].unique())
-    name = result.manifest.method.name
-    if names != {name}:
-        raise RunFolderError(
-            f"{result.folder / SCORES.name} has scores of {', '.join(sorted(names)) or 'nothing'}; expected only "
-            "those of "
-            f"{name}. Submit the method again."
-        )
-    return rows
+    by_method = {one.manifest.method: one for one in shown}
+    return SuiteLeaderboards(by_method, run, summary, pairs, boards(run, summary, pairs), unscored), left_out
 
 
 def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
@@ -107,7 +92,7 @@ def _merge_into_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResul
     """Merge results into a run with the facts about their suite, which no single result can change."""
     facts = results[0].facts
     parts = dataclasses.replace(
-        facts.parts, explainers={one.manifest.method.name: _method_description(one) for one in results}
+        facts.parts, explainers={one.manifest.method: _method_description(one) for one in results}
     )
     upwards = {name: part.higher_is_better for name, part in parts.metrics.items()}
     scores["higher_is_better"] = scores["metric"].map(upwards).astype(bool)
@@ -120,22 +105,22 @@ def _merge_into_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResul
         samples=facts.samples,
         failures=FAILURES.empty(),
         environment=Environment(),
-        suite_toml=_suite_text(results[0].key.name),
+        suite_toml=_suite_text(results[0].manifest.suite),
     )
 
 
 def _suite_text(name: str) -> str:
     """Return the suite as TOML; empty if this version of the library does not have it."""
     try:
-        return official_suite(name)
+        return tomli_w.dumps(official_suite(name).tables)
     except ResultError:
         return ""
 
 
 def _method_description(result: Result) -> PartDescription:
-    method = result.manifest.method
+    method = result.manifest
     return PartDescription(
-        method.name,
+        method.method,
         method.label,
         control=result.is_control,
         meaning=method.summary,

@@ -11,11 +11,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.leaderboard.site.files import Site, SuiteEntry
-from xaibench.leaderboard.site.fresh_seed_gaps import PublicPrivateGap, public_private_gaps
-from xaibench.leaderboard.site.read import Result, SuiteKey
+from xaibench.leaderboard.site.read import Result
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
-from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.numbers.summary import unscored_notes
 from xaibench.report.page.content import board_rows, board_values, page_values
 from xaibench.runfolder.tables import SUMMARY
@@ -36,14 +34,12 @@ class LeaderboardExtras:
         pages: Method to the address of its page, relative to the root.
         verdicts: Method to its verdict; empty if not verified.
         usual_verdict: The most frequent verdict, which the head of the page states once for all results.
-        fresh: Metric to method to its gap on fresh seeds.
         notes: Method to remarks that its readers must know: what it was tuned on, what it does not depend on.
     """
 
     pages: Mapping[str, str]
     verdicts: Mapping[str, str]
     usual_verdict: str = ""
-    fresh: Mapping[str, Mapping[str, PublicPrivateGap]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -52,48 +48,34 @@ class SuiteSummaryRow:
     """Row of the table of suites.
 
     Attributes:
-        key: Suite, version and round.
-        title: Display name.
-        page: Address relative to the root.
+        entry: The suite.
         methods: Number of methods without controls.
         cells: Number of cells.
         best: The methods that share the first place.
     """
 
-    key: SuiteKey
-    title: str
-    page: str
+    entry: SuiteEntry
     methods: int
     cells: int
     best: str
 
 
-def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards, fresh: Mapping[str, Boards]) -> LeaderboardExtras:
-    """Collect the additional content of the leaderboard.
-
-    Args:
-        site: The site.
-        leaderboards: The leaderboards of the suite.
-        fresh: Leaderboards of its newest round of fresh seeds, by kind of truth; empty if there is none.
-    """
-    gaps: dict[str, Mapping[str, PublicPrivateGap]] = {}
-    for truth, own in leaderboards.boards.items():
-        if truth in fresh:
-            gaps |= public_private_gaps(own, fresh[truth])
+def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards) -> LeaderboardExtras:
+    """Collect the additional content of the leaderboard."""
     pages = {name: site.method_page(name) for name in leaderboards.results}
     results = leaderboards.results
     verdicts = {name: one.verdict for name, one in results.items()}
     usual = Counter(verdicts[name] for name in leaderboards.run.explainers).most_common(1)[0][0]
-    return LeaderboardExtras(pages, verdicts, usual, gaps, {name: _notes(one) for name, one in results.items()})
+    return LeaderboardExtras(pages, verdicts, usual, {name: _notes(one) for name, one in results.items()})
 
 
 def _notes(result: Result) -> str:
     """Return the remarks on a method, separated by semicolons."""
-    tuned = result.manifest.method.tuned_on
-    found = [f"tuned on {', '.join(tuned)}"] if tuned else []
+    tuned = result.manifest.tuned_on
+    notes = [f"tuned on {', '.join(tuned)}"] if tuned else []
     if result.ignores:
-        found.append(f"maps do not depend on the {' and the '.join(result.ignores)}")
-    return "; ".join(found)
+        notes.append(f"maps do not depend on the {' and the '.join(result.ignores)}")
+    return "; ".join(notes)
 
 
 def render_suite(
@@ -127,10 +109,9 @@ def render_suite(
         "site/suite.html.j2",
         entry.page,
         data,
-        key=leaderboards.key,
         slug=entry.slug,
         run=run,
-        facts=_suite_facts(leaderboards, extras),
+        facts=_suite_facts(entry, leaderboards, extras),
         promises=promises(run),
         unscored=unscored_notes(leaderboards.unscored, {name: part.label for name, part in run.explainers.items()}),
         boards={truth: rows for truth, found in leaderboards.boards.items() if (rows := board_rows(found))},
@@ -138,11 +119,11 @@ def render_suite(
         pairs_page=pairs_page,
         choice=Markup(CHOICE),
         overview=Markup(OVERVIEW),
-        left_out=[one for one in site.left_out if one.name.partition("/")[2] == leaderboards.key.words],
+        left_out=[one for one in site.left_out if one.name.partition("/")[2] == entry.key],
     )
 
 
-def _suite_facts(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> list[str]:
+def _suite_facts(entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> list[str]:
     """Return the facts in the head of the page."""
     run = leaderboards.run
     controls = sum(part.control for part in run.explainers.values())
@@ -151,8 +132,8 @@ def _suite_facts(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> 
         _count(controls, "control"),
         _count(len(run.scored_cells), "cell"),
         _verification(leaderboards, extras),
-        f"newest result {max(one.received for one in leaderboards.results.values())}",
-        f"version {leaderboards.key.version[:8]}",
+        f"newest result {max(one.manifest.submitted for one in leaderboards.results.values())}",
+        f"version {entry.version[:8]}",
     ]
 
 
@@ -163,7 +144,7 @@ def _count(number: int, what: str) -> str:
 def _verification(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> str:
     """Return how many results are verified, and what rows without a mark are."""
     names = list(leaderboards.run.explainers)  # without reference explainers
-    verified = sum(leaderboards.results[name].is_verified for name in names)
+    verified = sum(extras.verdicts[name] in ("bit-equal", "equal") for name in names)
     alike = all(extras.verdicts[name] == extras.usual_verdict for name in names)
     if alike:
         return f"all results verified: {extras.usual_verdict}" if verified else "no result verified yet"
@@ -172,26 +153,20 @@ def _verification(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) ->
 
 def suite_summary_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> dict[str, SuiteSummaryRow]:
     """Return the rows of this suite in the table of suites, by kind of truth."""
-    found = {}
+    summary = {}
     for truth, own in leaderboards.boards.items():
         if rows := board_rows(own):
-            first = _join_best(
-                [leaderboards.run.explainers[row["explainer"]].label for row in rows if row["place"] == 1]
-            )
+            labels = [leaderboards.run.explainers[row["explainer"]].label for row in rows if row["place"] == 1]
+            more = f" and {len(labels) - _MAX_BEST} more" if len(labels) > _MAX_BEST else ""
+            best = ", ".join(labels[:_MAX_BEST]) + more
             methods = sum(not row["control"] for row in rows)
-            found[truth] = SuiteSummaryRow(entry.key, entry.title, entry.page, methods, len(own.standings.cells), first)
-    return found
-
-
-def _join_best(labels: list[str]) -> str:
-    """Return the first labels, and how many more there are."""
-    more = f" and {len(labels) - _MAX_BEST} more" if len(labels) > _MAX_BEST else ""
-    return ", ".join(labels[:_MAX_BEST]) + more
+            summary[truth] = SuiteSummaryRow(entry, methods, len(own.standings.cells), best)
+    return summary
 
 
 def write_tables(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> None:
     """Write the downloadable tables of the suite: leaderboard and cells."""
-    site.write_table(f"{entry.slug}/leaderboard", pd.DataFrame(_leaderboard_rows(leaderboards, extras)))
+    site.write_table(f"{entry.slug}/leaderboard", pd.DataFrame(_leaderboard_rows(entry, leaderboards, extras)))
     site.write_table(f"{entry.slug}/cells", plain_text(leaderboards.summary[list(SUMMARY.columns)]))
 
 
@@ -206,24 +181,19 @@ _METRIC_COLUMNS = (
 )
 
 
-def _leaderboard_rows(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> list[dict[str, Any]]:
+def _leaderboard_rows(
+    entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras
+) -> list[dict[str, Any]]:
     rows = []
     for truth, own in leaderboards.boards.items():
         for row in board_rows(own):
             name = row["explainer"]
             for metric in own.standings.metrics:
-                gap = extras.fresh.get(metric, {}).get(name)
                 rows.append(
-                    {
-                        "suite": leaderboards.key.name,
-                        "version": leaderboards.key.version,
-                        "round": leaderboards.key.round,
-                        "truth": truth,
-                    }
+                    {"suite": entry.suite, "version": entry.version, "truth": truth}
                     | {"method": name, "label": leaderboards.run.explainers[name].label, "control": row["control"]}
                     | {"verified": extras.verdicts[name], "metric": metric}
                     | {"cells": row[f"cells:{metric}"], "of": row[f"of:{metric}"]}
                     | {column: row[f"{column}:{metric}"] for column in _METRIC_COLUMNS}
-                    | {f"fresh_{name}": getattr(gap, name, None) for name in ("mean", "gap", "low", "high")}
                 )
     return rows

@@ -1,0 +1,244 @@
+"""Facts about a suite that all of its results share, in the folder ``suites`` of a results repository.
+
+They are written with the first result: ``facts.json`` has the explained networks and which of their samples count,
+accuracies and trainings, hashes of the images, groups of samples, and descriptions of metrics and networks;
+``samples.png`` shows the samples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from xaibench.leaderboard.manifest import ResultError, parse_json, read_bytes
+from xaibench.leaderboard.pictures import SheetLayout, parse_layout, sheet_layout, write_sample_sheet
+from xaibench.runfolder.descriptions import RunParts, parse_parts, read_parts
+from xaibench.runfolder.sample_file import SampleCell, read_samples
+from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, SCORES, TRAININGS, TableSchema
+
+#: Folder of the facts in a results repository, and their file.
+FACTS, FACTS_FILE = "suites", "facts.json"
+
+#: Explained networks. ``correct`` has a digit per explained sample, which is 1 if the scores of the sample count.
+NETWORKS = TableSchema(
+    "networks.csv",
+    "explained networks and which samples count",
+    {"dataset": "str", "model": "str", "data_seed": "int", "seed": "int", "correct": "str"},
+)
+_NETWORK = ["dataset", "model", "data_seed", "seed"]
+
+#: Largest size of the file. A million samples with groups take 14 MB.
+_MAX_BYTES = 16 << 20
+#: Columns of the groups, each stored as one line of numbers, because a suite may have thousands of samples.
+_GROUP_COLUMNS = ("sample", "group")
+
+
+@dataclass(frozen=True, eq=False)
+class SuiteFacts:
+    """Facts about one version of a suite.
+
+    Attributes:
+        folder: Folder of the facts.
+        parts: Title of the suite, and descriptions of its models and metrics.
+        images: Data set and seed to a checksum of the images.
+        layout: The cells and samples in pictures; None if there are no pictures.
+        networks: :data:`NETWORKS`.
+        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
+        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
+        samples: :data:`~xaibench.runfolder.tables.SAMPLES`. Names of samples are not stored; groups are for intervals.
+    """
+
+    folder: Path
+    parts: RunParts
+    images: Mapping[str, str]
+    layout: SheetLayout | None
+    networks: pd.DataFrame
+    accuracy: pd.DataFrame
+    trainings: pd.DataFrame
+    samples: pd.DataFrame
+
+    def to_json(self) -> bytes:
+        """Return the content of ``facts.json``."""
+        known = self.samples.dropna(subset="group")
+        groups = [
+            {"dataset": str(rows["dataset"].iloc[0]), "data_seed": int(rows["data_seed"].iloc[0])}
+            | {column: " ".join(map(str, rows[column])) for column in _GROUP_COLUMNS}
+            for _, rows in known.groupby(["dataset", "data_seed"], sort=False)
+        ]
+        content = {
+            "images": dict(self.images),
+            "parts": self.parts.plain(),
+            "networks": self.networks.to_csv(index=False).splitlines(),
+            "accuracy": self.accuracy.to_csv(index=False).splitlines(),
+            "trainings": self.trainings.to_csv(index=False).splitlines(),
+            "groups": groups,
+            "pictures": self.layout and self.layout.to_dict(),
+        }
+        return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def read_facts(folder: Path) -> SuiteFacts:
+    """Read the facts about a suite, which may come from a stranger.
+
+    Args:
+        folder: ``suites/SUITE@VERSION`` in a results repository.
+
+    Raises:
+        ResultError: If the folder does not exist, or a file is damaged.
+        RunFolderError: If the description of a metric or a table is damaged.
+    """
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise ResultError(f"{folder} is a link; a results repository may contain regular files only.")
+    return _parse_facts(folder, read_bytes(folder / FACTS_FILE, _MAX_BYTES))
+
+
+@lru_cache(maxsize=32)  # all results of a suite share them
+def _parse_facts(folder: Path, content: bytes) -> SuiteFacts:
+    file = folder / FACTS_FILE
+    words = parse_json(content, str(file))
+    for name in ("images", "parts"):
+        if not isinstance(words, dict) or not isinstance(words.get(name), dict):
+            raise ResultError(f"{file} has no {name}; remove it, and `xaibench results add` writes it again.")
+    facts = SuiteFacts(
+        folder,
+        parse_parts(words["parts"], file),
+        words["images"],
+        parse_layout(words.get("pictures"), file),
+        _parse_lines(NETWORKS, words.get("networks"), file),
+        _parse_lines(ACCURACY, words.get("accuracy"), file),
+        _parse_lines(TRAININGS, words.get("trainings"), file),
+        _parse_groups(words.get("groups"), file),
+    )
+    for table in (facts.networks, facts.accuracy, facts.trainings, facts.samples):
+        if np.isinf(table.select_dtypes("float").to_numpy()).any():
+            raise ResultError(f"{file} has an infinite number; remove it, and `xaibench results add` writes it again.")
+    return facts
+
+
+def write_facts(run: Path, folder: Path) -> SuiteFacts:
+    """Write the facts about the suite of a run, unless they exist.
+
+    Args:
+        run: Folder of a finished run.
+        folder: ``suites/SUITE@VERSION`` in a results repository.
+
+    Returns:
+        The facts.
+
+    Raises:
+        ResultError: If there are facts about other images or networks.
+        RunFolderError: If a file is damaged.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as temporary:
+        fresh = Path(temporary) / "facts"
+        fresh.mkdir()
+        _write_files(run, fresh)
+        if not (folder / FACTS_FILE).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            fresh.rename(folder)
+        elif different := different_facts(read_facts(fresh), read_facts(folder)):
+            raise ResultError(
+                f"The run in {run} has other {different} than the results of {folder.name} in this repository. Run the "
+                "suite again with this version of xaibench."
+            )
+    return read_facts(folder)
+
+
+def different_facts(run: SuiteFacts, known: SuiteFacts) -> str:
+    """Return in what the facts of a run differ from those of a repository: images, networks or accuracies."""
+    tables = {"networks": NETWORKS, "accuracy": ACCURACY}
+    if run.images != known.images:
+        return "images"
+    for name, schema in tables.items():
+        keys = [
+            column
+            for column in schema.columns
+            if column in ("dataset", "subset", "variant", "model", "data_seed", "seed")
+        ]
+        mine, theirs = (getattr(one, name).set_index(keys).sort_index() for one in (run, known))
+        if not mine.equals(theirs.loc[theirs.index.isin(mine.index), list(mine.columns)]):
+            return name
+    return ""
+
+
+def _write_files(run: Path, folder: Path) -> None:
+    layout = None
+    if cells := shown_samples(run):
+        layout = sheet_layout(cells)
+        write_sample_sheet(folder, cells, layout)
+    parts = dataclasses.replace(read_parts(run), explainers={})
+    # Which networks were explained depends on the methods of the run.
+    accuracy = ACCURACY.read(run).drop(columns=["explained", "scored"])
+    trainings = TRAININGS.read(run).drop(columns=["explained"])
+    facts = SuiteFacts(
+        folder, parts, image_checksums(run), layout, _explained(run), accuracy, trainings, SAMPLES.read(run)
+    )
+    (folder / FACTS_FILE).write_bytes(facts.to_json())
+
+
+def _explained(run: Path) -> pd.DataFrame:
+    """Return :data:`NETWORKS` of a run."""
+    rows = SCORES.read(run, [*_NETWORK, "sample", "correct"]).drop_duplicates().sort_values([*_NETWORK, "sample"])
+    digits = rows["correct"].map({True: "1", False: "0"}).astype(str)
+    networks = digits.groupby([rows[name] for name in _NETWORK], observed=True, sort=False).agg("".join).reset_index()
+    return networks.astype({"dataset": str, "model": str})
+
+
+def _parse_lines(table: TableSchema, lines: Any, file: Path) -> pd.DataFrame:
+    """Parse a table that is stored as the lines of a CSV file; empty if there is none."""
+    return table.parse_csv(io.StringIO("\n".join(map(str, lines))), file) if lines else table.empty()
+
+
+def _parse_groups(groups: Any, file: Path) -> pd.DataFrame:
+    rows = []
+    try:
+        for group in groups or []:
+            numbers = [group[column].split() for column in _GROUP_COLUMNS]
+            rows += [(group["dataset"], group["data_seed"], *pair) for pair in zip(*numbers, strict=True)]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ResultError(
+            f"{file} has malformed groups of samples ({error}); remove it, and `xaibench results add` writes it again."
+        ) from error
+    table = pd.DataFrame(rows, columns=["dataset", "data_seed", *_GROUP_COLUMNS])
+    return _parse_lines(SAMPLES, table.to_csv(index=False).splitlines(), file)
+
+
+def shown_samples(run: Path) -> list[SampleCell]:
+    """Return the samples of a run that the leaderboard shows, which are generated by XAI-TRIS without photographs.
+
+    Other generated images are random signs, in which there is nothing to see, and annotated images must not be copied.
+    """
+    cells = read_samples(run)
+    if not all(cell.dataset.startswith("xai-tris/") for cell in cells):
+        return []
+    return [cell for cell in cells if "imagenet" not in cell.dataset]
+
+
+def image_checksums(folder: Path) -> dict[str, str]:
+    """Return a checksum of the images of each data set and seed.
+
+    Args:
+        folder: A run folder.
+
+    Raises:
+        RunFolderError: If the table of images is damaged.
+    """
+    rows = IMAGES.read(folder).astype({"dataset": str})
+    checksums = {}
+    for (name, seed), mine in rows.groupby(["dataset", "data_seed"]):
+        numbers = mine[["sample", "image"]].astype("int64").sort_values(["sample", "image"]).to_numpy()
+        checksums[f"{name} of seed {seed}"] = hashlib.sha256(np.ascontiguousarray(numbers, "<i8").tobytes()).hexdigest()
+    return checksums

@@ -1,1 +1,0 @@
-"""Run submitted methods in a separate process without network, ground-truth masks or access to the user's files."""
