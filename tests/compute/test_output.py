@@ -65,18 +65,9 @@ def test_margins_are_logits_minus_the_logsumexp_of_the_others():
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
 
 
-def test_the_margin_of_two_classes_is_the_difference_of_the_logits():
-    assert class_margins(rows([7.0, 3.0])).tolist() == [[4.0, -4.0]]
-
-
 def test_the_head_is_no_module_and_the_logit_is_what_the_network_returns():
     explained = ExplainedOutput(nn.Identity(), "logit")
     assert [name for name, _ in explained.named_modules()] == ["", "network"]
     z = torch.tensor([[3.0, 1.0]])
     assert explained(z).equal(z)
     torch.testing.assert_close(ExplainedOutput(nn.Identity())(z), z.softmax(1))
-
-
-def test_an_unknown_output_is_refused():
-    with pytest.raises(ValueError, match="output='odds': expected one of 'probability', 'sigmoid', 'logit', 'margin'"):
-        ExplainedOutput(nn.Identity(), "odds")

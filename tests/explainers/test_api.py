@@ -3,7 +3,6 @@ import functools
 import re
 import sys
 import tomllib
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from part_cases import ExplainerCase, case
 from torch import nn
 
 import xaibench
-from xaibench.component.info import ExplainerInfo
 from xaibench.component.registry import UnknownNameError
 from xaibench.compute.device import precision_context
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
@@ -29,23 +27,6 @@ EVERY = [
 ]
 WITH_CHANNELS = [name for name in EVERY if "channels" in {field.name for field in dataclasses.fields(build(name))}]
 WITH_CHANNELS.remove("xrai")  # its regions follow from the channels, and not the other way round
-#: What is known of some beforehand; that no other is so, tests/conformance tries.
-CONTROLS = ["sobel", "laplace", "uniform", "input", "center_prior"]
-SEEDED = ["pfi", "shapley_sampling", "gradient_shap", "kernel_shap", "lime", "smoothgrad", "rise", "uniform"]
-CONVOLUTIONAL = [
-    "guided_gradcam",
-    "cam",
-    "gradcam",
-    "gradcam++",
-    "layercam",
-    "scorecam",
-    "eigencam",
-    "hirescam",
-    "xgradcam",
-    "ablationcam",
-    "finercam",
-    "fullgrad",
-]
 
 #: Small numbers.
 PARAMETERS = {
@@ -63,38 +44,6 @@ PARAMETERS = {
 
 def parameters(name):
     return PARAMETERS.get(name, {})
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_maps_have_the_right_form(name, cnn, images, targets):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        maps = explain(name, cnn, images, targets, **parameters(name))
-    assert maps.shape == (7, 8, 8)
-    assert maps.dtype is torch.float64
-    assert maps.device.type == "cpu"
-    assert maps.is_contiguous()
-    assert not maps.requires_grad
-    assert maps.isfinite().all()
-    assert maps.abs().max() > 0
-    low = explain(name, cnn, images, targets, dtype=torch.float32, **parameters(name))
-    assert low.dtype is torch.float32
-
-
-def test_these_have_a_seed():
-    for name in SEEDED:
-        assert "seed" in {field.name for field in dataclasses.fields(build(name))}
-
-
-# Others, and that maps follow from the seed alone, are tried in tests/conformance.
-@pytest.mark.parametrize("name", EVERY)
-def test_maps_do_not_depend_on_batch_sizes_that_divide_no_image(name, cnn, images, targets):
-    expected = explain(name, cnn, images, targets, **parameters(name))
-    # The lasso stops near its optimum: rounding can move where.
-    tolerance = 1e-6 if name == "lime" else 1e-12
-    for batch_size in (3, 60):
-        chunked = explain(name, cnn, images, targets, batch_size=batch_size, **parameters(name))
-        torch.testing.assert_close(chunked, expected, rtol=1e-9, atol=tolerance * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("name", WITH_CHANNELS)
@@ -150,34 +99,10 @@ def test_convolutions_are_not_rounded_to_tf32(cnn, images, targets):
     assert torch.backends.cudnn.allow_tf32
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"precision": "half"}, "precision='half': expected one of 'float32'"),
-        ({"precision": "float64", "dtype": torch.float32}, "expected one of them, or both float64"),
-    ],
-)
-def test_a_precision_that_cannot_be_is_refused(given, message, cnn, images, targets):
-    with pytest.raises(ValueError, match=message):
-        explain("saliency", cnn, images, targets, **given)
-
-
 def test_a_macs_gpu_is_told_that_it_has_no_float64(cnn, images, targets, monkeypatch):
     monkeypatch.setattr("xaibench.explainers.api.resolve_device", torch.device)
     with pytest.raises(ValueError, match=r"'mps' has no float64.*precision='float32'"):
         explain("saliency", cnn, images, targets, device="mps")
-
-
-@pytest.mark.parametrize("name", EXPLAINERS)
-def test_every_explainer_says_what_it_is(name):
-    info = EXPLAINERS.resolve(name).info
-    assert isinstance(info, ExplainerInfo)
-    assert info.control or name not in CONTROLS
-    assert info.needs_convolution or name not in CONVOLUTIONAL
-    assert info.control or info.citation
-    assert build(name) == build(name)
-    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
-        build(name).seed = 3
 
 
 @pytest.mark.parametrize(
@@ -186,10 +111,6 @@ def test_every_explainer_says_what_it_is(name):
 )
 def test_paper_names_are_understood(alias, name):
     assert EXPLAINERS.resolve(alias) is EXPLAINERS.resolve(name)
-
-
-def test_the_defaults_are_those_of_the_released_runs():
-    assert (build("ig").n_steps, build("shapley").n_samples, build("pfi").group_size) == (50, 25, 50)
 
 
 def test_the_suites_of_the_paper_state_what_the_released_runs_took():
@@ -274,13 +195,6 @@ def test_the_precision_is_that_of_the_model_unless_it_says_otherwise(cnn, mlp, i
     assert explain("saliency", cnn, images, targets, dtype=torch.float32).dtype is torch.float32
 
 
-def test_dropout_is_off(mlp, images, targets):
-    mlp.train()
-    training = explain("saliency", mlp, images, targets)
-    mlp.eval()
-    assert explain("saliency", mlp, images, targets).equal(training)
-
-
 def test_unknown_names_and_parameters(cnn, images, targets):
     with pytest.raises(UnknownNameError, match="Unknown explainer 'salliency'; did you mean 'saliency'"):
         explain("salliency", cnn, images, targets)
@@ -301,39 +215,46 @@ def replace(tensor, index, value):
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "error"),
     [
-        ({"images": torch.zeros(7, 8, 8)}, ValueError, r"images: got [7, 8, 8], expected [N, C, H, W]"),
-        ({"images": torch.zeros(0, 1, 8, 8)}, ValueError, "with at least one image"),
-        (
-            {"images": torch.zeros(7, 1, 8, 8, dtype=torch.uint8)},
-            TypeError,
-            "images: got torch.uint8, expected floating",
-        ),
-        ({"images": "cat.png"}, TypeError, "images: got str, expected a torch tensor or a numpy array"),
-        ({"images": torch.zeros(7, 1, 9, 9)}, ValueError, "The model cannot take images of shape [2, 1, 9, 9]"),
-        ({"targets": torch.zeros(6, dtype=torch.long)}, ValueError, "targets: got [6], expected [7]"),
-        ({"targets": torch.zeros(7)}, TypeError, "targets: got torch.float32, expected integers"),
-        ({"targets": torch.zeros(7, dtype=torch.bool)}, TypeError, "targets: got torch.bool, expected integers"),
-        ({"targets": torch.tensor([0, 1, 2, 0, 0, 0, -1])}, ValueError, "targets: class 2 in samples 2, 6; the model"),
-        ({"output": "odds"}, ValueError, "output='odds': expected one of 'probability', 'sigmoid', 'logit', 'margin'"),
-        ({"model": torch.tanh}, TypeError, "expected a torch.nn.Module that returns logits"),
-        ({"model": nn.Sequential(nn.Flatten(0))}, ValueError, "expected logits [2, K]"),
-        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, ValueError, "The model returns [N, 1]"),
-        ({"channels": "mean"}, ValueError, "channels='mean'): expected one of"),
-        ({"batch_size": 0}, ValueError, "batch_size=0): expected an integer of at least 1"),
-        ({"model": nn.Linear}, TypeError, "model: got the class Linear, expected a torch.nn.Module"),
-        ({"device": "abacus"}, ValueError, "There is no device 'abacus' here (Expected one of"),
-        ({"device": "cpu:x"}, ValueError, "There is no device 'cpu:x' here"),
-        ({"device": 0}, TypeError, "device is 0; expected a text such as 'auto'"),
-        ({"seed": -1}, ValueError, "seed=-1: expected an integer of at least 0, or None for the"),
-        ({"seed": "a"}, ValueError, "seed='a': expected an integer"),
+        ({"images": torch.zeros(7, 8, 8)}, ValueError),
+        ({"images": torch.zeros(0, 1, 8, 8)}, ValueError),
+        ({"images": torch.zeros(7, 1, 8, 8, dtype=torch.uint8)}, TypeError),
+        ({"images": "cat.png"}, TypeError),
+        ({"images": torch.zeros(7, 1, 9, 9)}, ValueError),
+        ({"targets": torch.zeros(6, dtype=torch.long)}, ValueError),
+        ({"targets": torch.zeros(7)}, TypeError),
+        ({"targets": torch.zeros(7, dtype=torch.bool)}, TypeError),
+        ({"targets": torch.tensor([0, 1, 2, 0, 0, 0, -1])}, ValueError),
+        ({"targets": None}, TypeError),
+        ({"targets": torch.ones(7, 4), "output": "sigmoid"}, ValueError),
+        ({"output": "odds"}, ValueError),
+        ({"model": torch.tanh}, TypeError),
+        ({"model": nn.Sequential(nn.Flatten(0))}, ValueError),
+        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, ValueError),
+        ({"model": nn.Linear}, TypeError),
+        ({"channels": "mean"}, ValueError),
+        ({"batch_size": 0}, ValueError),
+        ({"device": "abacus"}, ValueError),
+        ({"device": "cpu:x"}, ValueError),
+        ({"device": 0}, TypeError),
+        ({"precision": "half"}, ValueError),
+        ({"precision": "float64", "dtype": torch.float32}, ValueError),
+        ({"seed": -1}, ValueError),
+        ({"seed": "a"}, ValueError),
     ],
 )
-def test_bad_input_is_refused(change, error, message, mlp, images, targets):
+def test_bad_input_is_refused(change, error, mlp, images, targets):
     arguments = {"model": mlp, "images": images, "targets": targets} | change
-    with pytest.raises(error, match=re.escape(message)):
+    with pytest.raises(error) as raised:
         explain("saliency", arguments.pop("model"), arguments.pop("images"), arguments.pop("targets"), **arguments)
+    assert next(iter(change)) in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["lrp_gamma", "pattern_net"])
+def test_what_begins_at_the_logit_refuses_probabilities(name, mlp, images, targets):
+    with pytest.raises(ValueError, match="for the logit only"):
+        explain(build(name), mlp, images, targets, output="probability")
 
 
 def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
@@ -344,15 +265,6 @@ def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
     mlp.layers[0].weight.data.fill_(float("nan"))
     with pytest.raises(ValueError, match="The model returns NaN or infinite logits"):
         explain("saliency", mlp, images, targets)
-
-
-def test_a_model_with_one_output_is_refused(images, targets):
-    class One(nn.Module):
-        def forward(self, x):
-            return x.flatten(1).sum(1)
-
-    with pytest.raises(ValueError, match=re.escape("The model returns [N, 1]") + ".*output='sigmoid'"):
-        explain("saliency", One(), images, targets)
 
 
 def test_maps_of_the_wrong_form_are_refused(mlp, images, targets):

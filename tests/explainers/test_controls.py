@@ -6,7 +6,7 @@ from part_cases import ExplainerCase
 from scipy import ndimage
 
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
-from xaibench.explainers.controls import Prior, Sobel
+from xaibench.explainers.controls import Prior
 
 #: They use NumPy filters.
 CASES = {name: ExplainerCase(waits=1) for name in ("sobel", "laplace")}
@@ -46,13 +46,6 @@ def test_sobel_and_laplace_are_scipys_image_by_image(pictures):
     np.testing.assert_allclose(controls("laplace", pictures), laplace, atol=1e-12)
 
 
-def test_a_vertical_edge_has_a_horizontal_derivative_only():
-    image = torch.zeros(1, 1, 4, 4)
-    image[..., 2:] = 1
-    assert controls("sobel", image, direction="horizontal")[0, 1].tolist() == [0, 4, 4, 0]
-    assert controls("sobel", image, direction="vertical").abs().max() == 0
-
-
 def test_rgb_keeps_the_strongest_channel(pictures):
     rgb = torch.cat([0 * pictures, -2 * pictures, pictures], 1)
     torch.testing.assert_close(controls("laplace", rgb), -2 * controls("laplace", pictures))
@@ -80,13 +73,6 @@ def test_controls_need_no_model_and_say_so_by_their_info(pictures):
         assert build(name).info.control
     with pytest.raises(TypeError, match=r"Saliency: got no model, expected .*; only controls"):
         controls("saliency", pictures)
-
-
-def test_an_unknown_direction_is_refused():
-    with pytest.raises(
-        ValueError, match=r"Sobel\(direction='diagonal'\): expected one of 'both', 'horizontal', 'vertical'"
-    ):
-        Sobel(direction="diagonal")
 
 
 def test_the_center_prior_is_a_gaussian_about_the_middle():

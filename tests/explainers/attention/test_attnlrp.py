@@ -11,7 +11,7 @@ from oracles import transformer as oracle
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.explainers import build, explain
+from xaibench.explainers import explain
 
 CASES = {"attnlrp": ExplainerCase(network="generators.networks:Attending")}
 #: Parameters, and what the equations are given.
@@ -45,13 +45,6 @@ def test_gamma_is_the_gamma_rule_of_the_relevance_walk():
     maps = explain("attnlrp", network.double(), images, targets, device="cpu", gamma=0.3, gamma_convolution=0.3)
     expected = explain("lrp_gamma", network, images, targets, device="cpu", gamma=0.3)
     torch.testing.assert_close(maps, expected, rtol=1e-6, atol=1e-9)
-
-
-def test_bad_parameters():
-    with pytest.raises(ValueError, match=r"AttnLRP\(attention_rule='none'\): expected one of 'uniform', 'constant'"):
-        build("attnlrp", attention_rule="none")
-    with pytest.raises(ValueError, match=r"AttnLRP\(gamma=-1, gamma_convolution=0\.25\): expected neither to be neg"):
-        build("attnlrp", gamma=-1)
 
 
 @pytest.fixture

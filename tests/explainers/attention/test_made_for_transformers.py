@@ -130,12 +130,3 @@ def test_a_network_without_attention_is_an_error(name, cnn):
     images = torch.rand(2, 1, 8, 8)
     with pytest.raises(UnsupportedModelError, match=f"^{name}: .* has no attention"):
         explain(name, cnn, images, torch.tensor([0, 1]), device="cpu")
-
-
-@pytest.mark.parametrize("name", ON_PATCHES)
-def test_bad_parameters(name):
-    part = EXPLAINERS.resolve(name)
-    with pytest.raises(ValueError, match=rf"{part.__name__}\(resize='cubic'\): expected one of 'bilinear'"):
-        part(resize="cubic")
-    with pytest.raises(ValueError, match=rf"{part.__name__}\(batch_size=0\)"):
-        part(batch_size=0)

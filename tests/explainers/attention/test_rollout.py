@@ -150,8 +150,3 @@ def test_attention_over_fewer_tokens_than_positions_is_an_error():
         UnsupportedModelError, match=r"attention of layer 'attentions.0' \(Cut\) is over 4 tokens, but no"
     ):
         AttentionRollout()(seeded(Cut), *batch())
-
-
-def test_bad_parameters():
-    with pytest.raises(ValueError, match=r"AttentionRollout\(resize='cubic'\): expected one of 'bilinear'"):
-        AttentionRollout(resize="cubic")

@@ -52,15 +52,3 @@ def test_one_output_has_nothing_to_be_compared_with():
     images, _ = batch(2, torch.float32)
     with pytest.raises(UnsupportedModelError, match="FinerCAM: the model has 1 output, expected two or more classes"):
         FinerCAM()(model, images, torch.zeros(2, dtype=torch.int64))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"gamma": -0.1}, r"FinerCAM\(gamma=-0.1\): expected a number of at least 0"),
-        ({"n_references": 0}, r"FinerCAM\(n_references=0\): expected an integer of at least 1"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        FinerCAM(**parameters)

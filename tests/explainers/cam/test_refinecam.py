@@ -62,15 +62,3 @@ def test_a_constant_map_counts_as_zero():
     nn.init.zeros_(model[2].weight)  # the second feature map is that of its bias
     images = torch.randn(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     assert not RefineCAM()(model, images, torch.tensor([0, 1])).any()
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"method": "cam"}, r"RefineCAM\(method='cam'\): expected one of 'gradcam\+\+', 'gradcam'"),
-        ({"n_layers": 0}, r"RefineCAM\(n_layers=0\): expected an integer of at least 1"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        RefineCAM(**parameters)

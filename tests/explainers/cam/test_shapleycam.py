@@ -69,8 +69,3 @@ def test_parity_with_the_grad_cam_package(utility):
     seen = ours.isfinite().all((1, 2))
     assert seen.sum() >= 2
     torch.testing.assert_close(ours[seen], theirs[seen], rtol=0, atol=1e-5)
-
-
-def test_bad_utility():
-    with pytest.raises(ValueError, match=r"ShapleyCAM\(utility='log'\): expected one of 'rest', 'output'"):
-        ShapleyCAM(utility="log")

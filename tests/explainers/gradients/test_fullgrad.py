@@ -70,15 +70,3 @@ def test_a_network_with_attention_is_no_sum_of_shares():
     flat = nn.Sequential(nn.Flatten(), nn.Linear(338, 3))
     with pytest.raises(UnsupportedModelError, match="FullGrad: Sequential has no convolution; expected a network of"):
         FullGrad()(flat, images, targets)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"rescale": "all"}, r"FullGrad\(rescale='all'\): expected one of 'map', 'layer'"),
-        ({"batch_size": 0}, r"FullGrad\(batch_size=0\): expected an integer of at least 1"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        FullGrad(**parameters)

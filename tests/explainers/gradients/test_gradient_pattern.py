@@ -84,15 +84,3 @@ def test_no_more_images_are_kept_than_asked_for():
     training = torch.arange(50.0).reshape(50, 1, 1, 1)
     kept = GradientPattern(n_training_images=7).fit(None, [training]).training_images
     assert len(set(kept.flatten().tolist())) == 7
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"neighbor_fraction": 0.0}, r"GradientPattern\(neighbor_fraction=0.0\): expected a number above 0, at most 1"),
-        ({"n_training_images": 0}, r"GradientPattern\(n_training_images=0\): expected an integer of at least 1"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        GradientPattern(**parameters)

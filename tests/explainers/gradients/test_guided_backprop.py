@@ -1,6 +1,7 @@
 import captum.attr
 import pytest
 import torch
+from oracles.layered import Called
 from torch import nn
 from torch.nn import functional
 from torchvision.models import resnet18
@@ -11,17 +12,6 @@ from xaibench.explainers import ExplainedOutput, UnsupportedModelError, build, e
 pytestmark = pytest.mark.filterwarnings("ignore:Setting (forward, )?backward hooks:UserWarning")
 
 METHODS = {"guided_backprop": captum.attr.GuidedBackprop, "deconvolution": captum.attr.Deconvolution}
-
-
-class Called(nn.Module):
-    """A function as a layer, or a layer as a function."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def test_two_layers_by_hand(two_layers):

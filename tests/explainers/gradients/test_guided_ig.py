@@ -50,16 +50,3 @@ def test_it_is_complete_with_many_steps():
     torch.testing.assert_close(found, difference, rtol=0.02, atol=0.01)
     nothing = GuidedIG(n_steps=3)(model, torch.zeros_like(images), targets)
     assert nothing.abs().max() == 0
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"fraction": 1.5}, r"GuidedIG\(fraction=1.5\): expected a number from 0 to 1"),
-        ({"max_dist": -0.1}, r"GuidedIG\(max_dist=-0.1\): expected a number from 0 to 1"),
-        ({"n_steps": 0}, r"GuidedIG\(n_steps=0\): expected an integer of at least 1"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        GuidedIG(**parameters)

@@ -80,12 +80,6 @@ def test_where_the_image_is_the_reference_the_path_ends():
     assert maps.abs().max() == 0
 
 
-def test_batch_size_does_not_matter():
-    model, (images, targets), (kept, _) = bending(), batch(5), batch(8)
-    expected = fitted(model, kept, n_steps=5)(model, images, targets)
-    torch.testing.assert_close(fitted(model, kept, n_steps=5, batch_size=2)(model, images, targets), expected)
-
-
 def test_what_cannot_be_explained_is_said():
     model, (images, targets) = bending(), batch(3)
     with pytest.raises(NotFittedError, match="IG2 is not fitted"):

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from part_cases import ExplainerCase
@@ -52,32 +51,3 @@ def test_noise_smooths_a_kink():
     targets = torch.tensor([0])
     assert SmoothGrad(noise=0.0)(Kink(), images, targets)[0, 0, 0] == -1
     assert abs(SmoothGrad(noise=1.0, n_samples=2000)(Kink(), images, targets)[0, 0, 0]) < 0.1
-
-
-def test_batch_size_does_not_matter(model):
-    images, targets = batch(5)
-    expected = SmoothGrad()(model, images, targets)
-    for size in (1, 3, 70):
-        torch.testing.assert_close(SmoothGrad(batch_size=size)(model, images, targets), expected)
-
-
-def test_seed_decides_and_the_global_generators_are_untouched(model):
-    images, targets = batch()
-    states = torch.get_rng_state(), np.random.get_state()[1].copy()
-    first, second, again = (SmoothGrad(seed=seed)(model, images, targets) for seed in (0, 1, 0))
-    assert first.equal(again)
-    assert not torch.allclose(first, second)
-    assert torch.get_rng_state().equal(states[0])
-    assert (np.random.get_state()[1] == states[1]).all()
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"noise": -0.1}, r"SmoothGrad\(noise=-0.1\): expected a number of at least 0"),
-        ({"n_samples": 0}, r"SmoothGrad\(n_samples=0\): expected an integer of at least 1"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        SmoothGrad(**parameters)

@@ -70,18 +70,6 @@ def test_the_map_holds_what_the_two_integrals_do():
         torch.testing.assert_close(found, torch.from_numpy(expected))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"segmentation_size": 0}, r"XRAI\(segmentation_size=0\): expected an integer of at least 1"),
-        ({"dilation": -1}, r"XRAI\(dilation=-1\): expected a number of pixels, 0 or more"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        XRAI(**parameters)
-
-
 def test_segments_of_a_small_image_are_found_once_and_are_the_same(monkeypatch):
     rng = np.random.default_rng(0)
     picture, found, real = rng.random((3, 8, 8)), [], module._segments

@@ -94,22 +94,3 @@ def test_a_suppressor_gets_far_less_than_by_the_weights():
 def test_it_must_be_fitted():
     with pytest.raises(NotFittedError, match=r"PatternLocal is not fitted\. Fit it to the training images first"):
         PatternLocal()(bending(), *batch())
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"n_samples": 1}, r"PatternLocal\(n_samples=1\): expected at least 2, with the image itself"),
-        ({"alpha": 0.0}, r"PatternLocal\(alpha=0.0\): expected a number above 0"),
-        ({"surrogate": "ridge"}, r"PatternLocal\(surrogate='ridge'\): expected one of 'lime', 'kernel_shap'"),
-        (
-            {"surrogate": "kernel_shap", "n_samples": 2},
-            r"n_samples=2\): expected at least 3, with the full and the empty",
-        ),
-        ({"shrinkage": 1.5}, r"PatternLocal\(shrinkage=1.5\): expected a number from 0 to 1"),
-        ({"kernel_width": -1.0}, r"PatternLocal\(kernel_width=-1.0\): expected a number above 0"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        PatternLocal(**parameters)

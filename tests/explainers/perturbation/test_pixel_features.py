@@ -46,16 +46,6 @@ def test_features_of_one_value_are_no_mask(name, cnn, images, targets):
     assert maps.equal(explain(name, cnn, images, targets, **few(name)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("mask", ["grid", "slic"])
-def test_maps_do_not_depend_on_the_batch_size(name, mask, rgb_cnn, photos, targets):
-    settings = {"feature_mask": mask, "cell_size": 3, "n_segments": 8, **few(name)}
-    maps = explain(name, rgb_cnn, photos, targets, **settings)
-    for batch_size in (1, 5, 100):
-        again = explain(name, rgb_cnn, photos, targets, batch_size=batch_size, **settings)
-        torch.testing.assert_close(again, maps, rtol=1e-9, atol=1e-6 * maps.abs().max().item())
-
-
 @pytest.mark.parametrize(
     ("name", "method"),
     [("pfi", captum.attr.FeaturePermutation), ("shapley_sampling", captum.attr.ShapleyValueSampling)],

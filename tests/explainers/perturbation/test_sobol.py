@@ -69,17 +69,3 @@ def test_an_output_that_does_not_vary_gives_nothing(model):
     images, targets = batch(2)
     maps = Sobol(n_designs=4)(model, torch.zeros_like(images), targets)
     assert maps.abs().max() == 0
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"n_designs": 12}, r"Sobol\(n_designs=12\): expected a power of two, 2 or more"),
-        ({"n_designs": 1}, r"Sobol\(n_designs=1\): expected a power of two, 2 or more"),
-        ({"grid_size": 0}, r"Sobol\(grid_size=0\): expected an integer of at least 1"),
-        ({"resize": None}, r"Sobol\(resize=None\): expected one of 'bilinear', 'nearest'"),
-    ],
-)
-def test_bad_parameters(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        Sobol(**parameters)

@@ -2,6 +2,7 @@ import captum.attr
 import pytest
 import torch
 from captum.attr._utils.lrp_rules import GammaRule
+from oracles.layered import Called
 from part_cases import ExplainerCase
 from torch import nn
 from torchvision.models import resnet18
@@ -12,15 +13,6 @@ from xaibench.models.networks.pretrained import Normalize
 
 #: Captum's LRP assigns by masks, for which torch 2.14.1 waits.
 CASES = {"lrp": ExplainerCase(waits=7)}
-
-
-class Called(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def test_two_layers_by_hand(two_layers):

@@ -3,24 +3,16 @@ import types
 import captum.attr
 import pytest
 import torch
+from oracles.layered import Called
 from torch import nn
 from torch.nn import functional
 from torchvision.models import resnet18
 
-from xaibench.explainers import UnsupportedModelError, build, explain
+from xaibench.explainers import UnsupportedModelError, explain
 from xaibench.models import Folded
 
 # Captum announces its hooks.
 pytestmark = pytest.mark.filterwarnings("ignore:Setting (forward, )?backward hooks:UserWarning")
-
-
-class Called(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def made(*layers, seed=0):
@@ -215,16 +207,6 @@ def test_the_log_sum_exp_passes_its_gradient(mlp, images, targets):
     torch.testing.assert_close(maps, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_no_sample_depends_on_the_others(images, targets):
-    # Max-pooling right after a convolution, and parts of the image equal to the baseline: no differences there.
-    model = made(nn.Conv2d(1, 3, 1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(48, 2))
-    images = images.clone()
-    images[:, :, :4] = 0
-    together = explain("deeplift", model, images, targets, output="logit")
-    alone = [explain("deeplift", model, images[i : i + 1], targets[i : i + 1], output="logit") for i in range(7)]
-    torch.testing.assert_close(together, torch.cat(alone))
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -255,9 +237,3 @@ def test_what_has_no_rule_is_named(model, message, images, targets):
         explain("deeplift", model, images, targets)
     with pytest.raises(UnsupportedModelError, match="deep_shap: layer"):
         explain("deep_shap", model, images, targets)
-
-
-@pytest.mark.parametrize("name", ["deeplift", "deep_shap"])
-def test_parameters_are_checked(name):
-    with pytest.raises(ValueError, match=r"max_pool='max'\): expected one of 'difference', 'gradient'"):
-        build(name, max_pool="max")

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from oracles.layered import Called, as_layers, cnn, made, mlp
 from oracles.propagation import relevance
 from part_cases import ExplainerCase
 from torch import nn
@@ -19,56 +20,11 @@ CASES = {
 }
 
 
-def made(*layers, seed=0):
-    """A network of those layers in float64, its parameters drawn with biases of both signs."""
-    network = nn.Sequential(*layers).double()
-    rng = torch.Generator().manual_seed(seed)
-    for parameter in network.parameters():
-        parameter.data = torch.randn(parameter.shape, generator=rng, dtype=torch.float64) / parameter[0].numel() ** 0.5
-    return network
-
-
-def mlp(bias=True):
-    return made(
-        nn.Flatten(), nn.Linear(18, 7, bias=bias), nn.ReLU(), nn.Dropout(0.5), nn.Linear(7, 5, bias=bias), nn.ReLU(),
-        nn.Linear(5, 3, bias=bias),
-    )  # fmt: skip
-
-
-def cnn(bias=True):
-    return made(
-        nn.Conv2d(2, 3, 2, padding=1, bias=bias), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(3, 4, 2, stride=2, padding=1, bias=bias), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3, bias=bias),
-    )  # fmt: skip
-
-
 def cnn_of_volumes(bias=True):
     return made(
         nn.Conv3d(2, 2, 2, padding=1, bias=bias), nn.ReLU(), nn.MaxPool3d(2),
         nn.Conv3d(2, 3, 2, stride=2, padding=1, bias=bias), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3, bias=bias),
     )  # fmt: skip
-
-
-def as_layers(network):
-    """The network as the oracles read it."""
-    layers = []
-    for module in network:
-        bias = getattr(module, "bias", None)
-        bias = None if bias is None else bias.detach().numpy()
-        if isinstance(module, nn.Linear):
-            weight = module.weight.detach().numpy()
-            layers.append(("linear", weight, np.zeros(len(weight)) if bias is None else bias))
-        elif isinstance(module, nn.Conv2d | nn.Conv3d):
-            weight = module.weight.detach().numpy()
-            bias = np.zeros(len(weight)) if bias is None else bias
-            layers.append(("conv", weight, bias, module.stride[0], module.padding[0]))
-        elif isinstance(module, nn.MaxPool2d | nn.MaxPool3d):
-            layers.append(("maxpool", module.kernel_size))
-        elif isinstance(module, nn.ReLU):
-            layers.append(("relu",))
-        elif isinstance(module, nn.Flatten):
-            layers.append(("flatten",))
-    return layers
 
 
 def data(size, n=6, channels=2, seed=1):
@@ -425,17 +381,6 @@ def test_bounds_for_each_channel_reach_a_flattened_image():
         explained(unfit, network, images, targets)
 
 
-@pytest.mark.parametrize("explainer", [LRPEpsilon(), LRPGamma(), LRPAlphaBeta(), DeepTaylor()])
-def test_the_logit_is_explained_in_any_batches(explainer):
-    network, (images, targets) = cnn(), data(6)
-    maps = explained(explainer, network, images, targets)
-    for options in ({"output": "logit", "batch_size": 1}, {"batch_size": 4}):
-        again = xb.explain(explainer, network, images, targets, device="cpu", **options)
-        torch.testing.assert_close(again, maps, rtol=1e-10, atol=1e-12)
-    with pytest.raises(ValueError, match="is defined for the logit only, got output='probability'"):
-        xb.explain(explainer, network, images, targets, device="cpu", output="probability")
-
-
 def test_float32_agrees_with_float64():
     network, (images, targets) = cnn(), data(6)
     maps = explained(DeepTaylor(), network, images, targets)
@@ -451,15 +396,6 @@ class Wrong(nn.Module):
 
     def forward(self, x):
         return self.layers["out"](self.layers["odd"](self.layers["conv"](x)).flatten(1))
-
-
-class Called(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 @pytest.mark.parametrize(
@@ -497,40 +433,3 @@ def test_deep_taylor_is_for_relu_and_its_relatives():
     assert explained(LRPEpsilon(), network, images, targets).abs().max() > 0
     with pytest.raises(UnsupportedModelError, match="no linear or convolutional layer processes the images"):
         LRPEpsilon()(nn.Sequential(nn.Flatten(), nn.ReLU()), images, targets)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"rule": "z"}, "rule='z'.*expected one of 'epsilon'"),
-        ({"rule": "zB"}, "this rule is for the first layer only; pass it as input_rule"),
-        ({"rules": {"0": "a"}}, r"rules\['0'\]='a'"),
-        ({"alpha": 2.0, "beta": 0.0}, "expected beta >= 0 and alpha = 1"),
-        ({"epsilon": -1.0}, "expected both to be nonnegative"),
-        ({"input_rule": "zB", "low": 0.0}, "needs low and high"),
-    ],
-)
-def test_parameters_are_checked(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        LayerwiseRelevance(**parameters)
-
-
-@pytest.mark.parametrize("network", [Residual(), Wrong(lambda x: x.softmax(1))])
-def test_the_model_is_unharmed(network):
-    network = network.double().train()
-    hooks = {
-        name: len(module._forward_hooks) + len(module._forward_pre_hooks) for name, module in network.named_modules()
-    }
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    images, targets = data(6)
-    try:
-        LRPGamma()(network, images, targets)
-    except UnsupportedModelError:
-        assert isinstance(network, Wrong)
-    else:
-        assert isinstance(network, Residual)
-    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
-    for name, module in network.named_modules():
-        assert module.training
-        assert len(module._forward_hooks) + len(module._forward_pre_hooks) == hooks[name]

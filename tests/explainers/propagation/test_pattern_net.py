@@ -3,7 +3,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from oracles import layered
 from oracles import pattern as oracle
+from oracles.layered import as_layers, cnn, made
 from part_cases import ExplainerCase
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -22,47 +24,8 @@ from xaibench.models import Folded
 CASES = {name: ExplainerCase(waits=3) for name in ("pattern_net", "pattern_attribution")}
 
 
-def made(*layers, seed=0):
-    """A network of those layers in float64, its parameters drawn with biases of both signs."""
-    network = nn.Sequential(*layers).double()
-    rng = torch.Generator().manual_seed(seed)
-    for parameter in network.parameters():
-        parameter.data = torch.randn(parameter.shape, generator=rng, dtype=torch.float64) / parameter[0].numel() ** 0.5
-    return network
-
-
 def mlp(bias=True):
-    return made(
-        nn.Flatten(), nn.Linear(16, 7, bias=bias), nn.ReLU(), nn.Dropout(0.5), nn.Linear(7, 5, bias=bias), nn.ReLU(),
-        nn.Linear(5, 3, bias=bias),
-    )  # fmt: skip
-
-
-def cnn(bias=True):
-    return made(
-        nn.Conv2d(2, 3, 2, padding=1, bias=bias), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(3, 4, 2, stride=2, padding=1, bias=bias), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3, bias=bias),
-    )  # fmt: skip
-
-
-def as_layers(network):
-    """The network as the oracle reads it."""
-    layers = []
-    for module in network:
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            weight = module.weight.detach().numpy()
-            bias = np.zeros(len(weight)) if module.bias is None else module.bias.detach().numpy()
-            conv = isinstance(module, nn.Conv2d)
-            layers.append(
-                ("conv", weight, bias, module.stride[0], module.padding[0]) if conv else ("linear", weight, bias)
-            )
-        elif isinstance(module, nn.MaxPool2d):
-            layers.append(("maxpool", module.kernel_size))
-        elif isinstance(module, nn.ReLU):
-            layers.append(("relu",))
-        elif isinstance(module, nn.Flatten):
-            layers.append(("flatten",))
-    return layers
+    return layered.mlp(bias, inputs=16)
 
 
 def data(build, n=24, seed=1):
@@ -185,26 +148,6 @@ def test_small_networks_are_fitted_in_float64():
     for name, pattern in fitted.patterns.items():
         torch.testing.assert_close(pattern, exact.patterns[name], rtol=0, atol=0)
     assert xb.explain(fitted, network, images.float(), targets, device="cpu").dtype == torch.float64
-
-
-def test_float32_networks_agree_to_rounding():
-    network, (images, targets) = cnn(), data(cnn)
-    double = xb.explain(PatternAttribution().fit(network, [images]), network, images, targets, device="cpu")
-    network, images = network.float(), images.float()
-    single = xb.explain(PatternAttribution().fit(network, [images]), network, images, targets, device="cpu")
-    assert single.dtype == torch.float32
-    torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-4 * double.abs().max().item())
-
-
-def test_the_logit_is_explained_in_any_batches():
-    network, (images, targets) = cnn(), data(cnn)
-    fitted = PatternNet().fit(network, [images])
-    maps = xb.explain(fitted, network, images, targets, device="cpu")
-    for options in ({"output": "logit", "batch_size": 1}, {"batch_size": 5}):
-        again = xb.explain(fitted, network, images, targets, device="cpu", **options)
-        torch.testing.assert_close(again, maps, rtol=1e-10, atol=1e-12)
-    with pytest.raises(ValueError, match="PatternNet is defined for the logit only, got output='probability'"):
-        xb.explain(fitted, network, images, targets, device="cpu", output="probability")
 
 
 def test_batch_normalization_belongs_to_the_layer_before():
