@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 
 import pytest
+from report.browser import axe
 
 pytest.importorskip("material")
 pytest.importorskip("ziamath")
@@ -36,7 +37,6 @@ def site(tmp_path_factory):
         patch.setitem(sys.modules, "api", types.SimpleNamespace(pages=dict, linked=lambda *_: None))
         patch.setitem(sys.modules, "part_pages", types.SimpleNamespace(pages=dict, navigation=dict))
         patch.setitem(sys.modules, "example_leaderboard", types.SimpleNamespace(write_example=lambda out: None))
-        patch.setenv("GITHUB_REPOSITORY", "someone/xaibench")
         patch.setenv("NO_MKDOCS_2_WARNING", "1")
         nav = [{"Start": "index.md"}, {"Other": "other.md"}]
         places = {"docs_dir": str(folder / "docs"), "site_dir": str(folder / "site")}
@@ -56,12 +56,6 @@ def test_nothing_is_loaded_from_another_server(site):
     assert "IFrameWorker" in (site / "javascripts" / "iframe-worker.js").read_text()
 
 
-def test_pages_lead_to_the_next_and_to_the_repository(start, site):
-    assert re.search(r'<a href="other.html" class="md-footer__link md-footer__link--next"', start)
-    assert "md-footer__link--prev" in (site / "other.html").read_text(encoding="utf-8")
-    assert re.search(r'<a href="https://github.com/someone/xaibench"[^>]*title="Repository"', start)
-
-
 def test_formulas_have_a_font_of_mathematics(start, site):
     from fontTools.ttLib import TTFont
 
@@ -71,13 +65,6 @@ def test_formulas_have_a_font_of_mathematics(start, site):
     font = TTFont(site / file)
     assert "MATH" in font
     assert {ord(sign) for sign in "∫∑√|𝑥𝛿ℝ→"} <= set(font.getBestCmap())
-    assert "OFL" in font["name"].getDebugName(13)
-    assert (site / file).stat().st_size < 400_000
-
-
-def test_cells_of_cards_say_what_column_they_are_of(site):
-    page = (site / "other.html").read_text(encoding="utf-8")
-    assert re.findall(r'<td data-label="(\w+)"', page) == ["claim", "here"]
 
 
 def test_search_works_from_the_disk(tab, site):
@@ -91,3 +78,13 @@ def test_search_works_from_the_disk(tab, site):
     assert "other.html" in found.get_attribute("href")
     assert tab.evaluate("document.fonts.load('20px \"STIX Two Math\"').then((fonts) => fonts.length)") == 1
     assert not [url for url in tab.requests if not url.startswith(("file:", "data:", "blob:", "about:"))]
+
+
+def test_pages_are_accessible_and_fit_narrow_screens(tab, site):
+    size = tab.viewport_size
+    for width in (1440, 390):
+        tab.set_viewport_size({"width": width, "height": 844})
+        tab.goto((site / "other.html").as_uri())
+        assert axe(tab, preload=False) == []
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.set_viewport_size(size)

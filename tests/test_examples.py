@@ -35,7 +35,6 @@ def test_the_runner_tells_what_passes_what_fails_and_what_takes_too_long(runner,
     (tmp_path / "passes.py").write_text("# %% [markdown]\n# # A title\n\n# %%\nprint(6 * 7)\n")
     (tmp_path / "fails.py").write_text("# %%\nassert 6 * 7 == 41, 'no'\n")
     (tmp_path / "sleeps.py").write_text("# %%\nx = 1\n\n# %%\nimport time\ntime.sleep(60)\n")
-    (tmp_path / "no_notebook.py").write_text("raise SystemExit('not to be run')\n")
     monkeypatch.setattr(runner, "HERE", tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", "--limit", "2", "--out", str(tmp_path / "out")])
     assert runner.main() == 1
@@ -46,17 +45,3 @@ def test_the_runner_tells_what_passes_what_fails_and_what_takes_too_long(runner,
     assert "FAILED" in outcomes["sleeps"]
     assert any(line == "AssertionError: no" for line in lines)
     assert lines[-1] == "1 passed, 2 failed"
-    import nbformat
-
-    notebook = nbformat.read(tmp_path / "out" / "passes.ipynb", as_version=4)
-    assert [cell.cell_type for cell in notebook.cells] == ["markdown", "code"]
-    assert notebook.cells[1].outputs[0].text == "42\n"
-    assert nbformat.read(tmp_path / "out" / "fails.ipynb", as_version=4).cells[0].outputs[0].output_type == "error"
-    assert not any(path.name.startswith("kernel") for path in tmp_path.iterdir())
-
-
-def test_the_runner_names_those_there_are(runner, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["run.py", "quick_begin"])
-    with pytest.raises(SystemExit, match="2"):
-        runner.main()
-    assert "no notebook quick_begin; there are explainer, leaderboard, network" in capsys.readouterr().err

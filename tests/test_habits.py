@@ -64,11 +64,11 @@ def test_the_citation_has_the_version_and_the_license():
     assert citation["license"] == PROJECT["license"] == "MIT"
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "examples/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"])
 def test_what_the_pages_name_is_there(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:xaibench|tests|docs|examples|\.ci)/[\w./-]*\w)`", text)
-    named += re.findall(r"\]\((?!https?:)([\w./-]+)\)", text)
+    named += re.findall(r"\]\((?!https?:)([\w./-]+)(?:#[\w-]+)?\)", text)
     assert named or page == "SECURITY.md"
     for path in named:
         assert (ROOT / path).exists() or (ROOT / page).parent.joinpath(path).exists(), path
