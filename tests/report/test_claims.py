@@ -12,7 +12,6 @@ from scipy.stats import pointbiserialr, spearmanr
 from xaibench.benchmarks.claims import all_claims
 from xaibench.report.claims import (
     Claim,
-    across_sizes,
     check_correlations,
     check_pairs,
     claims,
@@ -163,19 +162,6 @@ def test_no_statement_is_about_a_network_that_the_paper_does_not_have(few_cells_
     three, four = read_run(few_cells_run), read_run(four_columns)
     assert set(four.scores["model"]) > set(three.scores["model"])
     assert claims(four, resamples=20) == claims(three, resamples=20) != []
-
-
-def test_two_runs_are_compared_by_their_skills(shared_run):
-    run = read_run(shared_run)
-    assert across_sizes(run, run, resamples=50) == []  # it has no skills
-    scores = run.scores.assign(metric=run.scores["metric"].cat.rename_categories({"emd_perf": "emd_skill"}))
-    metrics = {"emd_skill": dataclasses.replace(run.metrics["emd_perf"], name="emd_skill", skill_of="emd_perf")}
-    skilled = dataclasses.replace(run, scores=scores[scores["metric"] == "emd_skill"], metrics=metrics)
-    lime, order = across_sizes(skilled, skilled, resamples=50)
-    assert {lime.metric, order.metric} == {"emd_skill"}
-    assert (lime.value, lime.verdict) == (pytest.approx(0), "undecided")
-    assert order.value == 1
-    assert order.low < 1
 
 
 @pytest.mark.parametrize(("words", "method"), [("good by insertion", "gradcam"), ("pointing game and IoU", "rise")])

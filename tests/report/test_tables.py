@@ -100,7 +100,7 @@ def test_html_shows_every_column_and_links_the_files(table):
 
 def test_a_large_file_is_linked_in_the_folder():
     table = Table("long", "Long", [Column("Text", "text")], [{"text": "x" * 60_000}])
-    assert [link.address for link in file_links(table)] == ["tables/long.csv", "tables/long.tex"]
+    assert [link["address"] for link in file_links(table)] == ["tables/long.csv", "tables/long.tex"]
 
 
 def test_each_table_of_the_page_has_its_files(shared_run, shared_page):

@@ -76,7 +76,6 @@ class PaperClaims:
     Attributes:
         applies: The cells that the statements are about.
         statements: Statements about the mean scores of one run.
-        size_statements: Statements about two runs of the benchmark with small and large images.
         correlations: Statements about the correlation of two metrics over the samples of a cell.
         pairs: Statements about samples that come in two forms, such as with and without a watermark.
         forms: Endings of the names of the two forms of a sample, in the order of the scores of ``pairs``.
@@ -88,7 +87,6 @@ class PaperClaims:
 
     applies: Selection
     statements: tuple[Statement, ...] = ()
-    size_statements: tuple[Statement, ...] = ()
     correlations: tuple[Statement, ...] = ()
     pairs: tuple[Statement, ...] = ()
     forms: tuple[str, str] = ("", "")
@@ -136,7 +134,7 @@ def read_claims(text: str) -> PaperClaims:
     paper = table.pop("paper")
     kinds = {
         kind: tuple(_read_statement(paper, **each) for each in table.pop(kind, ()))
-        for kind in ("statements", "size_statements", "correlations", "pairs")
+        for kind in ("statements", "correlations", "pairs")
     }
     return PaperClaims(**table | kinds | {"explainers": frozenset(table.get("explainers", ()))})
 

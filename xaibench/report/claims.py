@@ -126,36 +126,6 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
     return tested
 
 
-def across_sizes(small: RunResults, large: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Claim]:
-    """Test the statements about both image sizes on the cells that both runs have, by the skills that both have.
-
-    Scores of two sizes are compared by their skill, since the score of a random map depends on the image size.
-
-    Args:
-        small: Run on the small images.
-        large: Run on the large images.
-        resamples: Number of resamples of the intervals.
-        seed: Seed of the resamples, which are independent between the two runs.
-
-    Returns:
-        Claims, metric by metric; empty if the runs share no cell or no skill.
-    """
-    tested: list[Claim] = []
-    for paper in all_claims().values():
-        if not paper.size_statements:
-            continue
-        matrices = [_supported_cells(run, cell_matrices(run), paper) for run in (small, large)]
-        resampled = [resampled_means(cells, resamples, seed + k) for k, cells in enumerate(matrices)]
-        methods = [name for name in _paper_methods(small, paper, False) if name in large.explainers]
-        for metric, info in small.metrics.items():
-            if info.skill_of and metric in large.metrics:
-                both = zip(matrices, resampled, strict=True)
-                means, other = (_cell_means(*each, metric, info.higher_is_better) for each in both)
-                cells = Cells(means, tuple(methods), (), {"large": other})
-                tested += filter(None, (evaluate_statement(each, metric, cells) for each in paper.size_statements))
-    return tested
-
-
 def exclusions(run: RunResults) -> list[str]:
     """Return a phrase per reason for which cells of a run are left out of the claims: the cells, and the reason."""
     cells: dict[str, list[str]] = {}
@@ -202,7 +172,7 @@ class Cells:
         means: Means by cell and method.
         methods: The run's explainers without controls.
         controls: The controls.
-        others: Means by every metric of the run, or of another run.
+        others: Means by every metric of the run.
     """
 
     means: Means
@@ -315,7 +285,7 @@ def _above_in_other_cell(
 
 
 def _difference(cells: Cells, *, other: str, methods: Sequence[str]) -> Iterator[Floats]:
-    """Subtract the means of methods by another metric, or of the run on large images."""
+    """Subtract the means of methods by another metric."""
     for cell, means in cells.select(EVERY_CELL):
         others = cells.others.get(other, {}).get(cell, {})
         yield from (means[name] - others[name] for name in methods if name in means and name in others)
@@ -361,19 +331,6 @@ def _best_most_often(cells: Cells) -> Iterator[Floats]:
         yield np.max(list(first.values()), axis=0) / len(compared)
 
 
-def _same_order(cells: Cells, *, other: str) -> Iterator[Floats]:
-    """Return Kendall's tau-b of the methods in each cell between the run and another one, for each resample."""
-    for cell, means in cells.select(EVERY_CELL):
-        others = cells.others[other].get(cell, {})
-        shared = [name for name in means if name in others]
-        if len(shared) > 2:
-            one, two = np.triu_indices(len(shared), 1)
-            orders = (np.stack([table[name] for name in shared]) for table in (means, others))
-            a, b = (np.sign(order[one] - order[two]) for order in orders)
-            untied = np.sqrt((a != 0).sum(axis=0) * (b != 0).sum(axis=0))
-            yield (a * b).sum(axis=0) / np.maximum(untied, 1)
-
-
 #: Checks of mean scores by name.
 CHECKS: Mapping[str, Callable[..., Iterator[Floats]]] = {
     "above": _above,
@@ -383,7 +340,6 @@ CHECKS: Mapping[str, Callable[..., Iterator[Floats]]] = {
     "relative_range": _relative_range,
     "middle_half": _middle_half,
     "best_most_often": _best_most_often,
-    "same_order": _same_order,
 }
 
 

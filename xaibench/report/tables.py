@@ -296,7 +296,8 @@ def _tabular(table: Table, chosen: Sequence[int]) -> str:
     align = "".join("r" if column.is_number else "l" for column in columns)
     lines = [f"\\begin{{tabular}}{{{align}}}", "\\toprule"]
     for line in table.head_lines(columns):
-        lines.append(_latex_line([_multicolumn(_group_latex(group), span, "c") for group, span in line]))
+        heads = [(escape_latex(each.label + each.direction + each.flag) if each else "", span) for each, span in line]
+        lines.append(_latex_line([_multicolumn(text, span, "c") for text, span in heads]))
         ends = list(itertools.accumulate(span for _, span in line))
         rules = [
             f"\\cmidrule(lr){{{end - span + 1}-{end}}}"
@@ -324,10 +325,6 @@ def _multicolumn(text: str, span: int, align: str) -> str:
     if not text:
         return " & ".join([""] * span)
     return f"\\multicolumn{{{span}}}{{{align}}}{{{text}}}" if span > 1 else text
-
-
-def _group_latex(group: ColumnGroup | None) -> str:
-    return escape_latex(group.label + group.direction + group.flag) if group else ""
 
 
 def _cell_latex(column: Column, cell: TableCell, text: str) -> str:

@@ -10,7 +10,7 @@ computed from the scores of the underlying metric.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from xaibench.evaluation.protocol import resolve_protocol
 from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environment, read_parts
 from xaibench.runfolder.tables import ACCURACY, CELL, SCORES
 from xaibench.runner.parts import find_part, part_info
-from xaibench.runner.plan.plan import CellPlan, Plan, make_plan, underlying_metric
+from xaibench.runner.plan.plan import Plan, make_plan, underlying_metric
 from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.schema import NamedPart, Suite, SuiteError
@@ -233,22 +233,18 @@ def identity(plan: Plan) -> dict[str, dict[str, str]]:
     """Return what identifies the images, explanations, networks and metrics of a plan, each by name."""
     how = plan.suite.explaining
     return {
-        "data": dict(_data_identities(plan)),
+        # One entry per data set seed, because a run may have some of them only.
+        "data": {_name_with_seed(cell.dataset_name, cell.data.seed): cell.data.key for cell in plan.cells},
         "explaining": {"output": how.output, "precision": how.precision, "trainings": how.trainings}
         | ({} if how.scored == "all" else {"scored": how.scored}),
         "trainings": {
-            f"{cell.model} on {_name_with_seed(cell.dataset_name, cell.data.seed)}": _joined(
+            f"{cell.model} on {_name_with_seed(cell.dataset_name, cell.data.seed)}": " ".join(
                 job.key for job in cell.trainings
             )
             for cell in plan.cells
         },
         "metrics": {part.name: _metric_identity(part, plan) for part in plan.suite.metrics},
     }
-
-
-def _data_identities(plan: Plan) -> Iterator[tuple[str, str]]:
-    # One entry per data set seed, because a run may have some of them only.
-    yield from dict.fromkeys((_name_with_seed(cell.dataset_name, cell.data.seed), cell.data.key) for cell in plan.cells)
 
 
 def _name_with_seed(name: str, seed: int) -> str:
@@ -300,17 +296,8 @@ def _restore_skills(rows: pd.DataFrame, about: Mapping[str, Any]) -> pd.DataFram
 
 def _metric_identity(part: NamedPart, plan: Plan) -> str:
     """Return the identity of a metric: everything that affects its score of a map."""
-    jobs = {score for _, score in _score_jobs(plan.cells) if score.metric == part}
+    jobs = {score for cell in plan.cells for _, score in cell.scores if score.metric == part}
     revised = {each.revision for score in jobs for each in (score, score.raw) if each is not None}
     protocol, _ = resolve_protocol(find_part("metric", part.use).info, part.parameters, plan.suite.explaining.protocol)
     signs = {each.sign for score in jobs for each in (score, score.raw) if each is not None and each.sign}
     return json.dumps([part.as_json(), protocol, sorted(revised), *signs])
-
-
-def _score_jobs(cells: tuple[CellPlan, ...]) -> Iterator[Any]:
-    for cell in cells:
-        yield from cell.scores
-
-
-def _joined(keys: Any) -> str:
-    return " ".join(keys)

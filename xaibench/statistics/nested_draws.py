@@ -36,7 +36,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+#: Relative difference below which scores are considered equal. float32 has seven digits, and rank-based scores lose one
+#: or two more where rounding breaks a tie.
+ROUNDING = 1e-5
 #: Range of scores without bounds.
 UNBOUNDED = (-np.inf, np.inf)
 #: The highest level with more than one unit, which the variance is computed over.
@@ -453,12 +457,6 @@ def _distance(size: Floats, observed: Floats, of_samples: Floats, unseen: Floats
     linear = unseen * size - np.divide(of_samples, size, out=np.zeros_like(size), where=size > 0)
     root = (linear + np.sqrt(linear**2 + 4 * (1 + unseen) * observed)) / (2 * (1 + unseen))
     return np.where(size > 0, root, 0.0)
-
-
-Floats = NDArray[np.float64]
-#: Relative difference below which scores are considered equal. float32 has seven digits, and rank-based scores lose one
-#: or two more where rounding breaks a tie.
-ROUNDING = 1e-5
 
 
 def as_columns(scores: ArrayLike) -> tuple[Floats, bool]:

@@ -93,7 +93,10 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str) -> Figure 
                 axes.set_ylim(low, high)
                 inside = rows[(rows["subset"] == panel[0]) & (rows["model"] == panel[1])]
                 _draw_panel(run, axes, inside, explainers)
-                _label_explainers(run, axes, explainers if number == lowest[column] else ())
+                labels = layout.labels if number == lowest[column] else []
+                turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+                axes.set_xticks(range(len(labels)), labels, **turned, color=THEME["ink"])
+                axes.tick_params(axis="x", length=2, width=0.6, pad=2, color=THEME["line"])
                 label = run.models[panel[1]].label
                 title = f"{place(panel[0])} · {label}"
                 # A given height saves a search for room among the ticks, in each drawing.
@@ -200,13 +203,6 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
         if len(ranked):
             best = ranked["median"].to_numpy()[ranked["rank"].to_numpy(float).argmin()]
             axes.axhline(best, color=_background_color(run, variant), lw=0.9, ls=(0, (4, 2)), zorder=1)
-
-
-def _label_explainers(run: RunResults, axes: Any, explainers: Sequence[str]) -> None:
-    """Label the x axis with the names of explainers; without any, it has no ticks."""
-    labels = [shorten_label(run.explainers[name].label) for name in explainers]
-    axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor", color=THEME["ink"])
-    axes.tick_params(axis="x", length=2, width=0.6, pad=2, color=THEME["line"])
 
 
 def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, color: str, half: float) -> None:

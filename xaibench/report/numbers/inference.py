@@ -168,7 +168,9 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
             tests = pair_tests(cell.methods, control, values, cell.drawn, len(np.unique(cell.groups)))
             pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
             answers = [run.is_answer(cell.cell, name) for name in cell.methods]
-            ranks, n = _sample_ranks(np.where(answers, np.nan, values), higher_is_better=higher)
+            ranked = np.where(answers, np.nan, values)
+            scored, ranks = ~np.isnan(ranked).all(axis=0), np.full(len(answers), np.nan)
+            ranks[scored], n = average_ranks(ranked[:, scored], higher_is_better=higher)
             judged = tests[tests["of_controls"].astype(bool)]
             controls = {name for m, name in enumerate(cell.methods) if control[m]}
             to_beat = {name for m, name in enumerate(cell.methods) if control[m] and not answers[m]}
@@ -239,14 +241,6 @@ def _bundle_within_data_sets(data_sets: NDArray[Any], groups: NDArray[np.int64])
     for each in np.unique(data_sets):
         found[data_sets == each] = bundled(groups[data_sets == each])
     return found
-
-
-def _sample_ranks(values: Floats, *, higher_is_better: bool) -> tuple[Floats, int]:
-    """Return ``[M]`` mean ranks of the explainers with any score, and the number of rows they are over."""
-    scored = ~np.isnan(values).all(axis=0)
-    ranks = np.full(values.shape[1], np.nan)
-    ranks[scored], n = average_ranks(values[:, scored], higher_is_better=higher_is_better)
-    return ranks, n
 
 
 def _standings(

@@ -321,7 +321,11 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame, leaderboards: Mapping[s
         row = {"subset": place(subset), "variant": place(variant), "model": run.models[model].label}
         for metric, part in leading.items():
             ranked = group[group["metric"] == metric].dropna(subset=["rank"])
-            row[part.label] = _best_method_text(run, ranked) if len(ranked) else "-"
+            row[part.label] = "-"
+            if len(ranked):
+                best = ranked.nsmallest(1, "rank").iloc[0]
+                method = run.explainers[best["explainer"]]
+                row[part.label] = f"{method.label} {best['mean']:.3f}" + (" (control)" if method.control else "")
         rows.append(row)
     if rows:
         last = {part.label: _best_over_cells(run, leaderboards[part.truth], metric) for metric, part in leading.items()}
@@ -335,12 +339,6 @@ def _best_over_cells(run: RunResults, board: pd.DataFrame, metric: str) -> str:
         return "-"
     best = ranked.nsmallest(1, f"order:{metric}").iloc[0]
     return f"{run.explainers[best['explainer']].label} {best[f'mean:{metric}']:.3f}"
-
-
-def _best_method_text(run: RunResults, ranked: pd.DataFrame) -> str:
-    best = ranked.nsmallest(1, "rank").iloc[0]
-    part = run.explainers[best["explainer"]]
-    return f"{part.label} {best['mean']:.3f}" + (" (control)" if part.control else "")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -243,10 +243,6 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
             losses = sign * means[:, :, placed].mean(axis=1)
             firsts = losses == losses.min(axis=1, keepdims=True)
             shares = (firsts / firsts.sum(axis=1, keepdims=True)).mean(axis=0)
-            found[metric] = _sort_by_share(np.array(standings.explainers)[placed], shares)
+            listed = zip(np.array(standings.explainers)[placed].tolist(), shares.tolist(), strict=True)
+            found[metric] = sorted((pair for pair in listed if pair[1] >= MIN_SHARE), key=lambda pair: -pair[1])
     return found
-
-
-def _sort_by_share(names: Iterable[str], shares: Floats) -> list[tuple[str, float]]:
-    kept = [(str(name), float(share)) for name, share in zip(names, shares, strict=True) if share >= MIN_SHARE]
-    return sorted(kept, key=lambda one: -one[1])

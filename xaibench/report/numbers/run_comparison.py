@@ -212,7 +212,8 @@ def compare_trainings(published: RunResults, trained: RunResults) -> pd.DataFram
     accuracies = [
         run.accuracy.astype(dict.fromkeys(CELL, str)).set_index(list(CELL))["mean"] for run in (published, trained)
     ]
-    means = [_method_means(run) for run in (published, trained)]
+    summaries = [summarize(run).astype(dict.fromkeys(KEYS, str)) for run in (published, trained)]
+    means = [rows.loc[~rows["control"] & rows["mean"].notna(), [*KEYS, "mean"]] for rows in summaries]
     both = means[0].merge(means[1], on=[*keys, "explainer"], suffixes=("", "_trained"))
     rows = []
     for (*cell, metric), pair in both.groupby(keys, sort=False):
@@ -228,10 +229,3 @@ def compare_trainings(published: RunResults, trained: RunResults) -> pd.DataFram
             }
         )
     return pd.DataFrame(rows)
-
-
-def _method_means(run: RunResults) -> pd.DataFrame:
-    """Return the mean score of each method by cell and metric."""
-    found = summarize(run)
-    rows = found[~found["control"] & found["mean"].notna()]
-    return rows[[*KEYS, "mean"]].astype(dict.fromkeys(KEYS, str))

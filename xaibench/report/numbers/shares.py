@@ -12,7 +12,6 @@ import pandas as pd
 from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.runfolder.tables import SHARES as SHARES_TABLE
 from xaibench.statistics import nested_means
 
 #: The parts of a map's mass, in display order.
@@ -27,7 +26,7 @@ class ShareMeans:
 
     Attributes:
         cell: Subset, variant and model.
-        explainer: Name of the method, a control, or the reference; empty for the mean over all methods.
+        explainer: Name of the method, a control, or the reference.
         means: Mean of each of :data:`SHARE_PARTS`; they sum to 1. NaN if all maps are zero.
         intervals: Ends of the 95 % interval of each mean.
     """
@@ -36,30 +35,6 @@ class ShareMeans:
     explainer: str
     means: tuple[float, ...]
     intervals: tuple[tuple[float, float], ...]
-
-    @property
-    def doing(self) -> float:
-        """Share of the mass outside the truth that the network relies on; NaN without such mass."""
-        beside = self.means[1] + self.means[2]
-        return self.means[1] / beside if beside > 0 else float("nan")
-
-
-def cell_shares(run: RunResults) -> list[ShareMeans]:
-    """Return the mean shares of each cell over its methods, without controls and the reference.
-
-    Args:
-        run: The run.
-
-    Returns:
-        One :class:`ShareMeans` per cell with an empty ``explainer``; empty if the suite has no reference.
-    """
-    if not len(run.shares):
-        return []
-    methods = {name for name, part in run.explainers.items() if not part.control}
-    rows = run.shares[(run.shares["reference"] == _first_reference(run)) & run.shares["explainer"].isin(list(methods))]
-    keys = [name for name in SHARES_TABLE.columns if name not in ("explainer", "reference", *SHARE_PARTS)]
-    together = rows.groupby(keys, observed=True, as_index=False)[list(SHARE_PARTS)].mean().assign(explainer="")
-    return list(_mean_shares(run, together, [""]))
 
 
 def share_means(run: RunResults) -> list[ShareMeans]:
@@ -73,27 +48,15 @@ def share_means(run: RunResults) -> list[ShareMeans]:
     """
     if not len(run.shares):
         return []
-    first = _first_reference(run)
-    return list(_mean_shares(run, run.shares[run.shares["reference"] == first], [first, *run.explainers]))
-
-
-def _first_reference(run: RunResults) -> str:
-    return next(iter(run.references), str(run.shares["reference"].iloc[0]))
-
-
-def _mean_shares(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Iterator[ShareMeans]:
-    for cell in cell_matrices(dataclasses.replace(run, scores=_shares_as_scores(run, rows, shown))):
-        found = {}
-        for k in range(len(SHARE_PARTS)):
-            means = nested_means(cell.values[:, k], cell.drawn)
-            found[k] = means.mean, means.intervals(within=(0.0, 1.0))
+    first = next(iter(run.references), str(run.shares["reference"].iloc[0]))
+    rows, shares = run.shares[run.shares["reference"] == first], []
+    for cell in cell_matrices(dataclasses.replace(run, scores=_shares_as_scores(run, rows, [first, *run.explainers]))):
+        means = [nested_means(cell.values[:, k], cell.drawn) for k in range(len(SHARE_PARTS))]
+        intervals = [each.intervals(within=(0.0, 1.0)).tolist() for each in means]
         for m, name in enumerate(cell.methods):
-            yield ShareMeans(
-                cell=cell.cell,
-                explainer=name,
-                means=tuple(float(found[k][0][m]) for k in found),
-                intervals=tuple((float(found[k][1][m, 0]), float(found[k][1][m, 1])) for k in found),
-            )
+            ends = tuple((low, high) for low, high in (each[m] for each in intervals))
+            shares.append(ShareMeans(cell.cell, name, tuple(float(each.mean[m]) for each in means), ends))
+    return shares
 
 
 def _shares_as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]) -> pd.DataFrame:

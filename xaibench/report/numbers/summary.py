@@ -47,7 +47,8 @@ def summarize(run: RunResults) -> pd.DataFrame:
     rows["control"] = [run.explainers[name].control for name in rows["explainer"]]
     sign = np.where(rows["higher_is_better"], 1.0, -1.0)
     means = sign * rows["mean"].to_numpy(float)
-    means[_are_answers(run, rows)] = np.nan
+    cells = rows[[*CELL, "explainer"]].astype(str).itertuples(index=False, name=None)
+    means[np.array([run.is_answer(row[:3], row[3]) for row in cells], dtype=bool)] = np.nan
     rows["rank"] = np.nan
     for index in rows.groupby([*CELL, "metric"], observed=True).indices.values():
         rows.loc[rows.index[index], "rank"] = rank_means(means[index])
@@ -56,12 +57,6 @@ def summarize(run: RunResults) -> pd.DataFrame:
     above = (rows["rank"] < bar).astype("boolean")
     rows["above_controls"] = above.mask(rows["control"] | bar.isna() | rows["rank"].isna())
     return rows[[*DESCRIBED, *_FOR_FIGURES]]
-
-
-def _are_answers(run: RunResults, rows: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return which rows are of a control that is the answer by construction of the data."""
-    cells = rows[[*CELL, "explainer"]].astype(str).itertuples(index=False, name=None)
-    return np.array([run.is_answer(row[:3], row[3]) for row in cells], dtype=bool)
 
 
 def _describe_groups(run: RunResults) -> pd.DataFrame:
@@ -338,7 +333,8 @@ def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
 
     found = {}
     groups = {cell: _training_spread(group) for cell, group in run.trainings.groupby(list(CELL), observed=True)}
-    failing = _failing_models(run.accuracy)
+    learned = run.accuracy.get("learned", run.accuracy["trainings"])
+    failing = set(run.accuracy.loc[learned < run.accuracy["trainings"], "model"])
     for _, row in run.accuracy.iterrows():
         cell = (row["subset"], row["variant"], row["model"])
         spread = _cell_spread(groups, cell)
@@ -351,13 +347,6 @@ def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
         if cell[2] in failing and float(row["mean"]) > float(row["paper"]):
             found[cell] += _max_failure_share(row) * max(0.0, float(row["mean"]) - _FAILED_ACCURACY)
     return found
-
-
-def _failing_models(accuracy: pd.DataFrame) -> set[str]:
-    """Return the architectures with a failed training in any cell."""
-    if "learned" not in accuracy:
-        return set()
-    return set(accuracy.loc[accuracy["learned"] < accuracy["trainings"], "model"])
 
 
 def _max_failure_share(row: pd.Series) -> float:

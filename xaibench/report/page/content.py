@@ -212,12 +212,12 @@ def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
         own = stated.get(name, {})
         # The batch size does not change the maps.
         shown = {key: value for key, value in part.parameters.items() if key != "batch_size"}
-        found[name] = [(key, _format_value(value), key in own) for key, value in shown.items()]
+        texts = {
+            key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for key, value in shown.items()
+        }
+        found[name] = [(key, "none" if shown[key] is None else text, key in own) for key, text in texts.items()]
     return found if any(found.values()) else {}
-
-
-def _format_value(value: Any) -> str:
-    return "none" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:

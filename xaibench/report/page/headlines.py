@@ -56,16 +56,13 @@ def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
     # A method with a better mean may be without a place, because its scores vary too much or it lacks a cell.
     lead = "has the best mean" if best is rows[0] else "is the best ranked method"
     lead = "is the only ranked method" if len(placed) == 1 else lead
-    sentence = f"By {label}, {name} {lead}, {_with_interval(best, metric)}{_beyond(run, board, metric, placed)}"
+    mean, low, high = (best[f"{one}:{metric}"] for one in ("mean", "low", "high"))
+    interval = "" if low is None else f" [{number(low)}, {number(high)}]"
+    sentence = f"By {label}, {name} {lead}, {number(mean)}{interval}{_beyond(run, board, metric, placed)}"
     if unproven:
         verb = "is" if unproven == 1 else "are"
         sentence += f"; {unproven} of {len(rows)} methods {verb} not significantly better than the controls"
     return f"{sentence}."
-
-
-def _with_interval(row: Mapping[str, Any], metric: str) -> str:
-    mean, low, high = (row[f"{name}:{metric}"] for name in ("mean", "low", "high"))
-    return number(mean) if low is None else f"{number(mean)} [{number(low)}, {number(high)}]"
 
 
 def _beyond(run: RunResults, board: Boards, metric: str, placed: Sequence[Mapping[str, Any]]) -> str:

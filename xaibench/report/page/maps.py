@@ -45,35 +45,23 @@ class Tile:
     alt: str
 
 
-@dataclass(frozen=True)
-class MapRow:
-    """Row of a model in the table of maps; ``tiles`` follow the explainers, None without a map."""
+def map_table(run: RunResults, kind: MapKind) -> list[dict[str, Any]]:
+    """Return the maps of a kind, grouped by subset and variant.
 
-    model: str
-    tiles: list[Tile | None]
-
-
-@dataclass(frozen=True)
-class MapGroup:
-    """Rows of one subset and variant, which share image and mask."""
-
-    subset: str
-    variant: str
-    image: Tile | None
-    mask: Tile | None
-    rows: list[MapRow]
-
-
-def map_table(run: RunResults, kind: MapKind) -> list[MapGroup]:
-    """Return the maps of a kind as a table, grouped by subset and variant."""
-    groups: dict[tuple[str, str], MapGroup] = {}
+    Returns:
+        ``subset``, ``variant`` and their ``image`` and ``mask``; ``rows``: ``model`` and its ``tiles``, which follow
+        the explainers, None without a map.
+    """
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
     for row in map_rows(run, kind):
         samples, head = run.pictures[row], f"{place(row[0])} {place(row[1])}".strip()
         if row[:2] not in groups:
             image, mask = (map_array(samples, kind, name) for name in ("image", "mask"))
-            tiles = _make_tile(image, "image", f"Sample of {head}"), _make_tile(mask, "mask", f"Ground truth of {head}")
-            groups[row[:2]] = MapGroup(place(row[0]), place(row[1]), *tiles, [])
-        groups[row[:2]].rows.append(MapRow(run.models[row[2]].label, _map_tiles(run, row, kind)))
+            groups[row[:2]] = {"subset": place(row[0]), "variant": place(row[1]), "rows": []}
+            groups[row[:2]]["image"] = _make_tile(image, "image", f"Sample of {head}")
+            groups[row[:2]]["mask"] = _make_tile(mask, "mask", f"Ground truth of {head}")
+        tiles = _map_tiles(run, row, kind)
+        groups[row[:2]]["rows"].append({"model": run.models[row[2]].label, "tiles": tiles})
     return list(groups.values())
 
 
@@ -103,19 +91,12 @@ def inside_share(array: Floats | None, mask: Floats | None, samples: SampleCell)
     return f": {magnitude[mask > 0].sum() / total:.0%} of its magnitude inside the ground truth{where}"
 
 
-@dataclass(frozen=True)
-class SheetTable:
-    """Table of photographs in rows and explainers in columns."""
+def sheet_tables(run: RunResults) -> list[dict[str, Any]]:
+    """Return the sheets of photographs, limited to :data:`MOST_TILES` tiles with at least one image each.
 
-    dataset: str
-    model: str
-    explainers: list[str]
-    rows: list[tuple[str, Tile, list[Tile]]]
-    left_out: int
-
-
-def sheet_tables(run: RunResults) -> list[SheetTable]:
-    """Return the sheets as tables, limited to :data:`MOST_TILES` tiles with at least one image each."""
+    Returns:
+        ``dataset``, ``model``, ``explainers``, ``rows`` (label, image and tiles), and how many images are ``left_out``.
+    """
     found = sheets(run)
     wanted = sum(len(samples.sheet) * (1 + len(sheet_explainers(run, samples))) for samples in found.values())
     share = min(1.0, MOST_TILES / wanted) if wanted else 1.0
@@ -123,8 +104,9 @@ def sheet_tables(run: RunResults) -> list[SheetTable]:
     for cell, samples in found.items():
         kept = samples.sheet[: max(int(share * len(samples.sheet)), 1)]
         rows = [_sheet_row(run, samples, number) for number in kept]
-        label, left_out = run.models[cell[2]].label, len(samples.sheet) - len(kept)
-        tables.append(SheetTable(place(cell[0]), label, list(sheet_explainers(run, samples)), rows, left_out))
+        names = {"dataset": place(cell[0]), "model": run.models[cell[2]].label}
+        explainers, left_out = list(sheet_explainers(run, samples)), len(samples.sheet) - len(kept)
+        tables.append(names | {"explainers": explainers, "rows": rows, "left_out": left_out})
     return tables
 
 
@@ -147,24 +129,7 @@ def _encode_jpeg(colors: Levels) -> str:
 _BEST = 3
 
 
-@dataclass(frozen=True)
-class MapStrip:
-    """One sample with the maps of a few methods.
-
-    Attributes:
-        cell: Label of the cell.
-        sample: Label of the sample.
-        tiles: The image, the ground truth and the maps, each with the text below it.
-        controls: The texts that name controls.
-    """
-
-    cell: str
-    sample: str
-    tiles: list[tuple[str, Tile]]
-    controls: list[str]
-
-
-def map_strip(run: RunResults, order: Sequence[str]) -> MapStrip | None:
+def map_strip(run: RunResults, order: Sequence[str]) -> dict[str, Any] | None:
     """Return one sample with the maps of the three best methods, the last one and the best control.
 
     Args:
@@ -172,7 +137,8 @@ def map_strip(run: RunResults, order: Sequence[str]) -> MapStrip | None:
         order: Methods and controls, best first.
 
     Returns:
-        The strip; None if no sample has a map.
+        Labels of the ``cell`` and the ``sample``; ``tiles``: the image, the ground truth and the maps, each with the
+        text below it; ``controls``: the texts that name controls. None if no sample has a map.
     """
     samples = next((samples for samples in run.pictures.values() if len(samples.images) and samples.explainers), None)
     if samples is None:
@@ -182,30 +148,22 @@ def map_strip(run: RunResults, order: Sequence[str]) -> MapStrip | None:
     controls = [name for name in known if run.explainers[name].control]
     chosen = dict.fromkeys([*methods[:_BEST], *methods[-1:], *controls[:1]])
     number = samples.example or 0
-    tiles = [
-        ("Image", Tile(_encode_image(samples, samples.images[number]), "The image")),
-        ("Ground truth", Tile(_encode_mask(samples, number), "The ground truth")),
-    ]
+    form: dict[str, Any] = {"kind": "png", "optimize": True}
+    image = data_uri(
+        Image.fromarray(samples.images[number]), **{"kind": "jpeg", "quality": 80} if samples.photographs else form
+    )
+    mask = data_uri(Image.fromarray(255 * samples.masks[number]), **form)
+    tiles = [("Image", Tile(image, "The image")), ("Ground truth", Tile(mask, "The ground truth"))]
     truth = samples.masks[number].astype(np.float64)
     for name in chosen:
-        place = samples.explainers.index(name)
-        label, share = run.explainers[name].label, inside_share(samples.maps[number, place], truth, samples)
-        tiles.append((label, Tile(_encode_map(samples, number, place), f"Map of {label}{share}")))
+        index = samples.explainers.index(name)
+        label, share = run.explainers[name].label, inside_share(samples.maps[number, index], truth, samples)
+        if samples.photographs:
+            uri = _encode_jpeg(overlay(samples, number, index, PHOTOGRAPH))
+        else:
+            uri = data_uri(Image.fromarray(palette()[levels(samples.maps[number, index])]), **form)
+        tiles.append((label, Tile(uri, f"Map of {label}{share}")))
     shown = [run.explainers[name].label for name in controls[:1]]
     slices = [] if samples.voxels is None else name_slices(samples.voxels.slices[number])
-    return MapStrip(run.words_of(samples.cell), ", ".join([samples.labels[number], *slices]), tiles, shown)
-
-
-def _encode_mask(samples: SampleCell, number: int) -> str:
-    return data_uri(Image.fromarray(255 * samples.masks[number]), "png", optimize=True)
-
-
-def _encode_map(samples: SampleCell, number: int, place: int) -> str:
-    if samples.photographs:
-        return data_uri(Image.fromarray(overlay(samples, number, place, PHOTOGRAPH)), "jpeg", quality=75, optimize=True)
-    return data_uri(Image.fromarray(palette()[levels(samples.maps[number, place])]), "png", optimize=True)
-
-
-def _encode_image(samples: SampleCell, image: Any) -> str:
-    picture = Image.fromarray(image)
-    return data_uri(picture, "jpeg", quality=80) if samples.photographs else data_uri(picture, "png", optimize=True)
+    sample = ", ".join([samples.labels[number], *slices])
+    return {"cell": run.words_of(samples.cell), "sample": sample, "tiles": tiles, "controls": shown}

@@ -71,29 +71,18 @@ def json_block(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
-@dataclass(frozen=True)
-class FileLink:
-    """A link to a file of a table.
+def file_links(table: Table) -> list[dict[str, str]]:
+    """Return the links to the CSV and the LaTeX file of a table: ``file`` (name), ``address`` and ``title``.
 
-    Attributes:
-        file: Name of the file.
-        address: Its content as a ``data:`` address, or its path next to the page if it is large.
-        title: Text of the link.
+    The address is the content as a ``data:`` address, or the path next to the page if the file is large.
     """
-
-    file: str
-    address: str
-    title: str
-
-
-def file_links(table: Table) -> list[FileLink]:
-    """Return the links to the CSV and the LaTeX file of a table."""
     files = (("csv", "CSV", "text/csv", to_csv(table)), ("tex", "LaTeX", "application/x-tex", to_latex(table)))
     links = []
     for suffix, title, media_type, text in files:
         file, content = f"{table.name}.{suffix}", text.encode()
         inline = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
-        links.append(FileLink(file, inline if len(content) <= INLINE_BYTES else f"tables/{file}", title))
+        address = inline if len(content) <= INLINE_BYTES else f"tables/{file}"
+        links.append({"file": file, "address": address, "title": title})
     return links
 
 

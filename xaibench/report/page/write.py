@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,7 +201,9 @@ def _render(run: RunResults, found: Findings, draw: Callable[[], dict[str, Marku
     first = subject(run, found.boards)
     content = _page_content(run, found, first)
     tables = {table.name: table for table in _page_tables(run, content)}
-    _write_tables(target, tables.values())
+    for table in tables.values():
+        _write(target / "tables" / f"{table.name}.csv", to_csv(table).encode())
+        _write(target / "tables" / f"{table.name}.tex", to_latex(table).encode())
     values = json_block(page_values(run, found.boards))
     page = templates.get_template("report.html.j2").render(
         run=run,
@@ -299,12 +301,6 @@ def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]
         yield from time_tables(content["costs"])
     if content["failures"]:
         yield failures_table(content["failures"])
-
-
-def _write_tables(folder: Path, tables: Iterable[Table]) -> None:
-    for table in tables:
-        _write(folder / "tables" / f"{table.name}.csv", to_csv(table).encode())
-        _write(folder / "tables" / f"{table.name}.tex", to_latex(table).encode())
 
 
 def _render_samples(templates: jinja2.Environment, run: RunResults, room: int) -> tuple[str, str]:
