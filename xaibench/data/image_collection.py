@@ -142,19 +142,19 @@ class ImageCollection:
         Raises:
             ValueError: If the number of targets is not that of the images.
         """
-        given = torch.as_tensor(targets, dtype=torch.int64)
-        if given.shape != (len(self),):
-            raise ValueError(f"targets have shape {list(given.shape)}, expected [{len(self)}]: one class per image.")
+        labels = torch.as_tensor(targets, dtype=torch.int64)
+        if labels.shape != (len(self),):
+            raise ValueError(f"targets have shape {list(labels.shape)}, expected [{len(self)}]: one class per image.")
         samples = self.samples
         if isinstance(samples, DiskSplit):
             source = copy.copy(samples.source)
             source.targets = source.targets.copy()
-            source.targets[samples.indices] = given.numpy()
+            source.targets[samples.indices] = labels.numpy()
             return DiskSplit(source, samples.indices, size=samples.size, channels=samples.channels)
         return Split(
             samples.images,
             samples.masks,
-            given,
+            labels,
             ids=samples.ids,
             groups=samples.groups,
             groups_by=samples.groups_by,
@@ -247,11 +247,11 @@ def open_images(
         reader = ImageReader(scale, window=window, slices=slices)
         if masks is not None and not isinstance(masks, str | os.PathLike):
             raise ValueError("masks: got an array, expected a folder of mask files for a folder of images.")
-        place = None if masks is None else Path(masks).expanduser()
+        mask_folder = None if masks is None else Path(masks).expanduser()
         images = labeled_images(source) if photographs and source.is_dir() else _list_images(source)
         labels = {image.label for image in images}
         known = ordered_classes(labels) if photographs else tuple(sorted(labels))
-        return _open_folder(source, images, known, place, reader, classes, negatives, size, channels)
+        return _open_folder(source, images, known, mask_folder, reader, classes, negatives, size, channels)
     given = {"window": window, "slices": slices, "scale": scale, "negatives": negatives or None}
     _refuse_options(given, f"folders of images, but the source is a {type(source).__name__}")
     if is_table(source):
@@ -262,8 +262,8 @@ def open_images(
     return _open_arrays(source, masks, classes, targets, size, channels)
 
 
-def _refuse_options(given: Mapping[str, Any], kind: str) -> None:
-    if used := [name for name, value in given.items() if value is not None]:
+def _refuse_options(options: Mapping[str, Any], kind: str) -> None:
+    if used := [name for name, value in options.items() if value is not None]:
         raise ValueError(f"{listed(used)}: only for {kind}.")
 
 
@@ -279,10 +279,10 @@ def _resolve(source: str | os.PathLike[str], size: int | tuple[int, int] | None)
             return read_parquet(path) if path.is_dir() else read_file(path)
         return path
     if scheme in DATASETS.schemes - _FOLDERS or DATASETS.canonical(text) in DATASETS:
-        part = DATASETS.resolve(text)
-        if isinstance(part, AnnotatedSet) and isinstance(size, int):
-            return part(size=size)
-        return part()
+        opened = DATASETS.resolve(text)
+        if isinstance(opened, AnnotatedSet) and isinstance(size, int):
+            return opened(size=size)
+        return opened()
     raise MissingDataError(f"{path} does not exist; expected a folder of images, a file, or the name of a data set.")
 
 
@@ -305,12 +305,12 @@ def _open_folder(
         )
     images = reader.group_patients(folder, images)
     chosen = choose_classes(classes, known)
-    found = find_masks(folder, known, reader) if masks is None else MaskFiles(masks, reader)
+    mask_files = find_masks(folder, known, reader) if masks is None else MaskFiles(masks, reader)
     source = ListedSource(
         os.fspath(path),
         folder,
         images,
-        found,
+        mask_files,
         chosen,
         negatives=choose_optional_classes(negatives, known),
         reader=reader,

@@ -174,18 +174,19 @@ def open_volumes(
         MissingDataError: If the folder has no volumes.
         ValueError: If the window has no positive width.
     """
-    place = Path(folder).expanduser()
-    below, images = _list_volumes(place, nifti=True)
+    directory = Path(folder).expanduser()
+    below, images = _list_volumes(directory, nifti=True)
     if not images:
         raise MissingDataError(
-            f"{place} has no volumes; expected .npy, .npz, .nii or .nii.gz files, directly inside or in class folders."
+            f"{directory} has no volumes; expected .npy, .npz, .nii or .nii.gz files, directly inside or in class "
+            "folders."
         )
-    images = assign_groups(place, images, below)
+    images = assign_groups(directory, images, below)
     wanted = tuple(classes) if classes is not None else tuple(sorted({image.label for image in images}))
     images = [image for image in images if image.label in wanted]
-    marked = Path(masks).expanduser() if masks is not None else place / find_subfolder(place, MASK_FOLDERS)
+    marked = Path(masks).expanduser() if masks is not None else directory / find_subfolder(directory, MASK_FOLDERS)
     return FolderVolumes(
-        [place / image.file for image in images],
+        [directory / image.file for image in images],
         [_find_mask(marked, image.file.removeprefix(f"{below}/")) for image in images],
         [image.file for image in images],
         [image.label for image in images],
@@ -196,22 +197,22 @@ def open_volumes(
     )
 
 
-def _list_volumes(place: Path, *, nifti: bool) -> tuple[str, list[ImageEntry]]:
+def _list_volumes(directory: Path, *, nifti: bool) -> tuple[str, list[ImageEntry]]:
     """Return the subfolder of the images, and the files: those in class folders, otherwise those directly inside."""
-    below = find_subfolder(place, IMAGE_FOLDERS)
-    below = below if (place / below).is_dir() else "."
-    root = place / below
+    below = find_subfolder(directory, IMAGE_FOLDERS)
+    below = below if (directory / below).is_dir() else "."
+    root = directory / below
     if not root.is_dir():
         return below, []
     suffixes = VALUE_SUFFIXES if nifti else _ARRAYS
     folders = [one for one in root.iterdir() if one.is_dir() and one.name not in MASK_FOLDERS]
-    found: list[ImageEntry] = []
+    images: list[ImageEntry] = []
     for folder, label in (*((one, one.name) for one in sorted(folders)), (root, UNLABELED)):
-        if found and label == UNLABELED:
+        if images and label == UNLABELED:
             break
         files = sorted(one for one in folder.iterdir() if one.is_file() and one.name.lower().endswith(suffixes))
-        found += [ImageEntry(file.relative_to(place).as_posix(), label) for file in files if file.name[0] != "."]
-    return below, found
+        images += [ImageEntry(file.relative_to(directory).as_posix(), label) for file in files if file.name[0] != "."]
+    return below, images
 
 
 def _find_mask(folder: Path, name: str) -> Path | None:
@@ -278,13 +279,13 @@ def read_values(file: Path) -> NDArray[Any]:
     if _is_nifti(file):
         return read_volume(file).values
     with wrap_file_errors(file):
-        found = np.load(file, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found:
-            if len(found.files) != 1:
-                raise ValueError(f"it has the arrays {', '.join(found.files)}; expected a single one")
-            array: NDArray[Any] = found[found.files[0]]
+        archive = np.load(file, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            return archive
+        with archive:
+            if len(archive.files) != 1:
+                raise ValueError(f"it has the arrays {', '.join(archive.files)}; expected a single one")
+            array: NDArray[Any] = archive[archive.files[0]]
             return array
 
 
@@ -329,9 +330,9 @@ class OwnVolumes(DirectorySet):
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         super().__init__(directory)
-        found = open_volumes(self._folder)
-        name, classes = f"volumes:{os.fspath(directory)}", found.classes
-        self.info = describe_own_data(name, classes, (found.channels, *found.shape(0)), _LAYOUT)
+        volumes = open_volumes(self._folder)
+        name, classes = f"volumes:{os.fspath(directory)}", volumes.classes
+        self.info = describe_own_data(name, classes, (volumes.channels, *volumes.shape(0)), _LAYOUT)
 
     def open(
         self,
@@ -397,15 +398,15 @@ class OwnVolumes(DirectorySet):
         """
         chosen = choose_classes(classes, self.info.classes)
         source = self.open(self._folder, classes=chosen, seed=seed, negatives=negatives, window=window)
-        kept = self._select_samples(source, self._folder, include_unannotated, "skip")
+        selected = self._select_samples(source, self._folder, include_unannotated, "skip")
         train, val, test = (
-            VolumeSplit(source, part, normalize=normalize, transform=transform)
-            for part in split_indices(source, kept, splits, seed)
+            VolumeSplit(source, indices, normalize=normalize, transform=transform)
+            for indices in split_indices(source, selected, splits, seed)
         )
-        given: dict[str, object] = {"classes": ",".join(chosen), "splits": splits, "normalize": normalize}
-        given |= {"include_unannotated": include_unannotated, "negatives": negatives, "window": window}
+        parameters: dict[str, object] = {"classes": ",".join(chosen), "splits": splits, "normalize": normalize}
+        parameters |= {"include_unannotated": include_unannotated, "negatives": negatives, "window": window}
         info = dataclasses.replace(self.info, classes=chosen)
-        return Dataset(train, val, test, info, parameters=given)
+        return Dataset(train, val, test, info, parameters=parameters)
 
     @property
     def __signature__(self) -> inspect.Signature:

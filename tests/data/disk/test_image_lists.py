@@ -57,7 +57,7 @@ def test_an_image_in_two_official_splits_stays_in_the_last(tmp_path, caplog):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     found = official_folders("set", tmp_path, ["a", "b"])
-    assert [(one.file, one.label, one.part) for one in found] == [
+    assert [(one.file, one.label, one.split) for one in found] == [
         ("test/b/2.jpg", "b", "test"),
         ("train/b/3.jpg", "b", "train"),
         ("val/a/1.png", "a", "val"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xaibench.data.annotated import DataFileError
-from xaibench.data.disk.cache_folders import Part, build_parts, load_arrays, load_part
+from xaibench.data.disk.cache_folders import IndexEntry, build_entries, load_arrays, load_entry
 
 
 def squares(number):
@@ -17,30 +17,30 @@ def squares(number):
 
 
 def parts_of(folder, *numbers):
-    return [Part(f"part {number}", folder / f"{number}.npz", (number,)) for number in numbers]
+    return [IndexEntry(f"part {number}", folder / f"{number}.npz", (number,)) for number in numbers]
 
 
 def test_every_part_is_built_once_and_counted(tmp_path):
     done = []
     parts = parts_of(tmp_path, 1, 2, 3)
-    assert build_parts(parts[:1], squares) == parts[:1]
-    before = parts[0].kept.stat().st_mtime_ns
-    assert build_parts(parts, squares, progress=lambda *counts: done.append(counts)) == parts
-    assert parts[0].kept.stat().st_mtime_ns == before
+    assert build_entries(parts[:1], squares) == parts[:1]
+    before = parts[0].file.stat().st_mtime_ns
+    assert build_entries(parts, squares, progress=lambda *counts: done.append(counts)) == parts
+    assert parts[0].file.stat().st_mtime_ns == before
     assert done == [(1, 3), (2, 3), (3, 3)]
-    assert load_arrays(parts[2].kept, "squares")["squares"].tolist() == [0, 1, 4]
-    assert set(load_arrays(parts[2].kept)) == {"squares", "words"}
+    assert load_arrays(parts[2].file, "squares")["squares"].tolist() == [0, 1, 4]
+    assert set(load_arrays(parts[2].file)) == {"squares", "words"}
     assert sorted(os.listdir(tmp_path)) == ["1.npz", "2.npz", "3.npz"]
 
 
 def test_a_broken_part_is_named_and_the_others_go_on(tmp_path, caplog):
     parts = parts_of(tmp_path, 1, 13, 3)
     with caplog.at_level(logging.WARNING, "xaibench"):
-        assert build_parts(parts, squares) == [parts[0], parts[2]]
+        assert build_entries(parts, squares) == [parts[0], parts[2]]
     assert "part 13 is left out: thirteen.txt cannot be read" in caplog.messages
     assert "1 of 3 could not be read and are left out; they are tried again next time." in caplog.messages
     with pytest.raises(DataFileError, match=r"None of 1 could be read; the first error: thirteen\.txt"):
-        build_parts(parts[1:2], squares)
+        build_entries(parts[1:2], squares)
 
 
 def test_a_full_disk_leaves_nothing_half(tmp_path, monkeypatch):
@@ -49,7 +49,7 @@ def test_a_full_disk_leaves_nothing_half(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"1\.npz cannot be (written|cached) .*No space left.*XAIBENCH_CACHE"):
-        build_parts(parts_of(tmp_path, 1), squares)
+        build_entries(parts_of(tmp_path, 1), squares)
     assert os.listdir(tmp_path) == []
 
 
@@ -60,29 +60,29 @@ def test_a_stop_leaves_what_is_done(tmp_path):
 
     parts = parts_of(tmp_path, 1, 2, 3)
     with pytest.raises(KeyboardInterrupt):
-        build_parts(parts, squares, progress=stop)
+        build_entries(parts, squares, progress=stop)
     assert sorted(os.listdir(tmp_path)) == ["1.npz", "2.npz"]
-    assert build_parts(parts, squares) == parts
+    assert build_entries(parts, squares) == parts
 
 
 @pytest.mark.parametrize("kept", [0, 30, -30])
 def test_a_damaged_file_is_built_anew(tmp_path, kept, caplog):
-    (part,) = build_parts(parts_of(tmp_path, 4), squares)
-    part.kept.write_bytes(part.kept.read_bytes()[:kept])
-    assert load_part(part, squares)["squares"].tolist() == [0, 1, 4, 9]
+    (part,) = build_entries(parts_of(tmp_path, 4), squares)
+    part.file.write_bytes(part.file.read_bytes()[:kept])
+    assert load_entry(part, squares)["squares"].tolist() == [0, 1, 4, 9]
     assert "4.npz is damaged" in caplog.text
     caplog.clear()
-    assert load_part(part, squares, "words")["words"].tolist() == ["a", "bc"]
+    assert load_entry(part, squares, "words")["words"].tolist() == ["a", "bc"]
     assert not caplog.text
 
 
 def test_no_pickle_is_read(tmp_path):
     (part,) = parts_of(tmp_path, 4)
-    np.savez(part.kept, squares=np.array([{"a": 1}], dtype=object))
+    np.savez(part.file, squares=np.array([{"a": 1}], dtype=object))
     with pytest.raises(DataFileError, match=r"is damaged .*allow_pickle=False"):
-        load_arrays(part.kept)
+        load_arrays(part.file)
 
 
 def test_at_least_one_worker(tmp_path):
     with pytest.raises(ValueError, match="workers=0: expected 1 or more"):
-        build_parts(parts_of(tmp_path, 1), squares, workers=0)
+        build_entries(parts_of(tmp_path, 1), squares, workers=0)

@@ -146,10 +146,10 @@ class AnnotatedSet(ABC):
         folder = self.find(root, download=download)
         source = self.open(folder, classes=chosen, seed=seed, **own)
         assert isinstance(source, Source), "other sets override this method"
-        kept = self._select_samples(source, folder, include_unannotated, missing)
+        selected = self._select_samples(source, folder, include_unannotated, missing)
         train, val, test = (
-            DiskSplit(source, part, size=size, channels=channels, normalize=normalize, transform=transform)
-            for part in split_indices(source, kept, splits, seed)
+            DiskSplit(source, indices, size=size, channels=channels, normalize=normalize, transform=transform)
+            for indices in split_indices(source, selected, splits, seed)
         )
         info = dataclasses.replace(self.info, classes=source.classes, image_shape=(channels, size, size))
         given = {"classes": ",".join(source.classes), "size": size, "splits": splits, "normalize": normalize}
@@ -179,9 +179,9 @@ class AnnotatedSet(ABC):
             )
         for attempt in range(2 if download else 1):
             for folder in self.folders:
-                for place in sorted(base.glob(folder)) if folder else [base]:
-                    if next(place.glob(self.marker), None) is not None:
-                        return place
+                for candidate in sorted(base.glob(folder)) if folder else [base]:
+                    if next(candidate.glob(self.marker), None) is not None:
+                        return candidate
             if download and attempt == 0:
                 self.download(base)
         searched = " or ".join(str(base / folder / self.marker) for folder in self.folders)
@@ -241,27 +241,29 @@ class AnnotatedSet(ABC):
         self, source: SampleSource, folder: Path, include_unannotated: bool, missing: str
     ) -> NDArray[np.int64]:
         on_disk = self._find_on_disk(source, folder, missing)
-        kept = np.flatnonzero(on_disk if include_unannotated else on_disk & source.annotated)
-        if left_out := np.count_nonzero(on_disk) - len(kept):
+        selected = np.flatnonzero(on_disk if include_unannotated else on_disk & source.annotated)
+        if left_out := np.count_nonzero(on_disk) - len(selected):
             _LOGGER.info(
                 "%s: %d of %d samples have no annotation and are left out (include_unannotated=True keeps them).",
                 self.info.name,
                 left_out,
                 len(source),
             )
-        counts = np.bincount(source.targets[kept], minlength=len(source.classes))
+        counts = np.bincount(source.targets[selected], minlength=len(source.classes))
         for name, of_class, count in zip(source.classes, range(len(counts)), counts, strict=True):
             if count == 0 and self.requires_all_classes:
-                listed_, found = (np.count_nonzero(source.targets[part] == of_class) for part in (slice(None), on_disk))
-                if found:
+                listed_, n_found = (
+                    np.count_nonzero(source.targets[chosen] == of_class) for chosen in (slice(None), on_disk)
+                )
+                if n_found:
                     advice = self._advise_unannotated(name, any_annotated=bool((on_disk & source.annotated).any()))
-                    reason = f"it has {found} images without annotation; {advice}"
+                    reason = f"it has {n_found} images without annotation; {advice}"
                 elif listed_:
                     reason = f"none of the {listed_} listed images is on disk.\n{self.info.how_to_get}"
                 else:
                     reason = f"no list or folder names one; leave it out of classes, or add it.\n{self.info.how_to_get}"
                 raise MissingDataError(f"{self.info.name}: {folder} has no annotated image of class {name!r}: {reason}")
-        return kept
+        return selected
 
     def _find_on_disk(self, source: SampleSource, folder: Path, missing: str) -> NDArray[np.bool_]:
         """Return ``[N]`` bool, whether the image of each sample is on disk, and report the missing ones by class."""

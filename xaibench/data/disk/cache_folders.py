@@ -40,21 +40,21 @@ def cache_folder(name: str, folder: Path, *key: object) -> Path:
     """
     digest = hashlib.sha256(repr((os.fspath(folder.resolve()), key)).encode()).hexdigest()[:16]
     cache = default_cache_dir()
-    place = cache / "sets" / f"{name}-{digest}"
+    directory = cache / "sets" / f"{name}-{digest}"
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        if not os.access(place, os.W_OK | os.X_OK):
+        directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        spare = Path(_spare_folder(cache, error.strerror).name, place.name)
+        spare = Path(_spare_folder(cache, error.strerror).name, directory.name)
         spare.mkdir(exist_ok=True)
         # Results that are already in the cache are still used.
-        for file in place.glob("*") if place.is_dir() else ():
+        for file in directory.glob("*") if directory.is_dir() else ():
             link = spare / file.name
             if not link.is_symlink() and not link.exists():
                 link.symlink_to(file)
         return spare
-    return place
+    return directory
 
 
 @functools.cache
@@ -174,34 +174,34 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Part:
+class IndexEntry:
     """A part of a data set, such as a patient, that is indexed on its own.
 
     Attributes:
         name: Name for messages.
-        kept: The cache file; its name contains a digest of the files that the part is built from.
+        file: The cache file; its name contains a digest of the files that the part is built from.
         arguments: Arguments of the build function.
     """
 
     name: str
-    kept: Path
+    file: Path
     arguments: tuple[Any, ...]
 
 
-def build_parts(
-    parts: Sequence[Part],
+def build_entries(
+    entries: Sequence[IndexEntry],
     build: Callable[..., Arrays],
     *,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Part]:
+) -> list[IndexEntry]:
     """Build the parts whose cache file is missing. A part that cannot be built is left out with a warning.
 
     Files are written atomically. Two processes that build at the same time do the same work twice, which is harmless.
 
     Args:
-        parts: All parts.
-        build: ``build(*part.arguments)``, a module-level function that returns the arrays to cache.
+        entries: All parts of the index.
+        build: ``build(*entry.arguments)``, a module-level function that returns the arrays to cache.
         workers: Number of processes.
         progress: ``progress(done, total)``; parts that were cached already count as done.
 
@@ -215,31 +215,31 @@ def build_parts(
     """
     if workers < 1:
         raise ValueError(f"workers={workers!r}: expected 1 or more.")
-    missing = [part for part in parts if not part.kept.exists()]
+    missing = [entry for entry in entries if not entry.file.exists()]
     report = progress or (lambda done, total: None)
-    n_cached = len(parts) - len(missing)
-    report(n_cached, len(parts))
+    n_cached = len(entries) - len(missing)
+    report(n_cached, len(entries))
     failed: dict[Path, str] = {}
     if workers == 1 or len(missing) < 2:
-        for done, part in enumerate(missing, n_cached + 1):
-            if (error := _build_part(part, build)) is not None:
-                failed[part.kept] = error
-            report(done, len(parts))
+        for done, entry in enumerate(missing, n_cached + 1):
+            if (error := _build_entry(entry, build)) is not None:
+                failed[entry.file] = error
+            report(done, len(entries))
     else:
         with ProcessPoolExecutor(min(workers, len(missing)), mp_context=worker_context(build.__module__)) as pool:
-            futures = {pool.submit(_build_part, part, build): part for part in missing}
+            futures = {pool.submit(_build_entry, entry, build): entry for entry in missing}
             try:
                 for done, future in enumerate(as_completed(futures), n_cached + 1):
                     if (error := future.result()) is not None:
-                        failed[futures[future].kept] = error
-                    report(done, len(parts))
+                        failed[futures[future].file] = error
+                    report(done, len(entries))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-    return _drop_failed(parts, failed)
+    return _drop_failed(entries, failed)
 
 
-def load_part(part: Part, build: Callable[..., Arrays], *names: str) -> dict[str, NDArray[Any]]:
+def load_entry(entry: IndexEntry, build: Callable[..., Arrays], *names: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part as :func:`load_arrays` does, and build a damaged part again.
 
     Raises:
@@ -247,53 +247,53 @@ def load_part(part: Part, build: Callable[..., Arrays], *names: str) -> dict[str
         OSError: If the cache is not writable.
     """
     try:
-        return load_arrays(part.kept, *names)
+        return load_arrays(entry.file, *names)
     except DataFileError as error:
         _LOGGER.warning("%s", error)
-        build_parts([part], build)
-        return load_arrays(part.kept, *names)
+        build_entries([entry], build)
+        return load_arrays(entry.file, *names)
 
 
-def load_arrays(kept: Path, *names: str) -> dict[str, NDArray[Any]]:
+def load_arrays(file: Path, *names: str) -> dict[str, NDArray[Any]]:
     """Read the named arrays (all, if no name is given) from the cache file of a part.
 
     Raises:
         DataFileError: If the file is damaged or missing. It is removed, so that it is built again next time.
     """
     try:
-        with np.load(kept, allow_pickle=False) as archive:
+        with np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in names or archive.files}
     except DAMAGED_FILE_ERRORS as error:
-        kept.unlink(missing_ok=True)
-        raise DataFileError(f"The cache file {kept} is damaged ({error}); it is built again.") from error
+        file.unlink(missing_ok=True)
+        raise DataFileError(f"The cache file {file} is damaged ({error}); it is built again.") from error
 
 
-def _build_part(part: Part, build: Callable[..., Arrays]) -> str | None:
+def _build_entry(entry: IndexEntry, build: Callable[..., Arrays]) -> str | None:
     """Build and cache a part. Return an error message if that fails, otherwise None."""
     try:
-        arrays = build(*part.arguments)
+        arrays = build(*entry.arguments)
     except (DataFileError, MissingDataError) as error:
         return str(error)
     try:
-        with atomic_file(part.kept) as stream:
+        with atomic_file(entry.file) as stream:
             np.savez_compressed(stream, **cast("dict[str, Any]", arrays))
     except OSError as error:
         raise OSError(
             error.errno,
-            f"{part.kept} cannot be written ({error}); free disk space, or set XAIBENCH_CACHE to another folder.",
+            f"{entry.file} cannot be written ({error}); free disk space, or set XAIBENCH_CACHE to another folder.",
         ) from error
     return None
 
 
-def _drop_failed(parts: Sequence[Part], failed: Mapping[Path, str]) -> list[Part]:
-    for part in parts:
-        if part.kept in failed:
-            _LOGGER.warning("%s is left out: %s", part.name, failed[part.kept])
-    built = [part for part in parts if part.kept not in failed]
+def _drop_failed(entries: Sequence[IndexEntry], failed: Mapping[Path, str]) -> list[IndexEntry]:
+    for entry in entries:
+        if entry.file in failed:
+            _LOGGER.warning("%s is left out: %s", entry.name, failed[entry.file])
+    built = [entry for entry in entries if entry.file not in failed]
     if failed and not built:
-        raise DataFileError(f"None of {len(parts)} could be read; the first error: {next(iter(failed.values()))}")
+        raise DataFileError(f"None of {len(entries)} could be read; the first error: {next(iter(failed.values()))}")
     if failed:
         _LOGGER.warning(
-            "%d of %d could not be read and are left out; they are tried again next time.", len(failed), len(parts)
+            "%d of %d could not be read and are left out; they are tried again next time.", len(failed), len(entries)
         )
     return built

@@ -121,14 +121,14 @@ def _scale_high_depth(
     elif white is None and (image.mode != "I" or image.format == "PNG"):  # a PNG has 16 bits at most
         white = 65535.0
     if white is None or values.min() < 0 or values.max() > white:
-        found = f"{name} has values from {values.min():g} to {values.max():g}"
+        extent = f"{name} has values from {values.min():g} to {values.max():g}"
         if white is None:
             raise DataFileError(
-                f"{found} in 32 bits, so the value of white is not known; give it, such as scale=4095, or the range as "
-                "window=(center, width)."
+                f"{extent} in 32 bits, so the value of white is not known; give it, such as scale=4095, or the range "
+                "as window=(center, width)."
             )
         raise DataFileError(
-            f"{found}, expected 0 (black) to {white:g} (white); give the value of white as scale=, or the range as "
+            f"{extent}, expected 0 (black) to {white:g} (white); give the value of white as scale=, or the range as "
             "window=(center, width)."
         )
     return Image.fromarray((values / white).astype(np.float32))

@@ -23,7 +23,7 @@ from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes
 
 _LOGGER = logging.getLogger("xaibench")
-_PARTS = ("train", "val", "test")
+_SPLITS = ("train", "val", "test")
 #: Start of the names of groups that are the patients of DICOM files.
 PATIENT = "patient "
 #: The only class of a folder of images without class folders.
@@ -37,13 +37,13 @@ class ImageEntry:
     Attributes:
         file: Path below the folder of the set, with ``/``.
         label: Class name.
-        part: The official split of the image; None = none.
+        split: The official split of the image; None = none.
         group: Images of one group stay in one split. None = images whose files are identical are a group.
     """
 
     file: str
     label: str
-    part: str | None = None
+    split: str | None = None
     group: str | None = None
 
     @property
@@ -113,20 +113,20 @@ class ListedSource(Source):
         frames: Callable[[Path], Sequence[int] | None] | None = None,
     ) -> None:
         rows = match_masks(name, images, masks.rows) if masks is not None else np.full(len(images), -1)
-        kept = [number for number, image in enumerate(images) if image.label in classes]
+        chosen = [number for number, image in enumerate(images) if image.label in classes]
         self.classes = classes
         self._folder = folder
         self._masks = masks
         self._reader: Callable[..., Image.Image] = reader or open_image
-        files = [images[number] for number in kept]
+        files = [images[number] for number in chosen]
         groups = _number_groups(folder, files)
         numbers = [None if frames is None else frames(folder / image.file) for image in files]
-        counts = [1 if own is None else len(own) for own in numbers]
+        counts = [1 if pages is None else len(pages) for pages in numbers]
         empty = [image.file for image, count in zip(files, counts, strict=True) if count == 0]
         warn_about(f"{name}: files without an image, left out", empty)
-        self._rows = np.repeat(rows[kept], counts)
+        self._rows = np.repeat(rows[chosen], counts)
         self._images = [image for image, count in zip(files, counts, strict=True) for _ in range(count)]
-        self._frames = [frame for own in numbers for frame in ((None,) if own is None else own)]
+        self._frames = [frame for pages in numbers for frame in ((None,) if pages is None else pages)]
         self._notes = dict(notes or {})
         self.targets = np.array([classes.index(image.label) for image in self._images], dtype=np.int64)
         self.annotated = (self._rows >= 0) | np.array([image.label in negatives for image in self._images], dtype=bool)
@@ -139,12 +139,12 @@ class ListedSource(Source):
             "files": any(count > 1 for count in counts),
         }
         self.groups_by = " and ".join(kind for kind, is_used in kinds.items() if is_used)
-        parts = {image.part for image in self._images} - {None}
-        if "train" in parts and len(parts) > 1:
+        splits = {image.split for image in self._images} - {None}
+        if "train" in splits and len(splits) > 1:
             self.official = {
-                part: np.array([n for n, image in enumerate(self._images) if image.part == part], dtype=np.int64)
-                for part in _PARTS
-                if part in parts
+                split: np.array([n for n, image in enumerate(self._images) if image.split == split], dtype=np.int64)
+                for split in _SPLITS
+                if split in splits
             }
 
     def image(self, index: int, size: int) -> Image.Image:  # noqa: D102  # as in Source
@@ -205,7 +205,7 @@ def match_masks(set_name: str, images: Sequence[ImageEntry], rows: Sequence[Mask
         name = to_nfc(image.name)
         by_name.setdefault(name, []).append(number)
         by_stem.setdefault(image_stem(name), []).append(number)
-    found = np.full(len(images), -1, dtype=np.int64)
+    row_of = np.full(len(images), -1, dtype=np.int64)
     without: list[str] = []
     several: list[str] = []
     twice: list[str] = []
@@ -220,14 +220,14 @@ def match_masks(set_name: str, images: Sequence[ImageEntry], rows: Sequence[Mask
         if len(candidates) != 1:
             (several if candidates else without).append(described)
             continue
-        if found[candidates[0]] >= 0:
+        if row_of[candidates[0]] >= 0:
             twice.append(described)
         else:
-            found[candidates[0]] = number
+            row_of[candidates[0]] = number
     warn_about(f"{set_name}: masks without an image", without)
     warn_about(f"{set_name}: masks that match several images, not used", several)
     warn_about(f"{set_name}: further masks of an image, of which only the first is used", twice)
-    return found
+    return row_of
 
 
 def list_classes(folder: Path) -> tuple[str, ...]:
@@ -359,15 +359,15 @@ def official_folders(name: str, folder: Path, classes: Sequence[str]) -> list[Im
         DataFileError: If a folder cannot be listed.
     """
     images: dict[str, list[ImageEntry]] = {}
-    for part in _PARTS:
-        for image in class_folders(folder, part, classes):
-            images.setdefault(image_stem(image.name), []).append(replace(image, part=part))
+    for split in _SPLITS:
+        for image in class_folders(folder, split, classes):
+            images.setdefault(image_stem(image.name), []).append(replace(image, split=split))
     kept: list[ImageEntry] = []
     dropped: list[ImageEntry] = []
     for same in images.values():
-        last = max(_PARTS.index(image.part or "") for image in same)
+        last = max(_SPLITS.index(image.split or "") for image in same)
         for image in same:
-            (kept if image.part == _PARTS[last] else dropped).append(image)
+            (kept if image.split == _SPLITS[last] else dropped).append(image)
     warn_about(f"{name}: images that are in a later split as well, left out", (one.file for one in dropped))
     return sorted(kept, key=lambda image: image.file)
 

@@ -77,8 +77,8 @@ class LazySplit(Split):
     def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Sample:
         """Return one sample for an int; a batch for a slice, a list or a tensor of indices (or of booleans)."""
         if isinstance(index, int | np.integer) or (isinstance(index, Tensor) and index.ndim == 0):
-            place = range(len(self))[int(index)]  # range: negative indices, and IndexError past the end
-            image, mask, target = self._read(self.indices[[place]])
+            number = range(len(self))[int(index)]  # range: negative indices, and IndexError past the end
+            image, mask, target = self._read(self.indices[[number]])
             return image[0], mask[0], target[0]
         chosen: Sequence[int]
         if isinstance(index, slice):

@@ -20,7 +20,9 @@ Indices: TypeAlias = NDArray[np.int64]
 _VAL_SHARE = 0.2
 
 
-def split_indices(source: SampleSource, kept: Indices, splits: Splits, seed: int) -> tuple[Indices, Indices, Indices]:
+def split_indices(
+    source: SampleSource, selected: Indices, splits: Splits, seed: int
+) -> tuple[Indices, Indices, Indices]:
     """Return the indices of train, validation and test.
 
     With fractions, whole groups are assigned at random, class by class, so that every split has its share of every
@@ -30,7 +32,7 @@ def split_indices(source: SampleSource, kept: Indices, splits: Splits, seed: int
 
     Args:
         source: The samples of the set.
-        kept: Indices of the samples to assign.
+        selected: Indices of the samples to assign.
         splits: Three fractions that sum to 1, some of which may be 0; or ``"official"``.
         seed: Seed of the random assignment.
 
@@ -39,10 +41,10 @@ def split_indices(source: SampleSource, kept: Indices, splits: Splits, seed: int
     """
     rng = np.random.default_rng([seed, 0x5B117])
     if isinstance(splits, str):
-        return _split_officially(source, kept, splits, rng)
+        return _split_officially(source, selected, splits, rng)
     fractions = _check_fractions(splits)
-    assigned = _assign_splits(source, kept, fractions, rng)
-    return _gather_splits(kept, assigned, rng)
+    assigned = _assign_splits(source, selected, fractions, rng)
+    return _gather_splits(selected, assigned, rng)
 
 
 def _check_fractions(splits: Sequence[float]) -> NDArray[np.float64]:
@@ -56,11 +58,11 @@ def _check_fractions(splits: Sequence[float]) -> NDArray[np.float64]:
 
 
 def _assign_splits(
-    source: SampleSource, kept: Indices, fractions: NDArray[np.float64], rng: np.random.Generator
+    source: SampleSource, selected: Indices, fractions: NDArray[np.float64], rng: np.random.Generator
 ) -> Indices:
     """Return the split (0, 1, 2) of each kept sample."""
-    targets = source.targets[kept]
-    groups = kept if source.groups is None else source.groups[kept]
+    targets = source.targets[selected]
+    groups = selected if source.groups is None else source.groups[selected]
     names, group_of = np.unique(groups, return_inverse=True)
     # A group that shows several classes is assigned with its rarest class.
     counts = np.bincount(targets, minlength=len(source.classes))
@@ -86,20 +88,20 @@ def _divide_members(count: int, fractions: NDArray[np.float64]) -> Indices:
     used = np.flatnonzero(fractions > 0)
     for _ in range(count - sizes.sum()):
         sizes[used[np.argmax((fractions * count - sizes)[used])]] += 1
-    for part in used:
-        if sizes[part] == 0 and sizes.max() > 1:
+    for split in used:
+        if sizes[split] == 0 and sizes.max() > 1:
             sizes[sizes.argmax()] -= 1
-            sizes[part] = 1
+            sizes[split] = 1
     return np.repeat(np.arange(3), sizes)
 
 
-def _gather_splits(kept: Indices, assigned: Indices, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
-    train, val, test = (kept[assigned == part] for part in range(3))
+def _gather_splits(selected: Indices, assigned: Indices, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
+    train, val, test = (selected[assigned == split] for split in range(3))
     return rng.permutation(train), val, test
 
 
 def _split_officially(
-    source: SampleSource, kept: Indices, splits: str, rng: np.random.Generator
+    source: SampleSource, selected: Indices, splits: str, rng: np.random.Generator
 ) -> tuple[Indices, Indices, Indices]:
     if splits != "official":
         raise ValueError(f"splits={splits!r}: expected three fractions, such as (0.6, 0.2, 0.2), or 'official'.")
@@ -107,7 +109,7 @@ def _split_officially(
         raise ValueError(
             "This data set has no official split with these parameters; give fractions, such as splits=(0.6, 0.2, 0.2)."
         )
-    lists = {part: np.intersect1d(indices, kept) for part, indices in source.official.items()}
+    lists = {split: np.intersect1d(indices, selected) for split, indices in source.official.items()}
     if "test" not in lists:
         lists["test"] = lists.pop("val")
     if "val" not in lists:

@@ -165,11 +165,13 @@ def make_dataset(
         ValueError: If a parameter is out of range, or a class has too few rows.
     """
     # Without a single mask, the rows are for metrics that do not need any.
-    kept = np.flatnonzero(source.annotated | (include_unannotated or not source.annotated.any()))
+    selected = np.flatnonzero(source.annotated | (include_unannotated or not source.annotated.any()))
     if splits is None:
         splits = (0.6, 0.2, 0.2) if source.official is None else "official"
-    parts = split_indices(source, kept, splits, seed)
-    train, val, test = (DiskSplit(source, part, size=size, channels=channels, normalize=normalize) for part in parts)
+    train, val, test = (
+        DiskSplit(source, indices, size=size, channels=channels, normalize=normalize)
+        for indices in split_indices(source, selected, splits, seed)
+    )
     info = describe_own_data(name, source.classes, (channels, size, size), "It is a table of your own.")
     return Dataset(train, val, test, info, parameters={"size": size, "splits": splits, "seed": seed})
 

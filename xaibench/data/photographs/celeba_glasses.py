@@ -90,14 +90,16 @@ class _GlassesSource(Source):
         drawn = {part: np.isin(numbers, list(found)) for part, found in _list_masks(folder / _MASKS).items()}
         annotated = np.where(wearing, drawn["eye_g"], (drawn["l_eye"] | drawn["r_eye"]) & ~drawn["eye_g"])
         missing = ~np.isin(numbers, _list_image_numbers(folder / _IMAGES))
-        kept = np.isin(wearing, [name == "glasses" for name in classes])
+        selected = np.isin(wearing, [name == "glasses" for name in classes])
         if seed is not None:
-            kept &= wearing | missing | _balance_classes(wearing, annotated & ~missing, seed)
+            selected &= wearing | missing | _balance_classes(wearing, annotated & ~missing, seed)
         index = {name: classes.index(name) for name in classes}
-        self._numbers = numbers[kept]
-        self.annotated = annotated[kept]
-        self.missing = missing[kept]
-        self.targets = np.where(wearing[kept], index.get("glasses", -1), index.get("no_glasses", -1)).astype(np.int64)
+        self._numbers = numbers[selected]
+        self.annotated = annotated[selected]
+        self.missing = missing[selected]
+        self.targets = np.where(wearing[selected], index.get("glasses", -1), index.get("no_glasses", -1)).astype(
+            np.int64
+        )
 
     def image(self, index: int, size: int) -> Image.Image:
         return open_image(self._folder / self._file(index), size)

@@ -176,16 +176,16 @@ def find_masks(
         MissingDataError: If there are both mask files and tables.
         ValueError: If ``counterfactual`` is used without tables.
     """
-    place = folder / find_subfolder(folder, MASK_FOLDERS)
+    mask_folder = folder / find_subfolder(folder, MASK_FOLDERS)
     if (folder / TABLE_FOLDER).is_dir():
-        if place.is_dir():
+        if mask_folder.is_dir():
             raise MissingDataError(
-                f"folder: {folder} has both {place.name} and {TABLE_FOLDER}, expected one. {_LAYOUT}"
+                f"folder: {folder} has both {mask_folder.name} and {TABLE_FOLDER}, expected one. {_LAYOUT}"
             )
         return HumanMasks(folder / TABLE_FOLDER, classes, counterfactual=counterfactual)
     if counterfactual:
         raise ValueError(f"counterfactual=True needs tables in {TABLE_FOLDER}, but {folder} has none.")
-    return MaskFiles(place, reader) if place.is_dir() else None
+    return MaskFiles(mask_folder, reader) if mask_folder.is_dir() else None
 
 
 class MaskFiles:

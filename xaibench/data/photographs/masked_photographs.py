@@ -98,9 +98,9 @@ class MarkedPhotographs(AnnotatedSet):
         except MissingDataError:
             base = data_root(root)
             if base is not None:
-                for place in self.raw_folders:
-                    if self.is_raw(base / place):
-                        return base / place
+                for candidate in self.raw_folders:
+                    if self.is_raw(base / candidate):
+                        return base / candidate
                 if download:
                     self.download(base)
             raise

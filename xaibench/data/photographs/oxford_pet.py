@@ -113,8 +113,8 @@ class _PetSource(Source):
             self.annotated = np.isin(np.char.add(self._names, ".png"), os.listdir(trimaps))
         with wrap_file_errors(folder / "images"):
             self.missing = ~np.isin(np.char.add(self._names, ".jpg"), os.listdir(folder / "images"))
-        parts = {"train": "trainval.txt", "test": "test.txt"}
-        self.official = {part: self._read_split(folder / "annotations" / file) for part, file in parts.items()}
+        lists = {"train": "trainval.txt", "test": "test.txt"}
+        self.official = {split: self._read_split(folder / "annotations" / file) for split, file in lists.items()}
 
     def _read_split(self, file: Path) -> NDArray[np.int64]:
         names = [line.split()[0] for line in read_lines(file)]

@@ -103,13 +103,13 @@ def check_center_width(window: str | Sequence[float]) -> tuple[float, float]:
 
 def dicom_files(folder: Path) -> dict[Path, list[Path]]:
     """Return the DICOM files (``*.dcm``) below a folder, grouped by their folder, without hidden files."""
-    found: dict[Path, list[Path]] = {}
-    for place, folders, names in os.walk(folder):
+    series: dict[Path, list[Path]] = {}
+    for directory, folders, names in os.walk(folder):
         folders.sort()
-        files = [Path(place, name) for name in sorted(names) if name.lower().endswith(".dcm") and name[0] != "."]
+        files = [Path(directory, name) for name in sorted(names) if name.lower().endswith(".dcm") and name[0] != "."]
         if files:
-            found[Path(place)] = files
-    return found
+            series[Path(directory)] = files
+    return series
 
 
 def read_modality(path: Path) -> str:

@@ -97,14 +97,14 @@ def _group_marks(
 ) -> list[NDArray[np.int64]]:
     near = distances[np.ix_(members, members)] <= tolerance
     count, label = connected_components(coo_array(near), directed=False)
-    found = []
+    groups = []
     for group in (members[label == number] for number in range(count)):
         tighter = tolerance * _SHRINK
         if len(group) > _READERS and tighter >= _MIN_TOLERANCE:
-            found += _group_marks(distances, group, tighter)
+            groups += _group_marks(distances, group, tighter)
         else:
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 class MarkedPixels(NamedTuple):

@@ -25,7 +25,7 @@ from xaibench.data.scans.lidc_consensus import Nodule, Votes, find_nodules
 from xaibench.data.scans.lidc_xml import Reading, read_reading
 from xaibench.data.scans.scan_geometry import common_value
 
-#: Part of the cache key; increased when the index is built differently.
+#: IndexEntry of the cache key; increased when the index is built differently.
 INDEX_REVISION = 2
 #: Slices of a scan whose positions differ by less (in mm) are duplicates, which occur in a few scans.
 _DUPLICATE_DISTANCE = 1e-3
@@ -64,11 +64,11 @@ class Scan:
         """Return the union of the consensus masks of all nodules in the slice, ``[rows, columns]``."""
         mask = np.zeros(self.shape, dtype=np.bool_)
         for nodule in self.nodules:
-            for part in nodule.slices:
-                if part.slice == slice_:
-                    agreed = part.consensus(nodule.readers, level, contour)
+            for outline in nodule.slices:
+                if outline.slice == slice_:
+                    agreed = outline.consensus(nodule.readers, level, contour)
                     height, width = agreed.shape
-                    mask[part.top : part.top + height, part.left : part.left + width] |= agreed
+                    mask[outline.top : outline.top + height, outline.left : outline.left + width] |= agreed
         return mask
 
 
@@ -84,20 +84,20 @@ def build_patient(root: Path, patient: Path, others: Mapping[str, Path]) -> Arra
         MissingDataError: If the folder has no scans, or a scan has no XML.
         DataFileError: If a file is damaged, or XML and slices do not match.
     """
-    found = dict(find_readings(xml_files(patient)))
+    readings = dict(find_readings(xml_files(patient)))
     scans: dict[str, list[SliceHeader]] = {}
     for files in dicom_files(patient).values():
         if read_modality(files[0]) == "CT":  # the folder also has chest radiographs
             for file in files:
                 head = read_header(file)
                 scans.setdefault(head.series, []).append(head)
-    for series, path in found.items():
+    for series, path in readings.items():
         if series not in scans:
             raise DataFileError(f"{path} marks the CT series {series}, which is not in {patient}; download it too.")
     if not scans:
         raise MissingDataError(f"{patient} has no CT slices (*.dcm); download them, or remove the folder.")
     return _scans_to_arrays(
-        [_build_scan(root, heads, found.get(name) or others.get(name)) for name, heads in sorted(scans.items())]
+        [_build_scan(root, heads, readings.get(name) or others.get(name)) for name, heads in sorted(scans.items())]
     )
 
 
@@ -107,8 +107,8 @@ def xml_files(folder: Path) -> list[Path]:
     That is the corrected file, which has ``resubmitted`` in its name.
     """
     files = [
-        Path(place, name)
-        for place, _, names in os.walk(folder)
+        Path(directory, name)
+        for directory, _, names in os.walk(folder)
         for name in names
         if name.lower().endswith(".xml") and name[0] != "."
     ]
@@ -177,14 +177,14 @@ def _sort_slices(heads: list[SliceHeader]) -> tuple[list[SliceHeader], dict[str,
 
 
 def _check_contours(
-    reading: Reading, xml: Path, slice_of: Mapping[str, int], shape: tuple[int, int], place: Path
+    reading: Reading, xml: Path, slice_of: Mapping[str, int], shape: tuple[int, int], directory: Path
 ) -> None:
     for mark in reading.marks:
         for contour in mark.contours:
             if contour.image not in slice_of:
                 raise DataFileError(
                     f"{xml} outlines {mark.name!r} in the slice {contour.image} (z = {contour.z}), which is not in "
-                    f"{place}; download the series again."
+                    f"{directory}; download the series again."
                 )
             if (contour.points < 0).any() or (contour.points >= shape).any():
                 raise DataFileError(
@@ -196,12 +196,12 @@ def _scans_to_arrays(scans: list[Scan]) -> Arrays:
     """Convert the scans of a patient to arrays with one row per scan, per slice, and per nodule in a slice."""
     slices = [(number, file) for number, scan in enumerate(scans) for file in scan.files]
     votes = [
-        (number, count, nodule.readers, part.slice, part.top, part.left, *part.inner.shape)
+        (number, count, nodule.readers, outline.slice, outline.top, outline.left, *outline.inner.shape)
         for number, scan in enumerate(scans)
         for count, nodule in enumerate(scan.nodules)
-        for part in nodule.slices
+        for outline in nodule.slices
     ]
-    parts = [part for scan in scans for nodule in scan.nodules for part in nodule.slices]
+    outlines = [outline for scan in scans for nodule in scan.nodules for outline in nodule.slices]
     nothing = np.empty(0, dtype=np.uint8)
     return {
         "series": np.array([scan.series for scan in scans]),
@@ -211,8 +211,8 @@ def _scans_to_arrays(scans: list[Scan]) -> Arrays:
         "z": np.concatenate([scan.z for scan in scans]),
         "touched": np.concatenate([scan.touched for scan in scans]),
         "votes": np.array(votes, dtype=np.int64).reshape(-1, 8),
-        "inner": np.concatenate([nothing, *(part.inner.ravel() for part in parts)]),
-        "whole": np.concatenate([nothing, *(part.whole.ravel() for part in parts)]),
+        "inner": np.concatenate([nothing, *(outline.inner.ravel() for outline in outlines)]),
+        "whole": np.concatenate([nothing, *(outline.whole.ravel() for outline in outlines)]),
         "positions": np.concatenate([scan.positions for scan in scans]),
         "orientation": np.array([scan.orientation for scan in scans]),
         "spacing": np.array([scan.spacing for scan in scans]),
@@ -242,7 +242,9 @@ def unpack_scans(arrays: Mapping[str, NDArray[Any]]) -> list[Scan]:
                 touched=arrays["touched"][here],
                 shape=(int(arrays["shape"][number, 0]), int(arrays["shape"][number, 1])),
                 nodules=tuple(
-                    Nodule(readers, tuple(parts)) for (scan, _), (readers, parts) in nodules.items() if scan == number
+                    Nodule(readers, tuple(outlines))
+                    for (scan, _), (readers, outlines) in nodules.items()
+                    if scan == number
                 ),
                 positions=arrays["positions"][here],
                 orientation=arrays["orientation"][number],
@@ -287,7 +289,9 @@ class SliceChoice:
         agreed: set[int] = set()
         disputed: set[int] = set()
         for nodule in scan.nodules:
-            areas = [int(part.consensus(nodule.readers, self.level, self.contour).sum()) for part in nodule.slices]
+            areas = [
+                int(outline.consensus(nodule.readers, self.level, self.contour).sum()) for outline in nodule.slices
+            ]
             there = [number for number, area in enumerate(areas) if area]
             if not there:
                 disputed.add(nodule.slices[len(areas) // 2].slice)

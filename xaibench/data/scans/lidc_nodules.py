@@ -14,7 +14,14 @@ from PIL import Image
 
 from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import ProgressCallback
-from xaibench.data.disk.cache_folders import Part, build_parts, cache_folder, digest_folder, load_arrays, load_part
+from xaibench.data.disk.cache_folders import (
+    IndexEntry,
+    build_entries,
+    cache_folder,
+    digest_folder,
+    load_arrays,
+    load_entry,
+)
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.source import Source, VolumeSource
 from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, window_image
@@ -134,8 +141,8 @@ class Lidc(ScanSet):
         """
         choice = SliceChoice(consensus, contour, slices, negatives, check_window(window), seed)
         choice.check(classes)
-        parts = self._build_index(folder, workers=1, progress=None)
-        return _LidcSource(folder, classes, parts, choice)
+        entries = self._build_index(folder, workers=1, progress=None)
+        return _LidcSource(folder, classes, entries, choice)
 
     def open_volumes(
         self,
@@ -166,8 +173,8 @@ class Lidc(ScanSet):
         """
         choice = SliceChoice(consensus, contour, "middle", negatives, check_window(window), seed)
         choice.check(classes if crop else ())
-        parts = self._build_index(folder, workers=1, progress=None)
-        return LidcVolumes(folder, classes, parts, CropChoice(choice, crop))
+        entries = self._build_index(folder, workers=1, progress=None)
+        return LidcVolumes(folder, classes, entries, CropChoice(choice, crop))
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Build and cache the index of every patient, for all parameters; about 10 minutes on one core."""
@@ -176,26 +183,26 @@ class Lidc(ScanSet):
     def is_ready(self, folder: Path) -> bool | None:
         """Return whether an indexed patient has a nodule with consensus; None if no patient is indexed."""
         choice = SliceChoice(0.5, False, "middle", 1, (0.0, 1.0), 0)
-        kept = [part.kept for part in self._list_parts(folder)[0] if part.kept.exists()]
-        scans = (scan for file in kept for scan in unpack_scans(load_arrays(file)))
-        return any(choice.positives(scan)[0] for scan in scans) if kept else None
+        files = [entry.file for entry in self._list_entries(folder)[0] if entry.file.exists()]
+        scans = (scan for file in files for scan in unpack_scans(load_arrays(file)))
+        return any(choice.positives(scan)[0] for scan in scans) if files else None
 
-    def _build_index(self, folder: Path, *, workers: int, progress: ProgressCallback | None) -> list[Part]:
+    def _build_index(self, folder: Path, *, workers: int, progress: ProgressCallback | None) -> list[IndexEntry]:
         import_medical("pydicom")
-        parts, xml_folders = self._list_parts(folder)
+        entries, xml_folders = self._list_entries(folder)
         others: Mapping[str, Path] = {}
-        if missing := sum(not part.kept.exists() for part in parts):
+        if missing := sum(not entry.file.exists() for entry in entries):
             _LOGGER.info(
                 "%s: indexing %d of %d patients; xaibench prepare uses several processes.",
                 self.info.name,
                 missing,
-                len(parts),
+                len(entries),
             )
             others = _read_separate_xml(xml_folders)
-        parts = [dataclasses.replace(part, arguments=(*part.arguments, others)) for part in parts]
-        return build_parts(parts, build_patient, workers=workers, progress=progress)
+        entries = [dataclasses.replace(entry, arguments=(*entry.arguments, others)) for entry in entries]
+        return build_entries(entries, build_patient, workers=workers, progress=progress)
 
-    def _list_parts(self, folder: Path) -> tuple[list[Part], list[Path]]:
+    def _list_entries(self, folder: Path) -> tuple[list[IndexEntry], list[Path]]:
         """Return the patients, and the separate folders of XML files."""
         patients = sorted(path for path in folder.glob(self.marker) if path.is_dir())
         if not patients:
@@ -204,9 +211,9 @@ class Lidc(ScanSet):
         xml_folders = [place for place in candidates if place.is_dir()]
         digests = [digest_folder(place, ".xml") for place in xml_folders]
         cache = cache_folder(self.info.name, folder, INDEX_REVISION, digests)
-        kept = [cache / f"{path.name}-{digest_folder(path, _SUFFIXES)}.npz" for path in patients]
-        parts = [Part(path.name, file, (folder, path)) for path, file in zip(patients, kept, strict=True)]
-        return parts, xml_folders
+        files = [cache / f"{path.name}-{digest_folder(path, _SUFFIXES)}.npz" for path in patients]
+        entries = [IndexEntry(path.name, file, (folder, path)) for path, file in zip(patients, files, strict=True)]
+        return entries, xml_folders
 
 
 class _LidcSource(Source):
@@ -214,15 +221,17 @@ class _LidcSource(Source):
 
     groups: NDArray[np.int64]
 
-    def __init__(self, folder: Path, classes: tuple[str, ...], parts: Sequence[Part], choice: SliceChoice) -> None:
+    def __init__(
+        self, folder: Path, classes: tuple[str, ...], entries: Sequence[IndexEntry], choice: SliceChoice
+    ) -> None:
         self.classes = classes
         self._folder = folder
         self._choice = choice
-        self._names = [part.name for part in parts]
-        self._kept = [part.kept for part in parts]
+        self._names = [entry.name for entry in entries]
+        self._kept = [entry.file for entry in entries]
         rows: list[tuple[int, int, int, int, bool]] = []
-        for number, part in enumerate(parts):
-            for scan_number, scan in enumerate(unpack_scans(load_part(part, build_patient))):
+        for number, entry in enumerate(entries):
+            for scan_number, scan in enumerate(unpack_scans(load_entry(entry, build_patient))):
                 agreed, disputed = choice.positives(scan)
                 negatives = choice.draw_negatives(scan, agreed) if "no_nodule" in classes else []
                 rows += [
@@ -271,15 +280,15 @@ class _LidcSource(Source):
         return scans[self._scans[index]], int(self._slices[index])
 
 
-def _read_separate_xml(places: Sequence[Path]) -> dict[str, Path]:
+def _read_separate_xml(folders: Sequence[Path]) -> dict[str, Path]:
     """Return series to XML file for folders of XML files, which may include series that are not on disk."""
-    found: dict[str, Path] = {}
-    for file in (file for place in places for file in xml_files(place)):
+    readings: dict[str, Path] = {}
+    for file in (file for folder in folders for file in xml_files(folder)):
         try:
-            found |= find_readings([file])
+            readings |= find_readings([file])
         except DataFileError as error:
             _LOGGER.warning("%s", error)
-    return found
+    return readings
 
 
 lidc = Lidc()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.cache_folders import Part, load_arrays, load_part
+from xaibench.data.disk.cache_folders import IndexEntry, load_arrays, load_entry
 from xaibench.data.disk.source import VolumeSource
 from xaibench.data.scans.ct_reading import read_slice, scan_rng, window_values
 from xaibench.data.scans.lidc_index import MAX_DISTANCE, Scan, SliceChoice, build_patient, unpack_scans
@@ -36,22 +36,22 @@ class CropChoice:
         if self.crop is None:
             agreed = any(self._outline(scan, number)[0] for number in range(len(scan.nodules)))
             name = "nodule" if scan.nodules else "no_nodule"
-            found = [(name, agreed or not scan.nodules, Box((0, 0, 0), _shape(scan)))]
+            samples = [(name, agreed or not scan.nodules, Box((0, 0, 0), _shape(scan)))]
         else:
             positives = self._positives(scan, self.crop)
-            found = [("nodule", annotated, box) for box, annotated in positives.items()]
+            samples = [("nodule", annotated, box) for box, annotated in positives.items()]
             if "no_nodule" in classes:
                 centers = [box for box, annotated in positives.items() if annotated and not box.crosses(gaps)]
-                found += [("no_nodule", True, box) for box in self._negatives(scan, centers, gaps)]
-        found = [sample for sample in found if sample[0] in classes]
-        complete = [sample for sample in found if not sample[2].crosses(gaps)]
-        if len(complete) < len(found):
+                samples += [("no_nodule", True, box) for box in self._negatives(scan, centers, gaps)]
+        samples = [sample for sample in samples if sample[0] in classes]
+        complete = [sample for sample in samples if not sample[2].crosses(gaps)]
+        if len(complete) < len(samples):
             _LOGGER.warning(
                 "%s: slices are missing above z = %s mm; %d of %d volumes are left out.",
                 Path(scan.files[0]).parent,
                 ", ".join(f"{z:g}" for z in scan.z[:-1][gaps]),
-                len(found) - len(complete),
-                len(found),
+                len(samples) - len(complete),
+                len(samples),
             )
         return complete
 
@@ -59,11 +59,11 @@ class CropChoice:
         """Return whether a nodule has consensus, and the bounding box of the consensus, otherwise of all outlines."""
         nodule = scan.nodules[number]
         low, high = [], []
-        for part in nodule.slices:
-            rows, columns = np.nonzero(part.consensus(nodule.readers, self.choice.level, self.choice.contour))
+        for outline in nodule.slices:
+            rows, columns = np.nonzero(outline.consensus(nodule.readers, self.choice.level, self.choice.contour))
             if len(rows):
-                low.append((part.slice, part.top + rows.min(), part.left + columns.min()))
-                high.append((part.slice + 1, part.top + rows.max() + 1, part.left + columns.max() + 1))
+                low.append((outline.slice, outline.top + rows.min(), outline.left + columns.min()))
+                high.append((outline.slice + 1, outline.top + rows.max() + 1, outline.left + columns.max() + 1))
         if not low:
             corners = _corners(scan, [number])
             return False, corners[0].min(axis=0), corners[1].max(axis=0)
@@ -71,22 +71,22 @@ class CropChoice:
 
     def _positives(self, scan: Scan, crop: Triple) -> dict[Box, bool]:
         """Return the crops around nodules, each once, and whether they are annotated: their nodule has consensus."""
-        found: dict[Box, bool] = {}
+        annotated_of: dict[Box, bool] = {}
         for number in range(len(scan.nodules)):
             agreed, low, high = self._outline(scan, number)
             box = Box.around(low.tolist(), high.tolist(), crop)
             # A crop that is smaller than its nodule may show nothing of the consensus.
-            found[box] = found.get(box, False) or (agreed and self._shows_consensus(scan, box))
-        return {box: found[box] for box in sorted(found, key=lambda box: box.origin)}
+            annotated_of[box] = annotated_of.get(box, False) or (agreed and self._shows_consensus(scan, box))
+        return {box: annotated_of[box] for box in sorted(annotated_of, key=lambda box: box.origin)}
 
     def _shows_consensus(self, scan: Scan, box: Box) -> bool:
         (first, top, left), (depth, height, width) = box.origin, box.shape
         for nodule in scan.nodules:
-            for part in nodule.slices:
-                if first <= part.slice < first + depth:
-                    agreed = part.consensus(nodule.readers, self.choice.level, self.choice.contour)
-                    rows = slice(max(top - part.top, 0), max(top + height - part.top, 0))
-                    if agreed[rows, max(left - part.left, 0) : max(left + width - part.left, 0)].any():
+            for outline in nodule.slices:
+                if first <= outline.slice < first + depth:
+                    agreed = outline.consensus(nodule.readers, self.choice.level, self.choice.contour)
+                    rows = slice(max(top - outline.top, 0), max(top + height - outline.top, 0))
+                    if agreed[rows, max(left - outline.left, 0) : max(left + width - outline.left, 0)].any():
                         return True
         return False
 
@@ -113,16 +113,18 @@ class LidcVolumes(VolumeSource):
 
     groups: NDArray[np.int64]
 
-    def __init__(self, folder: Path, classes: tuple[str, ...], parts: Sequence[Part], choice: CropChoice) -> None:
+    def __init__(
+        self, folder: Path, classes: tuple[str, ...], entries: Sequence[IndexEntry], choice: CropChoice
+    ) -> None:
         self.classes = classes
         self._folder = folder
         self._choice = choice.choice
-        self._names = [part.name for part in parts]
-        self._kept = [part.kept for part in parts]
+        self._names = [entry.name for entry in entries]
+        self._kept = [entry.file for entry in entries]
         rows: list[tuple[int, ...]] = []
         spacing: list[tuple[float, ...]] = []
-        for number, part in enumerate(parts):
-            for scan_number, scan in enumerate(unpack_scans(load_part(part, build_patient))):
+        for number, entry in enumerate(entries):
+            for scan_number, scan in enumerate(unpack_scans(load_entry(entry, build_patient))):
                 if (geometry := _measure(scan)) is not None:
                     for name, annotated, box in choice.boxes(scan, geometry.gaps, classes):
                         rows.append((number, scan_number, classes.index(name), annotated, *box.origin, *box.shape))
@@ -200,16 +202,16 @@ class LidcVolumes(VolumeSource):
 
 def _measure(scan: Scan) -> StackGeometry | None:
     """Return the geometry of a scan; None, with a warning, if its slices are not a volume."""
-    place = Path(scan.files[0]).parent
+    directory = Path(scan.files[0]).parent
     try:
         geometry = measure_stack(scan.positions, scan.orientation.tolist(), scan.spacing.tolist())
     except ValueError as error:
-        _LOGGER.warning("%s is left out: %s.", place, error)
+        _LOGGER.warning("%s is left out: %s.", directory, error)
         return None
     if not geometry.is_uniform:
         _LOGGER.warning(
             "%s: the distance of its slices is not uniform: %.4g mm, with differences up to %.2g mm.",
-            place,
+            directory,
             geometry.spacing[0],
             geometry.deviation,
         )
@@ -224,9 +226,9 @@ def _corners(
     scan: Scan, numbers: Sequence[int], *, points: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return ``[M, 3]`` first and last (exclusive) voxels of the outlines of nodules, and of the other marks."""
-    parts = [part for number in numbers for part in scan.nodules[number].slices]
-    low = np.array([(part.slice, part.top, part.left) for part in parts], dtype=np.int64).reshape(-1, 3)
-    high = low + np.array([(1, *part.whole.shape) for part in parts], dtype=np.int64).reshape(-1, 3)
+    outlines = [outline for number in numbers for outline in scan.nodules[number].slices]
+    low = np.array([(outline.slice, outline.top, outline.left) for outline in outlines], dtype=np.int64).reshape(-1, 3)
+    high = low + np.array([(1, *outline.whole.shape) for outline in outlines], dtype=np.int64).reshape(-1, 3)
     if not points:
         return low, high
     # A mark without coordinates may be anywhere in its slice.

@@ -126,12 +126,12 @@ def _parse_contour(roi: Element) -> Contour:
     return Contour(image, float(z), inclusion == "TRUE", np.array(points, dtype=np.int64).reshape(-1, 2))
 
 
-def _parse_points(place: Element, tag: str) -> Iterator[tuple[str, int, int]]:
-    image = _child_text(place, "imageSOP_UID")
-    for point in _children(place, tag):
+def _parse_points(element: Element, tag: str) -> Iterator[tuple[str, int, int]]:
+    image = _child_text(element, "imageSOP_UID")
+    for point in _children(element, tag):
         row, column = (_child_text(point, name) for name in ("yCoord", "xCoord"))
         yield (image, int(row), int(column)) if row.isdecimal() and column.isdecimal() else (image, -1, -1)
-    if next(_children(place, tag), None) is None:
+    if next(_children(element, tag), None) is None:
         yield image, -1, -1
 
 

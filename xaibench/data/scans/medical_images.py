@@ -110,10 +110,11 @@ def read_medical_mask(path: Path, frame: int | None, image: Path) -> NDArray[np.
         DataFileError: If a file is damaged, or the mask does not match its image.
     """
     expected = None if is_image(image.name) else read_medical_header(image).frames
-    found = read_medical_header(path).frames
-    if (found or 1) != (expected or 1):
+    frames = read_medical_header(path).frames
+    if (frames or 1) != (expected or 1):
         raise DataFileError(
-            f"{path} has {found or 1} frame(s), but its image {image.name} has {expected or 1}; give one mask for each."
+            f"{path} has {frames or 1} frame(s), but its image {image.name} has {expected or 1}; give one "
+            "mask for each."
         )
     if not _is_nifti(path):
         with open_dicom(path, "DICOM image") as stream:

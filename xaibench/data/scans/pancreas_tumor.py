@@ -15,13 +15,13 @@ from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import ProgressCallback
 from xaibench.data.disk.cache_folders import (
     Arrays,
-    Part,
-    build_parts,
+    IndexEntry,
+    build_entries,
     cache_folder,
     digest_files,
     digest_folder,
     load_arrays,
-    load_part,
+    load_entry,
 )
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.source import Source, VolumeSource
@@ -45,7 +45,7 @@ from xaibench.data.scans.scan_set import ScanSet
 _LOGGER = logging.getLogger("xaibench")
 
 _CLASSES = ("no_tumor", "tumor")
-#: Part of the cache key; increased when scans are prepared differently.
+#: IndexEntry of the cache key; increased when scans are prepared differently.
 _REVISION = 1
 
 
@@ -132,9 +132,9 @@ class Tumor(ScanSet):
             ValueError: If the window is invalid.
         """
         ends = check_window(window)
-        parts = [part for name in classes for part in self._list_parts(folder, name)]
-        self._log_missing(parts, "; xaibench prepare uses several processes")
-        return _TumorSource(folder, classes, build_parts(parts, _build_scan), ends, seed)
+        entries = [entry for name in classes for entry in self._list_entries(folder, name)]
+        self._log_missing(entries, "; xaibench prepare uses several processes")
+        return _TumorSource(folder, classes, build_entries(entries, _build_scan), ends, seed)
 
     def open_volumes(
         self,
@@ -164,13 +164,13 @@ class Tumor(ScanSet):
             "no_tumor": cache_folder(self.info.name, folder, _REVISION, "volumes"),
         }
         needed = classes if crop is None or "tumor" in classes else (*classes, "tumor")
-        parts = [
-            part
+        entries = [
+            entry
             for name in needed
-            for part in self._list_parts(folder, name, caches[name], *((crop,) if name == "tumor" else ()))
+            for entry in self._list_entries(folder, name, caches[name], *((crop,) if name == "tumor" else ()))
         ]
-        self._log_missing(parts)
-        return TumorVolumes(folder, classes, build_parts(parts, build_volume), ends, seed, crop)
+        self._log_missing(entries)
+        return TumorVolumes(folder, classes, build_entries(entries, build_volume), ends, seed, crop)
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the slices with a tumor (about 2 GB), since single slices cannot be read from a compressed volume.
@@ -178,59 +178,64 @@ class Tumor(ScanSet):
         The cache is used for every seed and window. For the NIH scans, only the order of the slices is cached; it is a
         warning if they are missing. A worker needs the memory of a volume, up to 1 GB.
         """
-        parts = self._list_parts(folder, "tumor")
+        entries = self._list_entries(folder, "tumor")
         try:
-            parts += self._list_parts(folder, "no_tumor")
+            entries += self._list_entries(folder, "no_tumor")
         except MissingDataError as error:
             _LOGGER.warning("%s", error)
-        build_parts(parts, _build_scan, workers=workers, progress=progress)
+        build_entries(entries, _build_scan, workers=workers, progress=progress)
 
     def is_ready(self, folder: Path) -> bool | None:
         """Return whether slices with a tumor are cached; None if there are none."""
-        return any(part.kept.exists() for part in self._list_parts(folder, "tumor")) or None
+        return any(entry.file.exists() for entry in self._list_entries(folder, "tumor")) or None
 
-    def _log_missing(self, parts: Sequence[Part], advice: str = "") -> None:
-        if missing := sum(not part.kept.exists() for part in parts):
+    def _log_missing(self, entries: Sequence[IndexEntry], advice: str = "") -> None:
+        if missing := sum(not entry.file.exists() for entry in entries):
             _LOGGER.info(
                 "%s: reading %d of %d scans completely, a few seconds each%s.",
                 self.info.name,
                 missing,
-                len(parts),
+                len(entries),
                 advice,
             )
 
-    def _list_parts(self, folder: Path, name: str, cache: Path | None = None, *options: object) -> list[Part]:
+    def _list_entries(self, folder: Path, name: str, cache: Path | None = None, *options: object) -> list[IndexEntry]:
         import_medical("nibabel" if name == "tumor" else "pydicom")
         cache = cache or cache_folder(self.info.name, folder, _REVISION)
-        parts = []
+        entries = []
         for scan, paths in list_tumor_scans(folder) if name == "tumor" else list_healthy_scans(folder):
             # A missing file is reported when the part is built.
             existing = (path for path in paths if path.exists())
             state = digest_files(existing) if name == "tumor" else digest_folder(paths[0], ".dcm")
-            parts.append(Part(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths, *options)))
-        if not parts:
+            entries.append(IndexEntry(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths, *options)))
+        if not entries:
             hint = "" if name == "tumor" else "\nLoad only the tumors with classes='tumor'."
             raise MissingDataError(f"{folder} has no scan of the class {name!r}.\n{self.info.how_to_get}{hint}")
-        return parts
+        return entries
 
 
 class _TumorSource(Source):
     def __init__(
-        self, folder: Path, classes: tuple[str, ...], parts: Sequence[Part], window: tuple[float, float], seed: int
+        self,
+        folder: Path,
+        classes: tuple[str, ...],
+        entries: Sequence[IndexEntry],
+        window: tuple[float, float],
+        seed: int,
     ) -> None:
         self.classes = classes
         self._folder = folder
         self._window = window
-        self._parts = tuple((part.name, part.kept) for part in parts)
-        self.targets = np.array([classes.index(part.arguments[0]) for part in parts], dtype=np.int64)
-        self.annotated = np.ones(len(parts), dtype=np.bool_)
+        self._parts = tuple((entry.name, entry.file) for entry in entries)
+        self.targets = np.array([classes.index(entry.arguments[0]) for entry in entries], dtype=np.int64)
+        self.annotated = np.ones(len(entries), dtype=np.bool_)
         self._slices = []
         self._files = []
-        for part in parts:
-            kept = load_part(part, _build_scan, "slices", "files")
-            drawn = int(scan_rng(seed, part.name).integers(len(kept["slices"])))
-            self._slices.append(int(kept["slices"][drawn]))
-            self._files.append(str(kept["files"][drawn]))
+        for entry in entries:
+            facts = load_entry(entry, _build_scan, "slices", "files")
+            drawn = int(scan_rng(seed, entry.name).integers(len(facts["slices"])))
+            self._slices.append(int(facts["slices"][drawn]))
+            self._files.append(str(facts["files"][drawn]))
 
     def image(self, index: int, size: int) -> Image.Image:
         if self._shows_tumor(index):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import find_objects, label
 
-from xaibench.data.disk.cache_folders import Arrays, Part, load_arrays, load_part
+from xaibench.data.disk.cache_folders import Arrays, IndexEntry, load_arrays, load_entry
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.source import VolumeSource
 from xaibench.data.scans.ct_reading import (
@@ -107,7 +107,7 @@ class TumorVolumes(VolumeSource):
         self,
         folder: Path,
         classes: tuple[str, ...],
-        parts: Sequence[Part],
+        entries: Sequence[IndexEntry],
         window: tuple[float, float],
         seed: int,
         crop: Triple | None,
@@ -116,28 +116,28 @@ class TumorVolumes(VolumeSource):
         self._folder = folder
         self._window = window
         self._are_crops = crop is not None
-        found = [(part, _load_facts(part, crop)) for part in parts]
-        offsets = [facts["offset"] for part, facts in found if "offset" in facts]
+        facts_of = [(entry, _load_facts(entry, crop)) for entry in entries]
+        offsets = [facts["offset"] for entry, facts in facts_of if "offset" in facts]
         if crop and not offsets:
             raise DataFileError(
                 f"{folder} has no readable scan with a tumor, from which crops of healthy scans take their place; get "
                 "Task07_Pancreas again, or load whole scans with crop=None."
             )
-        boxes, kept = [], []
-        for part, facts in found:
-            if part.arguments[0] in classes:
-                box = _find_box(part.name, facts, crop, offsets, seed)
+        boxes, used = [], []
+        for entry, facts in facts_of:
+            if entry.arguments[0] in classes:
+                box = _find_box(entry.name, facts, crop, offsets, seed)
                 if box is None:
-                    _LOGGER.warning("%s is left out: slices are missing in it, or in its middle half.", part.name)
+                    _LOGGER.warning("%s is left out: slices are missing in it, or in its middle half.", entry.name)
                 else:
                     boxes.append(box)
-                    kept.append((part, facts))
+                    used.append((entry, facts))
         self._boxes = tuple(boxes)
-        self._parts = tuple((part.name, part.kept) for part, _ in kept)
-        self.targets = np.array([classes.index(part.arguments[0]) for part, _ in kept], dtype=np.int64)
-        self.annotated = np.array([facts.get("annotated", True) for _, facts in kept], dtype=np.bool_)
-        self.groups, self.groups_by = np.arange(len(kept)), "patients"
-        self.spacing = np.array([facts["spacing"] for _, facts in kept], dtype=np.float64).reshape(-1, 3)
+        self._parts = tuple((entry.name, entry.file) for entry, _ in used)
+        self.targets = np.array([classes.index(entry.arguments[0]) for entry, _ in used], dtype=np.int64)
+        self.annotated = np.array([facts.get("annotated", True) for _, facts in used], dtype=np.bool_)
+        self.groups, self.groups_by = np.arange(len(used)), "patients"
+        self.spacing = np.array([facts["spacing"] for _, facts in used], dtype=np.float64).reshape(-1, 3)
 
     def shape(self, index: int) -> Triple:
         """Return the shape of the crop or the scan."""
@@ -170,8 +170,8 @@ class TumorVolumes(VolumeSource):
 
     def meta(self, index: int) -> dict[str, object]:
         """Return the metadata; ``id`` is the name of the scan and of the patient."""
-        (name, kept), box, shape = self._parts[index], self._boxes[index], self._scan_shape(index)
-        facts = load_arrays(kept, "files") if self._shows_tumor(index) else load_arrays(kept, "files", "deviation")
+        (name, file), box, shape = self._parts[index], self._boxes[index], self._scan_shape(index)
+        facts = load_arrays(file, "files") if self._shows_tumor(index) else load_arrays(file, "files", "deviation")
         first = 0 if self._shows_tumor(index) else box.inside(shape)[0].start
         return {
             "id": name,
@@ -198,9 +198,9 @@ class TumorVolumes(VolumeSource):
         return load_arrays(self._parts[index][1], what)[what]
 
 
-def _load_facts(part: Part, crop: Triple | None) -> Arrays:
-    own = ("gaps",) if part.arguments[0] != "tumor" else ("origin", "offset", "annotated") if crop else ()
-    return load_part(part, build_volume, "shape", "spacing", *own)
+def _load_facts(entry: IndexEntry, crop: Triple | None) -> Arrays:
+    names = ("gaps",) if entry.arguments[0] != "tumor" else ("origin", "offset", "annotated") if crop else ()
+    return load_entry(entry, build_volume, "shape", "spacing", *names)
 
 
 def _find_box(
@@ -248,8 +248,8 @@ def list_tumor_scans(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
 
 def list_healthy_scans(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
     """Return name and folder of every NIH patient."""
-    found = {path.name: path for pattern in reversed(_NIH_PLACES) for path in folder.glob(pattern) if path.is_dir()}
-    return [(name, (found[name],)) for name in sorted(found)]
+    folders = {path.name: path for pattern in reversed(_NIH_PLACES) for path in folder.glob(pattern) if path.is_dir()}
+    return [(name, (folders[name],)) for name in sorted(folders)]
 
 
 def match_headers(image: Path, label: Path) -> VolumeHeader:

@@ -115,19 +115,19 @@ class ScanSet(AnnotatedSet):
                     f"{self.info.name}: {folder} has no volume of class {label!r} for crop={shape}; a smaller crop may "
                     "have a place, or leave the class out of classes."
                 )
-        kept = self._select_samples(source, folder, include_unannotated, "skip")
+        selected = self._select_samples(source, folder, include_unannotated, "skip")
         train, val, test = (
-            VolumeSplit(source, part, channels=channels, normalize=normalize, transform=transform)
-            for part in split_indices(source, kept, splits, seed)
+            VolumeSplit(source, indices, channels=channels, normalize=normalize, transform=transform)
+            for indices in split_indices(source, selected, splits, seed)
         )
         sides = shape or (0, 0, 0)
         info = dataclasses.replace(self.info, classes=source.classes, image_shape=(channels, *sides))
-        given = {"volumes": True, "classes": ",".join(source.classes), "crop": shape, "splits": splits}
-        given |= {"normalize": normalize, "include_unannotated": include_unannotated}
-        given |= own_defaults(self.open_volumes) | own
+        parameters = {"volumes": True, "classes": ",".join(source.classes), "crop": shape, "splits": splits}
+        parameters |= {"normalize": normalize, "include_unannotated": include_unannotated}
+        parameters |= own_defaults(self.open_volumes) | own
         if channels != 1:
-            given["channels"] = channels
-        return Dataset(train, val, test, info, parameters=given, batch_size=32 if shape else 1)
+            parameters["channels"] = channels
+        return Dataset(train, val, test, info, parameters=parameters, batch_size=32 if shape else 1)
 
     @staticmethod
     def volume_shape(parameters: Mapping[str, Any]) -> tuple[int, ...]:

@@ -147,10 +147,10 @@ class _SixraySource(Source):
         count = np.count_nonzero(on_disk & self.annotated & (self.targets != negative))
         if 0 < count < len(negatives):
             drawn = np.random.default_rng([seed, 0x51C4A7]).choice(negatives, count, replace=False)
-            kept = np.ones(len(self.targets), dtype=np.bool_)
-            kept[np.setdiff1d(negatives, drawn)] = False
-            self._images, self._where = self._images[kept], self._where[kept]
-            self.targets, self.annotated = self.targets[kept], self.annotated[kept]
+            selected = np.ones(len(self.targets), dtype=np.bool_)
+            selected[np.setdiff1d(negatives, drawn)] = False
+            self._images, self._where = self._images[selected], self._where[selected]
+            self.targets, self.annotated = self.targets[selected], self.annotated[selected]
 
     def image(self, index: int, size: int) -> Image.Image:
         return open_image(self._folder / self._file(index), size)
@@ -180,8 +180,8 @@ class _SixraySource(Source):
         return str(self._index.names[image].decode())
 
     def _file(self, index: int) -> str:
-        place = self._places[self._where[index]] if self._where[index] >= 0 else "JPEGImage"
-        return f"{place}/{self._name(self._images[index])}.jpg"
+        directory = self._places[self._where[index]] if self._where[index] >= 0 else "JPEGImage"
+        return f"{directory}/{self._name(self._images[index])}.jpg"
 
     def _draw_boxes(self, boxes: NDArray[np.int32], stated: NDArray[np.int32], image: Path) -> NDArray[np.bool_]:
         height, width = image_size(image)
@@ -200,10 +200,10 @@ class _SixraySource(Source):
 
 def _find_boxed_items(index: Index) -> NDArray[np.uint8]:
     """Return ``[N]`` the items with a box in each image, as bits."""
-    found = np.zeros(len(index.names), dtype=np.uint8)
+    items = np.zeros(len(index.names), dtype=np.uint8)
     owners = np.repeat(index.positives, np.diff(index.starts))
-    np.bitwise_or.at(found, owners, np.left_shift(1, index.kinds).astype(np.uint8))
-    return found
+    np.bitwise_or.at(items, owners, np.left_shift(1, index.kinds).astype(np.uint8))
+    return items
 
 
 def _select_class(index: Index, boxed: NDArray[np.uint8], label: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -43,10 +43,12 @@ def make_own(
     return model
 
 
-def _call_factory(part: Callable[..., Any], name: str, given: dict[str, Any], parameters: Mapping[str, Any]) -> Any:
+def _call_factory(
+    part: Callable[..., Any], name: str, shape_arguments: dict[str, Any], parameters: Mapping[str, Any]
+) -> Any:
     signature = inspect.signature(part)
-    named = {key: given[key] for key in _GIVEN if key in signature.parameters and key not in parameters}
-    positional = () if named or not _requires_two_arguments(signature) else tuple(given.values())
+    named = {key: shape_arguments[key] for key in _GIVEN if key in signature.parameters and key not in parameters}
+    positional = () if named or not _requires_two_arguments(signature) else tuple(shape_arguments.values())
     try:
         signature.bind(*positional, **named, **parameters)
     except TypeError as error:

@@ -84,10 +84,10 @@ class MemoryBatches:
             order = torch.arange(self.size, device=self.device).expand(len(self.starts), -1)
         else:
             order = torch.stack([torch.randperm(self.size, generator=g) for g in self.generators]).to(self.device)
-        for part in torch.split(order + self.starts, self.batch_size, dim=1):
-            index = part.flatten()
+        for rows in torch.split(order + self.starts, self.batch_size, dim=1):
+            index = rows.flatten()
             images, targets = self.images.index_select(0, index), self.targets.index_select(0, index)
-            yield images.view(*part.shape, *images.shape[1:]), targets.view(part.shape)
+            yield images.view(*rows.shape, *images.shape[1:]), targets.view(rows.shape)
 
     def retain(self, staying: Tensor) -> None:
         """Continue with some of the members; their batches do not change."""
@@ -239,11 +239,11 @@ def check_precision_of(models: Sequence[nn.Module], precision: Precision | None)
         return
     check_precision(precision)
     for model in models:
-        kept = next(model.parameters()).dtype
-        if (kept == torch.float64) != (stored_dtype(precision) == torch.float64):
+        dtype = next(model.parameters()).dtype
+        if (dtype == torch.float64) != (stored_dtype(precision) == torch.float64):
             turned = "double" if precision == "float64" else "float"
             raise ValueError(
-                f"precision={precision!r}: the model's weights are {kept}, expected {stored_dtype(precision)}; train "
+                f"precision={precision!r}: the model's weights are {dtype}, expected {stored_dtype(precision)}; train "
                 f"model.{turned}()."
             )
 

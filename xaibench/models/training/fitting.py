@@ -190,23 +190,23 @@ def fit_many(
     ]
     if where.type == "cpu" and _count_weights(models[0]) > ALONE:
         stack = 1
-    parts = _group_models(together, stack)
+    groups = _group_models(together, stack)
     results: list[Training] = []
-    with tqdm(total=epochs * len(parts), unit="epoch", desc="Training", disable=not progress) as bar:
-        for part in parts:
-            start = part.start
+    with tqdm(total=epochs * len(groups), unit="epoch", desc="Training", disable=not progress) as bar:
+        for group in groups:
+            start = group.start
             # The seed also decides dropout, which uses the global generator.
             with isolated_rng(seeds[start], where), precision_context(precision, where):
                 batch = batch_size or batch_size_of(trains[start])
                 dtype = next(models[start].parameters()).dtype
                 learner: Stack | Single
                 if together[start]:
-                    learner = Stack(models[part], in_shapes[start], rates[part], seeds[part], where)
+                    learner = Stack(models[group], in_shapes[start], rates[group], seeds[group], where)
                 else:
                     learner = Single(models[start], rates[start], where)
-                batches = _make_batches(trains[part], batch, seeds[part], where, dtype, learner.prepare)
-                val = _make_batches(vals[part], EVALUATION_BATCH, None, where, dtype, learner.prepare)
-                names = [f"model {start + i} of {count} (seed {seed})" for i, seed in enumerate(seeds[part])]
+                batches = _make_batches(trains[group], batch, seeds[group], where, dtype, learner.prepare)
+                val = _make_batches(vals[group], EVALUATION_BATCH, None, where, dtype, learner.prepare)
+                names = [f"model {start + i} of {count} (seed {seed})" for i, seed in enumerate(seeds[group])]
                 try:
                     results += run_epochs(learner, batches, val, _LOSSES[loss], epochs, patience, names, bar)
                 finally:  # also when interrupted: the best weights so far
@@ -282,14 +282,14 @@ def _count_weights(model: nn.Module) -> int:
 
 def _group_models(together: Sequence[bool], stack: int) -> list[slice]:
     """Group the models: up to ``stack`` neighbors that can be stacked, or one model that cannot."""
-    parts: list[slice] = []
+    groups: list[slice] = []
     for i, stacks in enumerate(together):
-        before = parts[-1] if parts else None
+        before = groups[-1] if groups else None
         if stacks and before and together[before.start] and i - before.start < stack:
-            parts[-1] = slice(before.start, i + 1)
+            groups[-1] = slice(before.start, i + 1)
         else:
-            parts.append(slice(i, i + 1))
-    return parts
+            groups.append(slice(i, i + 1))
+    return groups
 
 
 def _is_stackable(model: nn.Module, count: int, where: torch.device) -> bool:

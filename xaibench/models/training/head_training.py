@@ -322,15 +322,15 @@ def cached(
     if path is None:
         return compute()
     file, present = Path(path).expanduser(), key()
-    found = _read_cache(file, present) if file.exists() else None
-    if found is not None:
-        return found
+    stored = _read_cache(file, present) if file.exists() else None
+    if stored is not None:
+        return stored
     tensors = compute()
     file.parent.mkdir(parents=True, exist_ok=True)
-    kept = {name: value.contiguous() for name, value in tensors.items()}
+    contiguous = {name: value.contiguous() for name, value in tensors.items()}
     try:
         with atomic_path(file) as beside:
-            save_file(kept, beside, {"format": _FORMAT, "key": present})
+            save_file(contiguous, beside, {"format": _FORMAT, "key": present})
     except SafetensorError as error:  # also raised if the disk is full
         raise OSError(f"cache={str(file)!r} cannot be written: {error}. Free space, or name another file.") from error
     return tensors

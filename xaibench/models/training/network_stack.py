@@ -294,7 +294,7 @@ def _dropout(images: Tensor, share: float, generators: Sequence[torch.Generator]
 
 def _module_step(module: nn.Module, like: Tensor) -> Step:
     """Return a step that runs any module, for weights on the device of ``like``."""
-    own = [name for name, _ in module.named_parameters()]
+    names = [name for name, _ in module.named_parameters()]
 
     def one(named: dict[str, Tensor], images: Tensor) -> Tensor:
         out: Tensor = torch.func.functional_call(module, named, (images,))
@@ -302,12 +302,12 @@ def _module_step(module: nn.Module, like: Tensor) -> Step:
 
     def each(named: dict[str, Tensor], images: Tensor) -> Tensor:
         # Copies have the memory layout that a member alone would have.
-        members = [{name: named[name][m].clone() for name in own} for m in range(len(images))]
+        members = [{name: named[name][m].clone() for name in names} for m in range(len(images))]
         return torch.stack([one(weights, batch.clone()) for weights, batch in zip(members, images, strict=True)])
 
     if like.device.type == "cpu":
         return each
-    return lambda named, images: torch.func.vmap(one)({name: named[name] for name in own}, images)
+    return lambda named, images: torch.func.vmap(one)({name: named[name] for name in names}, images)
 
 
 def _check_equal_layers(models: Sequence[nn.Module]) -> None:
