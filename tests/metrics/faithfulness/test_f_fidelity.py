@@ -72,17 +72,3 @@ def test_the_right_map_is_best_and_that_turned_round_as_bad():
     )
     assert all(turned < score < right for score in others)
     assert turned < 0 < right
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"fractions": ()}, "fractions must be a share"),
-        ({"fractions": (0.5, 0)}, "fractions must be a share"),
-        ({"beta": 2.0}, "beta must be a share"),
-        ({"side": "neither"}, "side='neither': expected one of"),
-    ],
-)
-def test_bad_parameters_are_refused(case, settings, message):
-    with pytest.raises(ValueError, match=message):
-        f_fidelity(*case, **settings)

@@ -178,8 +178,3 @@ def test_segments_of_one_pixel_are_the_pixels(case):
         for name in ("pixels", "grid")
     )
     assert torch.equal(plain, grid)
-
-
-def test_another_segmentation_is_refused(case):
-    with pytest.raises(ValueError, match="segmentation='voronoi': expected one of 'pixels', 'grid', 'slic'"):
-        deletion(*case, segmentation="voronoi")

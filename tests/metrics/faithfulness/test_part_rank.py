@@ -129,23 +129,6 @@ def test_both_steps_are_the_whole(case):
     np.testing.assert_array_equal(found, whole)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"parts": lambda parts: parts[:2]}, ValueError, r"parts are \[2, .* expected \["),
-        ({"parts": lambda parts: parts - 1}, ValueError, "parts contain -1"),
-        ({"parts": lambda parts: parts.float()}, TypeError, "parts are torch.float32, expected integers"),
-        ({"importance": "max"}, ValueError, "importance"),
-        ({"behind": torch.ones(7)}, ValueError, "broadcast"),
-    ],
-)
-def test_bad_input_is_refused(case, given, error, message):
-    model, images, maps, targets, parts, _ = case
-    given = {name: value(parts) if callable(value) else value for name, value in given.items()}
-    with pytest.raises(error, match=message):
-        part_rank(model, images, maps, targets, **{"parts": parts} | given)
-
-
 def test_evaluate_takes_the_parts_from_the_data_and_scores_what_the_model_classifies_correctly(case):
     model, images, maps, targets, parts, behind = case
     with torch.no_grad():

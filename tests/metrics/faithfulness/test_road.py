@@ -108,11 +108,6 @@ def test_noise_is_seeded(case):
     assert road(*case, noise_std=0.0, seed=0) == road(*case, noise_std=0.0, seed=1)
 
 
-def test_one_pixel_cannot_be_imputed():
-    with pytest.raises(ValueError, match="more than one pixel"):
-        road(lambda x: x.flatten(1), torch.ones(1, 2, 1, 1), torch.ones(1, 1, 1), torch.tensor([0]))
-
-
 def test_pytorch_grad_cam_imputes_the_same():
     metrics = pytest.importorskip("pytorch_grad_cam.metrics.road", exc_type=ImportError)
     rng = np.random.default_rng(1)

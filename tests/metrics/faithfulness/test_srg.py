@@ -53,11 +53,6 @@ def test_segments_of_one_pixel_are_the_pixels(case):
     assert torch.equal(plain, grid)
 
 
-def test_another_segmentation_is_refused(case):
-    with pytest.raises(ValueError, match="segmentation='voronoi': expected one of 'pixels', 'grid', 'slic'"):
-        srg(*case, segmentation="voronoi")
-
-
 def test_it_is_the_difference_of_two_deletions(case):
     model, images, maps, targets = case  # without ties, the map turned round has the order backwards
     least, most = (deletion(model, images, sign * maps, targets, steps=6, reduction="none") for sign in (-1, 1))

@@ -201,16 +201,6 @@ def test_emd_perf_is_zero_from_corner_to_corner_and_one_at_home():
     assert emd_perf(np.ones((1, 1)), np.ones((1, 1), dtype=bool)) == 1.0
 
 
-def test_emd_perf_refuses_an_unknown_diameter():
-    with pytest.raises(ValueError, match="diameter must be 'image' or 'released', got 'paper'"):
-        emd_perf(np.ones((2, 2)), np.ones((2, 2)), diameter="paper")
-
-
-def test_emd_perf_refuses_the_released_diameter_of_an_oblong_image():
-    with pytest.raises(ValueError, match=r"square images, got 1×9. Use diameter='image'"):
-        emd_perf(np.ones((1, 9)), np.ones((1, 9)), diameter="released")
-
-
 def test_each_problem_has_the_solver_for_its_size(monkeypatch):
     calls = []
     for name in ("_by_pot", "_by_levels", "wasserstein_to_few"):
@@ -357,18 +347,6 @@ def test_a_search_that_does_not_end_is_ended(monkeypatch):
     assert lower <= oracle.emd_by_simplex(maps[0], masks[0]) <= upper
 
 
-@pytest.mark.parametrize("workers", [0, -1, 1.5, True, None])
-def test_bad_number_of_workers(workers):
-    with pytest.raises(ValueError, match=f"workers={workers}: expected an integer of at least 1"):
-        emd(np.ones((2, 2)), np.ones((2, 2)), workers=workers)
-
-
-@pytest.mark.parametrize(("limit", "kind"), [(-1, ValueError), (math.inf, ValueError), ("2", TypeError)])
-def test_bad_time_limit(limit, kind):
-    with pytest.raises(kind, match="time_limit must be a finite number >= 0, got"):
-        emd_perf(np.ones((2, 2)), np.ones((2, 2)), time_limit=limit)
-
-
 def test_bounds_that_do_not_meet_are_an_error_not_a_score(monkeypatch):
     def apart(maps, masks, order, groups, pixels, free_inside, bounds):
         bounds[:] = [[1.0, 1.0], [1.0, 1.0 + 1e-8]]
@@ -451,16 +429,6 @@ def test_the_unit_of_length_scales_the_distance_and_not_the_performance(scale, o
     spacing, scaled = (2.0, 1.0, 0.5), (2 * scale, scale, 0.5 * scale)
     assert emd(values, mask, spacing=scaled) == pytest.approx(scale * emd(values, mask, spacing=spacing), rel=1e-9)
     assert emd_perf(values, mask, spacing=scaled) == pytest.approx(emd_perf(values, mask, spacing=spacing), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("shape", "spacing", "message"),
-    [((4, 4, 4), None, "square images, got 4×4×4"), ((4, 4), (2.0, 2.0), "is in pixels, got a spacing")],
-)
-def test_the_released_diameter_is_of_square_images_in_pixels(shape, spacing, message):
-    values, mask = (each[None] for each in volume(shape))
-    with pytest.raises(ValueError, match=message):
-        emd_perf(values, mask, diameter="released", spacing=spacing)
 
 
 def test_large_volumes_have_bounds_and_no_exact_distance(monkeypatch):

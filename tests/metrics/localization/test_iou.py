@@ -125,15 +125,6 @@ def test_a_map_with_nothing_above_the_threshold():
 
 
 @at_threshold
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_threshold_that_is_no_number_is_refused(metric, bad):
-    with pytest.raises(ValueError, match="threshold must be a finite number, got"):
-        metric(np.ones((2, 2)), np.ones((2, 2)), threshold=bad)
-    with pytest.raises(ValueError, match=r"threshold must be a finite number or 'area', got '0\.5'"):
-        metric(np.ones((2, 2)), np.ones((2, 2)), threshold="0.5")
-
-
-@at_threshold
 @given(pair=pairs(most=3))
 @settings(max_examples=60, deadline=None)
 def test_at_the_area_it_is_the_mean_over_all_choices_among_ties(metric, pair):

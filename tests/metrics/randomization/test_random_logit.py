@@ -59,9 +59,3 @@ def test_random_logit_is_the_similarity_of_two_maps(case, magnitude):
     ranks = random_logit(*case, similarity="spearman", magnitude=magnitude, reduction="none")
     expected = [oracle.mean_rank_correlation(a, [b]) for a, b in zip(one, other, strict=True)]
     np.testing.assert_allclose(ranks, expected, rtol=1e-9)
-
-
-def test_a_model_of_one_class_has_no_other(case):
-    explainer, _, images, targets = case
-    with pytest.raises(ValueError, match="The model has one output, but the metric needs at least two classes"):
-        random_logit(explainer, small_cnn(classes=1).double(), images, 0 * targets)

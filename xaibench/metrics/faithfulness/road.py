@@ -144,7 +144,7 @@ def road(
 
     @lru_cache(maxsize=16)  # the same for all samples, which follow each other at each share
     def random_noise(number: int) -> Floats:
-        return noise_std * random_generator(seed, number).standard_normal(samples.images.shape[1:])
+        return np.asarray(noise_std * random_generator(seed, number).standard_normal(samples.images.shape[1:]))
 
     def prepare(group: slice) -> MakeRows:
         # The solver runs on the CPU: copy everything that a group needs at once.
@@ -153,10 +153,10 @@ def road(
 
         def row(sample: int, point: int) -> Floats:
             if point == len(points):  # the last point is the image itself
-                return exact[sample]
+                return np.asarray(exact[sample])
             most_first, number = points[point]
             removed = rank[sample] < counts[number] if most_first else rank[sample] >= pixels - counts[number]
-            return imputed(exact[sample], removed) + removed * random_noise(number)
+            return np.asarray(imputed(exact[sample], removed) + removed * random_noise(number))
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
             with background_threads(image.device) as submit:
