@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -41,21 +43,20 @@ def environment() -> Environment:
         "commit": _git_commit(),
         "kernels": kernels_enabled(),
         "python": platform.python_version(),
-        "versions": {name: version for name in _PACKAGES if (version := _package_version(name))},
+        "versions": dict(_versions()),
         "machine": {
             "system": platform.platform(),
-            "processor": processor(),
+            "processor": _processor(),
             "cpus": os.cpu_count(),
             "gpus": _gpus(),
         },
     }
 
 
-def _package_version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            yield package, metadata.version(package)
 
 
 def _git_commit() -> str | None:
@@ -80,7 +81,7 @@ def _installed_commit() -> str | None:
     return None if commit is None else str(commit)
 
 
-def processor() -> str:
+def _processor() -> str:
     """Return the name of the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

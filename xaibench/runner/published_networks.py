@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,11 +132,11 @@ def published_records() -> pd.DataFrame:
 @functools.cache
 def _index() -> Mapping[str, tuple[Path, dict[str, Any]]]:
     """Return the file and the record of each network, by key."""
-    return {key: (file, record) for file in _index_files() for key, record in _load(file)["networks"].items()}
-
-
-def _index_files() -> Iterator[Path]:
-    yield from benchmark_files("networks/*.json")
+    return {
+        key: (file, record)
+        for file in benchmark_files("networks/*.json")
+        for key, record in _load(file)["networks"].items()
+    }
 
 
 def _load(index: Path) -> dict[str, Any]:

@@ -296,8 +296,8 @@ def _restore_skills(rows: pd.DataFrame, about: Mapping[str, Any]) -> pd.DataFram
 
 def _metric_identity(part: NamedPart, plan: Plan) -> str:
     """Return the identity of a metric: everything that affects its score of a map."""
-    jobs = {score for cell in plan.cells for _, score in cell.scores if score.metric == part}
-    revised = {each.revision for score in jobs for each in (score, score.raw) if each is not None}
+    scores = {score for cell in plan.cells for _, score in cell.scores if score.metric == part}
+    measured = [each for score in scores for each in (score, score.raw) if each is not None]
     protocol, _ = resolve_protocol(find_part("metric", part.use).info, part.parameters, plan.suite.explaining.protocol)
-    signs = {each.sign for score in jobs for each in (score, score.raw) if each is not None and each.sign}
-    return json.dumps([part.as_json(), protocol, sorted(revised), *signs])
+    signs = {each.sign for each in measured if each.sign}
+    return json.dumps([part.as_json(), protocol, sorted({each.revision for each in measured}), *signs])

@@ -179,7 +179,9 @@ class Ray:
 def _connect(address: str | None, workers: int | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
     try:
-        _check_address(address)
+        host, _, port = (address or "").rpartition(":")
+        if host and port.isdecimal() and "://" not in host:  # fail quickly; Ray itself would wait ten minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
         if address is None:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             ray.init("local", num_cpus=workers or available_cpus(), include_dashboard=False, **quiet)
@@ -189,13 +191,6 @@ def _connect(address: str | None, workers: int | None) -> None:
         raise RayError(
             f"There is no Ray cluster at {address!r} ({error}); start one with: ray start --head."
         ) from error
-
-
-def _check_address(address: str | None) -> None:
-    """Fail quickly if no server listens at ``HOST:PORT``; Ray itself would wait ten minutes."""
-    host, _, port = (address or "").rpartition(":")
-    if host and port.isdecimal() and "://" not in host:
-        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _device(device: str, gpus: float) -> str:

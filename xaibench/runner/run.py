@@ -164,7 +164,9 @@ def run(
 
 def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: float) -> Environment:
     """Return the conditions of the run for ``environment.json``."""
-    suite = opened.suite
+    suite, results = opened.suite, dict.fromkeys(STAGES, 0)
+    for job in opened.plan.jobs:
+        results[job.stage] += len(job.measurements) if isinstance(job, ScoreJob) else 1
     return {
         "engine": engine,
         "workers": 1 if engine == "serial" else asked.workers or available_cpus(),
@@ -172,7 +174,10 @@ def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: fl
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
         "seeds": {"data": suite.data.seeds, "training": suite.training.seeds, "explaining": suite.explaining.seed},
-        "jobs": {stage: sum(_line_count(job) for job in opened.plan.jobs if job.stage == stage) for stage in STAGES},
+        "jobs": {
+            stage: sum(len(getattr(job, "measurements", [job])) for job in opened.plan.jobs if job.stage == stage)
+            for stage in STAGES
+        },
         "choices": asked.choices | ({"train": True} if asked.train else {}),
         "missing": list(opened.missing),
         "beside": list(opened.beside),
@@ -250,10 +255,6 @@ def _job_log(folder: Path) -> Iterator[Callable[[Outcome], None]]:
     finally:
         with contextlib.suppress(OSError):  # every line is flushed
             file.close()
-
-
-def _line_count(job: Job) -> int:
-    return len(job.measurements) if isinstance(job, ScoreJob) else 1
 
 
 def _engine(name: str, store: Store, asked: RunRequest, address: str | None) -> Engine:

@@ -10,7 +10,7 @@ from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen
 from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
-from xaibench.runner.parts import DatasetPart, ModelPart, find_part
+from xaibench.runner.parts import find_part
 from xaibench.runner.plan.checks import check_parts
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
@@ -111,7 +111,9 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     made = find_part("dataset", dataset, Frozen.keywords(suite.data.parameters, cell.data))
     training = suite.training_of(cell)
     network = find_part("model", model, cell.build).trained_by(training.method)
-    data = DataJob(dataset, data_seed, made.parameters, made.revision, network=_network_of_set(made, network))
+    source = network.source  # the cells of a mosaic use copies of one network
+    of_set = (source.name, source.parameters, source.revision) if made.needs_network else None
+    data = DataJob(dataset, data_seed, made.parameters, made.revision, network=of_set)
     stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
     parameters = Frozen(
         {name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")}
@@ -121,24 +123,14 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     revised = f"{network.revision}.{TRAINING_REVISION}"
     trainings = tuple(TrainJob(data, model, seeds, parameters, network.parameters, revised) for seeds in stacks)
     if not train:
-        trainings = tuple(map(_take_published, trainings))
+        trainings = tuple(
+            dataclasses.replace(job, published=all(map(is_published, job.published_keys))) for job in trainings
+        )
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
     scores = tuple((network, score) for network in networks for score in _measurements(suite, cell, data, network))
     return CellPlan(data, model, trainings, scores, cell.label)
-
-
-def _take_published(job: TrainJob) -> TrainJob:
-    """Return the job with the published networks if all of its networks are published."""
-    published = all(map(is_published, job.published_keys))
-    return dataclasses.replace(job, published=True) if published else job
-
-
-def _network_of_set(dataset: DatasetPart, model: ModelPart) -> tuple[str, Frozen, str] | None:
-    """Return name, parameters and revision of the network that a data set is made for; None for most sets."""
-    source = model.source  # the cells of a mosaic use copies of one network
-    return (source.name, source.parameters, source.revision) if dataset.needs_network else None
 
 
 def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> Iterator[ExplainJob]:
@@ -153,7 +145,9 @@ def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> 
 
 def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> ExplainJob | None:
     part = find_part("explainer", explainer.use, explainer.parameters)
-    if part.needs_convolution and not _has_convolution(network):
+    training = network.trainings[0]
+    model = find_part("model", training.model, training.build)
+    if part.needs_convolution and not model.facts(data.dataset_part).has_convolution:
         return None
     if part.is_reference and not data.dataset_part.has_known_distribution:
         return None
@@ -220,8 +214,3 @@ def underlying_metric(suite: Suite, metric: NamedPart) -> NamedPart | None:
 
     same = (other for other in suite.metrics if other.use == use and resolved(other) == resolved(wanted))
     return next(same, wanted)
-
-
-def _has_convolution(network: Network) -> bool:
-    training = network.trainings[0]
-    return find_part("model", training.model, training.build).facts(training.data.dataset_part).has_convolution

@@ -70,7 +70,11 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     import pyarrow as pa
 
     data, trained = store.keys("data"), store.keys("train")
-    cells = [cell for cell in plan.cells if _is_trained(cell, data, trained)]
+    cells = [
+        cell
+        for cell in plan.cells
+        if cell.data.key in data and all(trained.issuperset(job.results) for job in cell.trainings)
+    ]
     unlearned = _find_unlearned(cells, store, plan.suite.explaining.min_accuracy)
     correct = _find_correct(cells, store, plan.suite.explaining.scored, unlearned)
     scores = _read_scores(plan, store)
@@ -97,10 +101,6 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))
     on_disk = (cell for cell in cells if store.load_meta("data", cell.data.key).get("on_disk"))
     _write_rows(CURVES, (row for cell in on_disk for row in _curve_rows(cell, scores)), out)
-
-
-def _is_trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> bool:
-    return cell.data.key in data and all(key in trained for job in cell.trainings for key in job.results)
 
 
 def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float) -> frozenset[Network]:

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from torch import Tensor, nn
 
-    from xaibench.component.parameters import Frozen
     from xaibench.core.types import Output, Precision
-    from xaibench.data import Split
 
 
 def execute(job: Job, store: Store, device: str = "auto") -> Mapping[tuple[str, str], float]:
@@ -88,7 +86,8 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
 
     split = read_test_split(store, job.data)
     explainer = _make_explainer(job, store, device, functools.partial(_fit_explainer, job, store))
-    start, stop = _sample_range(job, split)
+    first, last = job.part or (0, len(split) if job.samples == "all" else job.samples)
+    start, stop = min(first, len(split)), min(last, len(split))
     with _precision_context(job, device):
         network = to_device(read_network(store, job.network), device) if job.network else None
         if network is not None and current_precision() is None:
@@ -135,12 +134,6 @@ def _make_explainer(job: ExplainJob, store: Store, device: str, fit: Any = None)
         fit=fit,
         distribution=functools.partial(read_distribution, job.data),
     )
-
-
-def _sample_range(job: ExplainJob, split: Split) -> tuple[int, int]:
-    """Return the test samples that ``job`` explains, as ``(start, stop)``."""
-    start, stop = job.part or (0, len(split) if job.samples == "all" else job.samples)
-    return min(start, len(split)), min(stop, len(split))
 
 
 def _score(job: ScoreJob, store: Store, device: str) -> dict[tuple[str, str], float]:
@@ -241,19 +234,16 @@ def _measure(
         stop = start + len(targets)
         # The masks of a metric relative to chance are those of the data.
         blind = None if each.raw else each.blind
-        batch = (images, masks if blind is None else _visible_mask(blind, images), targets)
+        if blind is not None:  # the pixels that the network reads, the same for every image
+            seen = find_part("model", *blind).visible_pixels(tuple(images.shape[1:]))
+            masks = seen.expand(len(images), *seen.shape)
         known = {} if blind else scored[start]
         more = split.metric_inputs(slice(start, stop))
+        batch = (images, masks, targets)
         table = metric(maps[start:stop], batch, network, explainer, known, answers[start], more)
         tables.append(table.assign(sample=table["sample"] + start))
         start = stop
     return pd.concat(tables, ignore_index=True)
-
-
-def _visible_mask(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
-    """Return the mask ``[n, H, W]`` of the pixels that a blind network reads, the same for every image."""
-    mask: Tensor = find_part("model", *blind).visible_pixels(tuple(images.shape[1:]))
-    return mask.expand(len(images), *mask.shape)
 
 
 #: The function that executes the jobs of each stage other than scores.

@@ -51,7 +51,7 @@ def _train_together(job: TrainJob, store: Store, device: str) -> None:
 
     splits, _ = read_data(store, job.data)
     networks = [make_network(job, seed, store) for seed in job.seeds]
-    before = [_copy_state(network) for network in networks]
+    before = [{name: value.detach().clone() for name, value in network.state_dict().items()} for network in networks]
     if job.published:
         histories = [_load_published(*pair) for pair in zip(networks, job.published_keys, strict=True)]
     else:
@@ -101,10 +101,6 @@ def _load_published(network: nn.Module, key: str) -> dict[str, Any]:
     load_weights(network, tensors)
     losses = {"train_loss": tensors["train_loss"].tolist(), "val_losses": tensors["val_loss"].tolist()}
     return losses | {name: record[name] for name in ("best_epoch", "val_loss", "val_accuracy")}
-
-
-def _copy_state(network: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
 def _train_networks(

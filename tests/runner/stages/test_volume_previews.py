@@ -12,7 +12,7 @@ from xaibench.data import Split
 from xaibench.runfolder.sample_file import MOST_VOXELS, SIDE
 from xaibench.runner.stages import preview_samples
 from xaibench.runner.stages.preview_samples import mean_share, without_images
-from xaibench.runner.stages.sample_views import SampleView, pixel_sizes
+from xaibench.runner.stages.preview_samples import SampleView, pixel_sizes
 
 
 class Scans(Split):
