@@ -11,8 +11,7 @@ from report.pictures import make_samples, make_volumes
 from xaibench.data import Split
 from xaibench.runfolder.sample_file import MOST_VOXELS, SIDE
 from xaibench.runner.stages import preview_samples
-from xaibench.runner.stages.preview_samples import mean_share, without_images
-from xaibench.runner.stages.preview_samples import SampleView, pixel_sizes
+from xaibench.runner.stages.preview_samples import SampleView, mean_share, pixel_sizes, without_images
 
 
 class Scans(Split):
