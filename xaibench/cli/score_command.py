@@ -98,7 +98,9 @@ def score(
             sign=cast(Any, sign),
             scored=cast(Any, scored),
         )
-        typer.echo(_style_table(result))
+        head, *lines = str(result).splitlines()
+        dimmed = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]
+        typer.echo("\n".join([typer.style(head, bold=True), *dimmed]))
         if html is not None:
             page = _render_page(result, maps.stem, found, samples)
             with name_file_in_errors(html):
@@ -108,13 +110,6 @@ def score(
             with name_file_in_errors(out):
                 result.scores.to_csv(out, index=False)
             typer.echo(f"\nScores: {out.resolve()}")
-
-
-def _style_table(result: Evaluation) -> str:
-    """Style the table for the terminal: bold header, dimmed controls."""
-    head, *lines = str(result).splitlines()
-    shown = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]
-    return "\n".join([typer.style(head, bold=True), *shown])
 
 
 def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:

@@ -258,7 +258,10 @@ def open_images(
         splits = source if isinstance(source, dict) else {}
         source = open_table(next((splits[name] for name in ("test", "validation") if name in splits), source))
     if isinstance(source, Source):
-        return _collect(str(source), source, source.classes, size or _common_size(source), channels or 3)
+        if size is None:
+            pictures = (source.image(number, 2**16) for number in range(len(source)))
+            size = _require_one({(picture.height, picture.width) for picture in pictures})
+        return _collect(str(source), source, source.classes, size, channels or 3)
     return _open_arrays(source, masks, classes, targets, size, channels)
 
 
@@ -352,11 +355,6 @@ def _require_one(sizes: set[tuple[int, int]]) -> tuple[int, int]:
         some = listed([f"{height}×{width}" for height, width in sorted(sizes)], most=3)
         raise ValueError(f"size=None: the images have different sizes ({some}); give the size of the network's input.")
     return next(iter(sizes))
-
-
-def _common_size(source: Source) -> tuple[int, int]:
-    images = (source.image(number, 2**16) for number in range(len(source)))
-    return _require_one({(image.height, image.width) for image in images})
 
 
 def _open_split(source: Dataset | Split, size: int | tuple[int, int] | None, channels: int | None) -> ImageCollection:

@@ -159,21 +159,16 @@ def _background(scene: Scene, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDA
     bottom = bottom_left * (whole - right) + bottom_right * right
     image = (top * (whole - down) + bottom * down) // (whole * whole)
     for blob in scene.blobs:
-        image += (np.array(blob.color, np.int64) - image) * _softness(blob.shape, x, y)[..., None] // 256
+        # The share of the blob's color, times 256, is 200 in its center, 0 at its border and outside.
+        across, along = (x - blob.shape.x) * 1024 // blob.shape.width, (y - blob.shape.y) * 1024 // blob.shape.height
+        softness = 200 * np.maximum(1024 * 1024 - (across * across + along * along), 0) // (1024 * 1024)
+        image += (np.array(blob.color, np.int64) - image) * softness[..., None] // 256
     found = image.astype(np.int16)
     for object_ in scene.clutter:
         own_x, own_y = object_.pose.own_coordinates(x, y)
         inside = covers(CLUTTER[object_.shape], own_x, own_y)
         found[inside] = _shade(object_.color, own_y[inside])
     return found
-
-
-def _softness(shape: Ellipse, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the share of a blob's color in each pixel, times 256: 200 in its center, 0 at its border and outside."""
-    across, down = (x - shape.x) * 1024 // shape.width, (y - shape.y) * 1024 // shape.height
-    distance = across * across + down * down
-    softness: NDArray[np.int64] = 200 * np.maximum(1024 * 1024 - distance, 0) // (1024 * 1024)
-    return softness
 
 
 def _shade(color: Color, y: NDArray[np.int64]) -> NDArray[np.int16]:

@@ -99,7 +99,10 @@ def read_released(path: str | os.PathLike[str]) -> dict[str, Dataset]:
             ):
                 raise _ContentError("expected a dict of DataRecord, as the XAI-TRIS authors release it.")
             records = {key: dict(zip(DataRecord._fields, value, strict=True)) for key, value in content.items()}
-            _check_size(records, stream.size)
+            arrays = [value for record in records.values() for value in record.values() if isinstance(value, _Array)]
+            numbers = sum(array.values.size for array in arrays)
+            if numbers > stream.size:  # an array is repeated many times
+                raise _ContentError(f"it has {stream.size:,} bytes but {numbers:,} numbers.")
         return {key: _from_record(key, record) for key, record in records.items()}
     except (_UnsafePickleError, _ContentError) as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
@@ -271,14 +274,6 @@ def _allowed_names() -> dict[tuple[str, str], Any]:
         ("torch.storage", "_load_from_bytes"): lambda raw: _load_storage(raw),
         ("collections", "OrderedDict"): OrderedDict,
     }
-
-
-def _check_size(records: Mapping[str, Mapping[str, Any]], size: int) -> None:
-    """Check that there are not more numbers than bytes in the file, so that no array is repeated many times."""
-    arrays = [value for record in records.values() for value in record.values() if isinstance(value, _Array)]
-    numbers = sum(array.values.size for array in arrays)
-    if numbers > size:
-        raise _ContentError(f"it has {size:,} bytes but {numbers:,} numbers.")
 
 
 def _from_record(key: str, record: Mapping[str, Any]) -> Dataset:

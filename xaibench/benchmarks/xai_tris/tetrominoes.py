@@ -161,13 +161,17 @@ split=(0.8, 0.1, 0.1))
         alpha = self._check_alpha(alpha)
         n_samples = _N_SAMPLES[self.size] if n_samples is None else n_samples
         fractions = check_fractions(_SPLIT[self.size] if split is None else split)
-        workers = min(8, _usable_processors()) if workers is None else workers
+        if workers is None:  # os.sched_getaffinity does not exist on every platform
+            workers = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
         check_count("seed", seed, least=0)
         check_count("n_samples", n_samples)
         check_count("workers", workers)
         check_count("chunk_size", chunk_size)
         check_count("layout", layout, least=0)
-        self._check_images_dir(images_dir)
+        if self.background == "imagenet" and images_dir is None:
+            raise ValueError(f"{self.info.name} needs photographs as backgrounds. {self.info.how_to_get}")
+        if self.background != "imagenet" and images_dir is not None:
+            raise ValueError(f"{self.info.name} has a generated background; images_dir= is for the imagenet sets.")
         patterns = Patterns(self.scenario, self.size, 0 if self.scenario == "rigid" else int(layout))
         rng = layout_rng(seed)
         cases = np.arange(n_samples) % patterns.cases
@@ -258,12 +262,6 @@ split=(0.8, 0.1, 0.1))
             raise ParameterError(f"alpha={alpha!r}: expected a signal-to-noise ratio in [0, 1].", parameter="alpha")
         return float(alpha)
 
-    def _check_images_dir(self, images_dir: str | os.PathLike[str] | None) -> None:
-        if self.background == "imagenet" and images_dir is None:
-            raise ValueError(f"{self.info.name} needs photographs as backgrounds. {self.info.how_to_get}")
-        if self.background != "imagenet" and images_dir is not None:
-            raise ValueError(f"{self.info.name} has a generated background; images_dir= is for the imagenet sets.")
-
 
 @dataclass(frozen=True)
 class _ChunkedWork:
@@ -348,11 +346,6 @@ def _fill_photographs(
 ) -> None:
     """Write the backgrounds of the samples from ``start`` on into ``out``."""
     np.take(photographs, background_of[start : start + len(out)], axis=0, out=out, mode="clip")
-
-
-def _usable_processors() -> int:
-    # os.sched_getaffinity does not exist on every platform.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def sum_squares(values: NDArray[np.floating]) -> NDArray[np.float64]:

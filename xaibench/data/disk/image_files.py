@@ -101,7 +101,9 @@ def convert_image(
     if image.mode.startswith("I") or image.mode == "F":
         return _scale_high_depth(image, name, scale, window)
     if image.mode in _WITH_ALPHA or "transparency" in image.info:
-        return _composite(image, ground)
+        gray = round(255 * ground)
+        behind = Image.new("RGBA", image.size, (gray, gray, gray, 255))
+        return Image.alpha_composite(behind, image.convert("RGBA")).convert("RGB")
     return image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy it
 
 
@@ -132,13 +134,6 @@ def _scale_high_depth(
             "window=(center, width)."
         )
     return Image.fromarray((values / white).astype(np.float32))
-
-
-def _composite(image: Image.Image, ground: float) -> Image.Image:
-    gray = round(255 * ground)
-    return Image.alpha_composite(Image.new("RGBA", image.size, (gray, gray, gray, 255)), image.convert("RGBA")).convert(
-        "RGB"
-    )
 
 
 def list_pages(path: str | os.PathLike[str]) -> list[int]:

@@ -89,7 +89,9 @@ class _GlassesSource(Source):
         numbers, wearing = _read_attributes(folder / _ATTRIBUTES)
         drawn = {part: np.isin(numbers, list(found)) for part, found in _list_masks(folder / _MASKS).items()}
         annotated = np.where(wearing, drawn["eye_g"], (drawn["l_eye"] | drawn["r_eye"]) & ~drawn["eye_g"])
-        missing = ~np.isin(numbers, _list_image_numbers(folder / _IMAGES))
+        with wrap_file_errors(folder / _IMAGES):
+            stems = [name.removesuffix(".jpg") for name in os.listdir(folder / _IMAGES) if name.endswith(".jpg")]
+        missing = ~np.isin(numbers, [int(stem) for stem in stems if stem.isdecimal()])
         selected = np.isin(wearing, [name == "glasses" for name in classes])
         if seed is not None:
             selected &= wearing | missing | _balance_classes(wearing, annotated & ~missing, seed)
@@ -176,13 +178,6 @@ def _read_part(file: Path, face: Path) -> NDArray[np.bool_]:
             "(height×width); they are of different versions."
         )
     return mask
-
-
-def _list_image_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the images in the folder."""
-    with wrap_file_errors(folder):
-        stems = [name.removesuffix(".jpg") for name in os.listdir(folder) if name.endswith(".jpg")]
-    return [int(stem) for stem in stems if stem.isdecimal()]
 
 
 def _list_masks(folder: Path) -> dict[str, set[int]]:

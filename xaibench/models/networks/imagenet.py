@@ -87,7 +87,9 @@ class Torchvision:
             mean, std = preset.mean, preset.std
             state = download_weights(self.name, entry)
         if state is not None:
-            state = {_current_name(key): value for key, value in state.items()}
+            # Old files of DenseNet have dots in names, which are no longer allowed.
+            dots = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")
+            state = {dots.sub(r"\1\2.", key): value for key, value in state.items()}
         network = self._network(in_shape)
         return finish_classifier(self.name, network, state, weights, (mean, std), num_classes, head, fold, weighting)
 
@@ -127,34 +129,28 @@ def _as_layers(densenet: nn.Module) -> nn.Module:
     return nn.Sequential(OrderedDict(layers))
 
 
-def _current_name(key: str) -> str:
-    """Return the current name of a DenseNet weight; old files have dots in names, which are no longer allowed."""
-    return re.sub(r"(denselayer\d+\.(?:norm|conv))\.([12])\.", r"\1\2.", key)
-
-
-def _info(label: str, citation: str) -> ModelInfo:
-    return ModelInfo(label, citation=citation)
-
-
 _HE = "He et al.: Deep Residual Learning for Image Recognition. CVPR 2016."
 _VGG = "Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition. ICLR 2015."
 
-resnet18 = Torchvision("resnet18", _info("ResNet-18", _HE))
-resnet50 = Torchvision("resnet50", _info("ResNet-50", _HE))
-vgg16 = Torchvision("vgg16", _info("VGG-16", _VGG), smallest=32)
-vgg19 = Torchvision("vgg19", _info("VGG-19", _VGG), smallest=32)
+resnet18 = Torchvision("resnet18", ModelInfo("ResNet-18", citation=_HE))
+resnet50 = Torchvision("resnet50", ModelInfo("ResNet-50", citation=_HE))
+vgg16 = Torchvision("vgg16", ModelInfo("VGG-16", citation=_VGG), smallest=32)
+vgg19 = Torchvision("vgg19", ModelInfo("VGG-19", citation=_VGG), smallest=32)
 densenet121 = Torchvision(
     "densenet121",
-    _info("DenseNet-121", "Huang et al.: Densely Connected Convolutional Networks. CVPR 2017."),
+    ModelInfo("DenseNet-121", citation="Huang et al.: Densely Connected Convolutional Networks. CVPR 2017."),
     smallest=32,
 )
 efficientnet_b0 = Torchvision(
     "efficientnet_b0",
-    _info("EfficientNet-B0", "Tan, Le: EfficientNet: Rethinking Model Scaling for Convolutional Networks. ICML 2019."),
+    ModelInfo(
+        "EfficientNet-B0",
+        citation="Tan, Le: EfficientNet: Rethinking Model Scaling for Convolutional Networks. ICML 2019.",
+    ),
 )
 vit_b_16 = Torchvision(
     "vit_b_16",
-    _info("ViT-B/16", "Dosovitskiy et al.: An Image is Worth 16x16 Words. ICLR 2021."),
+    ModelInfo("ViT-B/16", citation="Dosovitskiy et al.: An Image is Worth 16x16 Words. ICLR 2021."),
     smallest=16,
     patch=16,
 )

@@ -214,19 +214,12 @@ def fit_many(
     return results
 
 
-def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss ``[M, B]`` of each sample, from logits ``[M, B, K]`` and targets ``[M, B]``.
-
-    Classes are moved before samples, as a stack has them in memory: torch is slow for a last axis of length two.
-    """
-    return F.cross_entropy(logits.mT, targets, reduction="none")
-
-
-def _released_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.mT.softmax(1), targets, reduction="none")
-
-
-_LOSSES: dict[str, LossFunction] = {"logits": _cross_entropy, "probabilities": _released_cross_entropy}
+#: The loss ``[M, B]`` of each sample, from logits ``[M, B, K]`` and targets ``[M, B]``. Classes are moved before
+#: samples, as a stack has them in memory: torch is slow for a last axis of length two.
+_LOSSES: dict[str, LossFunction] = {
+    "logits": lambda logits, targets: F.cross_entropy(logits.mT, targets, reduction="none"),
+    "probabilities": lambda logits, targets: F.cross_entropy(logits.mT.softmax(1), targets, reduction="none"),
+}
 
 
 def accuracy(model: nn.Module, data: TrainingData, *, batch_size: int = EVALUATION_BATCH) -> float:

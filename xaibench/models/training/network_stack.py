@@ -246,7 +246,7 @@ def _plan_steps(
             done = _perceptron_length(layers)
             steps.append(_perceptron_step(names[:done:2]))
         elif isinstance(layers[0], nn.ReLU):
-            steps.append(_relu)
+            steps.append(lambda _, images: images.relu())
         elif type(layers[0]) is nn.Dropout:
             steps.append(layers[0])
         else:
@@ -278,10 +278,6 @@ def _perceptron_step(names: Sequence[str]) -> Step:
         return perceptron(images, [(named[f"{name}.weight"], named.get(f"{name}.bias")) for name in names])
 
     return step
-
-
-def _relu(named: dict[str, Tensor], images: Tensor) -> Tensor:
-    return images.relu()
 
 
 def _dropout(images: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
