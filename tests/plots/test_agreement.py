@@ -4,7 +4,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import spearmanr
 
 import xaibench as xb
 from xaibench.plots.files import encode
@@ -64,19 +63,3 @@ def test_one_metric_is_refused(matrix):
     alone = SimpleNamespace(coefficients=matrix.coefficients.iloc[:1, :1], n=matrix.n, kind=matrix.kind)
     with pytest.raises(ValueError, match=r"two or more metrics to compare, got \['iou'\]"):
         xb.plots.agreement(alone)
-
-
-def test_from_scores_to_the_figure_as_the_page_of_metrics_shows_it():
-    maps, masks = np.random.default_rng(0).random((2, 12, 6, 6))
-    masks = masks > 0.7
-    scores = {
-        "iou": xb.iou(maps, masks, threshold=0.5, reduction="none"),
-        "hit": xb.hit(maps, masks, reduction="none"),
-        "emd": xb.emd(maps, masks, reduction="none"),
-    }
-    matrix = xb.metrics.agreement(scores)
-    assert matrix.kind.loc["iou", "hit"] == "point-biserial"
-    shown = texts(xb.plots.agreement(matrix))
-    turned = -spearmanr(scores["iou"], scores["emd"]).statistic  # lower is better for the distance
-    assert shown[2, 1] == f"{turned:.2f}".replace("-", "−")
-    assert shown[1, 1].endswith("†")

@@ -18,12 +18,6 @@ def test_each_explainer_has_its_mean_its_band_and_its_area():
     assert axes.get_ylabel() == "probability"
 
 
-def test_lines_differ():
-    x = np.array([0.0, 1.0])
-    axes = xb.plots.curves({str(i): (x, np.ones((2, 2))) for i in range(10)}).axes[0]
-    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 10
-
-
 @pytest.mark.parametrize("values", [np.ones(3), np.ones((2, 4)), np.ones((2, 3, 1))])
 def test_shapes_that_do_not_fit_are_refused(values):
     with pytest.raises(ValueError, match=r"one: curves must be"):
@@ -33,11 +27,3 @@ def test_shapes_that_do_not_fit_are_refused(values):
 def test_no_curve_is_refused():
     with pytest.raises(ValueError, match="at least one label"):
         xb.plots.curves({})
-
-
-def test_curves_of_a_metric_go_straight_into_the_figure():
-    model = lambda images: images.flatten(1)  # noqa: E731
-    images, maps, targets = torch.ones(2, 1, 2, 2), torch.arange(8.0).reshape(2, 2, 2), torch.tensor([0, 3])
-    score, curves = xb.deletion(model, images, maps, targets, steps=4, output="logit", return_curves=True)
-    (axes,) = xb.plots.curves({"position": curves}).axes
-    assert axes.get_legend().get_texts()[0].get_text() == f"position: {score:.3f} (n=2)"

@@ -8,7 +8,7 @@ from report.conftest import draw_svg_only, resample_little
 from report.pictures import change_samples
 from report.reader import Reader, assert_loads_nothing
 
-from xaibench.report import RunFolderError, write_report
+from xaibench.report import write_report
 from xaibench.report.page import figure_files
 
 
@@ -69,17 +69,6 @@ def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page)
     assert numbers[::2] == ["0.543", "0.868", "0.667", "0.362", "0.923", "0.109"]  # the paper's row of the scenes
 
 
-def test_without_the_optional_files_their_sections_are_left_out(fresh_annotated_run):
-    keep_metrics(fresh_annotated_run, "iou", "deletion")
-    for name in ("samples.csv", "curves.parquet", "samples.safetensors", "accuracy.csv"):
-        (fresh_annotated_run / name).unlink()
-    reader = Reader(write_report(fresh_annotated_run).read_text())
-    assert "Insertion and deletion" not in reader.words
-    assert "No example maps were stored." in reader.words
-    assert "patient" not in reader.words
-    assert not {"curves"} & {attrs.get("id") for _, attrs in reader.elements}
-
-
 def test_names_of_annotated_runs_are_escaped(fresh_annotated_run):
     hostile = "<img src=x onerror=alert(1)>\"'{{ 7*7 }}"
     keep_metrics(fresh_annotated_run, "iou", "insertion", "deletion")
@@ -98,26 +87,3 @@ def test_names_of_annotated_runs_are_escaped(fresh_annotated_run):
     assert not any("onerror" in attrs for _, attrs in reader.elements)
     assert {image["src"][:5] for image in reader.all("img")} == {"data:"}
     assert hostile in reader.words
-
-
-def test_samples_that_do_not_name_what_they_are_of_are_refused(fresh_annotated_run):
-    pd.DataFrame({"id": ["a"], "group": ["b"]}).to_csv(fresh_annotated_run / "samples.csv", index=False)
-    with pytest.raises(
-        RunFolderError, match=r"samples\.csv lacks the columns dataset, data_seed, sample; it has id, group"
-    ):
-        write_report(fresh_annotated_run)
-
-
-def test_the_page_says_when_all_samples_count_and_nothing_was_trained(fresh_annotated_run):
-    keep_metrics(fresh_annotated_run, "iou")
-    (fresh_annotated_run / "trainings.csv").write_text(
-        "subset,variant,model,data_seed,seed,test_accuracy\npet,-,resnet18,0,0,95.0\n"
-    )
-    assert "1 classifier was trained. 8 explanation" in Reader(write_report(fresh_annotated_run).read_text()).words
-    settings = '[training]\nmethod = "none"\n[explaining]\nscored = "all"\n'
-    (fresh_annotated_run / "suite.toml").write_text(settings)
-    words = Reader(write_report(fresh_annotated_run).read_text()).words
-    assert "8 explanation methods and 5 controls were scored in 2 cells" in words
-    assert "trained." not in words
-    assert "All explained samples are scored, whether classified correctly or not" in words
-    assert "Every score of an explained sample is defined." in words

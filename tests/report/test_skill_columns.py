@@ -82,12 +82,6 @@ def test_the_page_shows_the_score_beside_the_skill_and_explains_both(skilled):
     assert agreements(run) == {}  # two scores, and the same again
 
 
-def test_a_run_without_skills_says_nothing_of_them(small_run):
-    page = write_report(small_run).read_text(encoding="utf-8")
-    assert "kill" not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
-    assert read_run(small_run).leading == tuple(read_run(small_run).metrics)
-
-
 def test_intervals_end_where_skills_do(skilled):
     scores = pd.read_parquet(skilled / "scores.parquet")
     best = scores["metric"].eq("emd_skill") & scores["explainer"].eq("lrp")

@@ -12,12 +12,11 @@ from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.core.truth_kinds import TRUTHS, question_of
-from xaibench.report import best_methods, ranked_methods, write_report
+from xaibench.report import best_methods, ranked_methods
 from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
 from xaibench.report.numbers.summary import summarize
-from xaibench.report.page.headlines import verdict
 from xaibench.report.page.tables import grid_tables
 from xaibench.report.results import read_run
 
@@ -82,13 +81,6 @@ def test_resampled_means_are_each_of_their_own_truth(mixed_run, monkeypatch):
         assert np.nanmax(np.abs(middle - means) / spread) < 0.2
 
 
-def test_what_was_found_is_said_truth_by_truth(mixed_run):
-    run = read_run(mixed_run)
-    said = verdict(run, boards(run, *infer(run, summarize(run))))
-    starts = [sentence.partition(",")[0] for sentence in said]
-    assert starts == ["Human: By IoU", "Intervention: By Insertion"]
-
-
 def test_the_page_has_a_table_for_each_truth_below_its_question(page):
     tables = re.findall(r'<table class="board.*?</table>', page, re.S)
     assert len(tables) == 2
@@ -138,26 +130,6 @@ def test_a_metric_that_is_of_two_truths_is_two_metrics(tmp_path):
     counted = run.scores.groupby(["subset", "metric"], observed=True).size().index
     assert {(subset, metric.split("(")[1]) for subset, metric in counted} == {("lin", "data)"), ("mult", "use)")}
     assert set(leaderboard(run, summarize(run), "use")["of"]) == {1}
-
-
-def test_a_page_of_one_truth_has_one_table_and_names_it(small_run):
-    scores = pd.read_parquet(small_run / "scores.parquet").assign(truth="data")
-    scores.to_parquet(small_run / "scores.parquet")
-    text = write_report(small_run).read_text(encoding="utf-8")
-    assert len(re.findall('<table class="board', text)) == 1
-    assert 'id="board" data-file="leaderboard"' in text
-    assert question_of("data") in text
-    assert TRUTHS["data"].silent in text
-    assert "nothing is averaged over two" not in text
-
-
-def test_what_describes_the_map_has_a_board_that_says_so(small_run):
-    scores = pd.read_parquet(small_run / "scores.parquet")
-    scores = scores.assign(truth=np.where(scores["metric"] == "emd_perf", "data", "none"))
-    scores.to_parquet(small_run / "scores.parquet")
-    run = read_run(small_run)
-    assert list(run.truths) == ["data", "none"]
-    assert "The map alone: " in " ".join(verdict(run, boards(run, *infer(run, summarize(run)))))
 
 
 def test_the_columns_of_a_cell_stand_below_their_truth(mixed_run):

@@ -46,14 +46,6 @@ def test_too_few_or_equal_rankings_are_undefined():
     assert always.n_effective == 3
 
 
-def test_rows_that_lack_a_score_do_not_count():
-    scores = np.random.default_rng(0).random((12, 3))
-    holes = np.vstack([scores, [[np.nan, 1, 2], [0.1, np.nan, 3]]])
-    drawn = [SamplingDesign.of(len(rows), trainings=np.arange(len(rows)) % 3) for rows in (holes, scores)]
-    found, expected = map(mean_ranks, (holes, scores), drawn)
-    assert (found.n, found.n_effective) == (12, expected.n_effective)
-
-
 def false_alarms(shape, spread, methods=10, *, runs, **levels):
     """Return the share of runs in which equally good methods differ significantly; trainings favor some by chance."""
     rng, names = np.random.default_rng(0), [part.ravel() for part in np.indices(shape)]

@@ -52,17 +52,3 @@ def test_equal_and_undefined_scores():
     assert np.isnan(found.shares()).all()
     assert found.samples[0] == 0
     assert np.isnan(found.samples[1])
-
-
-def test_a_data_set_of_one_training_leaves_the_others_their_say():
-    rng = np.random.default_rng(0)
-    table = np.array([[0.0], [3.0], [0.0]]) + rng.normal(size=(3, 50))  # two trainings of one data set, one of another
-    sets, trainings = np.repeat([0, 0, 1], 50), np.repeat([0, 1, 0], 50)
-    names = {"data_sets": sets, "trainings": trainings, "groups": np.tile(range(50), 3)}
-    both = variance_components(table.ravel(), SamplingDesign.of(150, **names))
-    alone = variance_components(
-        table[:2].ravel(), SamplingDesign.of(100, **{name: part[:100] for name, part in names.items()})
-    )
-    for part in ("trainings", "samples", "rest"):
-        assert getattr(both, part)[0] == getattr(alone, part)[0]
-    assert both.trainings[0] > 3

@@ -43,20 +43,9 @@ def test_entries_of_one_method_are_a_line(found):
     assert budget_lines(found[0]) == lines
 
 
-def test_methods_at_one_budget_each_are_not_compared_over_budgets(found, shared_findings):
-    run = as_budgets(shared_findings[0], [("pfi", "RISE", 100, 7), ("deeplift", "Once", 100, 1)])
-    assert budget_lines(run) == {}
-    assert budget_scores(run, found[1]) == {}
-
-
 def test_entries_that_differ_in_another_parameter_are_two_lines(found):
     run = as_budgets(found[0], [("lrp", "RISE", 100, 4), ("deep_shap", "RISE", 1000, 4)])
     assert set(budget_lines(run)) == {"LIME", "pfi", "lrp", "Once"}
-
-
-def test_a_run_without_budgets_has_no_picture(shared_findings):
-    run, summary, _ = shared_findings
-    assert budget_scores(run, summary) == {}
 
 
 def test_scores_are_means_over_the_cells_with_their_intervals(found):
@@ -98,29 +87,6 @@ def test_places_are_among_those_of_the_budget(found):
             others = [one.mean for one in there] + beside
             assert (score.place, score.of) == (1 + sum(mean > score.mean for mean in others), len(others))
     assert all(score.place >= 1 for _, score in scores.fixed.values())
-
-
-def test_each_method_has_a_panel_with_its_line_and_band(found):
-    run, summary = found
-    scores = budget_scores(run, summary)["emd_perf"]
-    panels = {axes.get_title(loc="left"): axes for axes in budget_figure(run, scores).axes}
-    assert set(panels) == {"RISE", "LIME", "Once"}
-    once, [score] = panels["Once"], scores.methods["Once"].values()
-    assert once.lines[-1].get_marker() == "."  # neither a line of one point nor its band would be seen
-    [[interval]] = [part.get_segments() for part in once.collections]
-    np.testing.assert_allclose(interval, [[100, score.low], [100, score.high]])
-    axes = panels["LIME"]
-    assert axes.get_xscale() == "log"
-    own = axes.lines[-1]
-    assert own.get_xdata().tolist() == [50, 100, 1000]
-    np.testing.assert_allclose(own.get_ydata(), [score.mean for score in scores.methods["LIME"].values()])
-    assert len(axes.collections) == 1
-    dots = next(line for line in axes.lines if line.get_marker() == "." and line.get_linestyle() == "None")
-    assert dots.get_xdata().tolist() == [2]
-    bar = next(line for line in axes.lines if line.get_linestyle() == "--")
-    assert bar.get_ydata()[0] == scores.best_control
-    text = axes.texts[0].get_text()
-    assert text == " → ".join(f"{scores.methods['LIME'][budget].mean:.2f}" for budget in (50, 1000))
 
 
 def test_a_score_without_an_interval_is_drawn(found):

@@ -1,10 +1,8 @@
 import numpy as np
-import pandas as pd
 import pytest
 
 from xaibench.report.figures.curves import POINTS, band_figure, curve_sets
 from xaibench.report.results import read_run
-from xaibench.runfolder.tables import RunFolderError
 
 
 @pytest.fixture
@@ -41,29 +39,9 @@ def test_a_panel_shows_mean_band_area_and_the_best_control(run):
     assert len(found["Sobel"].lines) == 1
 
 
-def test_for_deletion_the_best_control_is_the_lowest(run):
-    part = curve_sets(run)["pet", "resnet18", "deletion"]
-    found = panels(band_figure(run, part, "deletion"))
-    assert [name for name, axes in found.items() if len(axes.lines) == 1] == ["Sobel"]
-
-
 def test_an_explainer_that_only_the_curves_know_and_an_undefined_curve(run):
     part = curve_sets(run)["pet", "resnet18", "deletion"].replace({"rise": "$mine$"})
     part.loc[part["explainer"] == "cam", ["mean", "low", "high"]] = np.nan
     found = panels(band_figure(run, part, "deletion"))
     assert list(found)[-1] == "$mine$"
     assert found["CAM"].get_title(loc="left") == "CAM  –"
-
-
-def test_without_the_file_there_are_no_curves(shared_run):
-    assert curve_sets(read_run(shared_run)) == {}
-
-
-def test_a_damaged_file_and_a_missing_column_are_named(fresh_annotated_run):
-    file = fresh_annotated_run / "curves.parquet"
-    pd.read_parquet(file).drop(columns="low").to_parquet(file)
-    with pytest.raises(RunFolderError, match=r"curves\.parquet lacks the columns low; it has dataset, model"):
-        curve_sets(read_run(fresh_annotated_run))
-    file.write_bytes(b"PAR1 and nonsense")
-    with pytest.raises(RunFolderError, match=r"curves\.parquet cannot be read"):
-        curve_sets(read_run(fresh_annotated_run))

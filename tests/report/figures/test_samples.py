@@ -1,10 +1,7 @@
-import base64
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
 from report.annotated import make_sheet
 from report.pictures import change_samples
 
@@ -15,7 +12,6 @@ from xaibench.report.figures.samples import (
     map_rows,
     overlay,
     overlay_figure,
-    sheet_explainers,
     sheets,
     shrink,
     tile_uri,
@@ -72,40 +68,6 @@ def test_large_maps_are_reduced_by_block_means():
     assert tile_uri(color_tile(small, "map")).startswith("data:image/webp;base64,")
 
 
-def test_small_tiles_are_exact_and_large_ones_near():
-    colors = color_tile(np.random.default_rng(0).random((16, 16)), "map")
-    kind, _, data = tile_uri(colors).partition(";base64,")
-    assert kind == "data:image/png"
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), colors)
-    ramp = np.add.outer(np.arange(32.0), np.arange(32.0))
-    data = tile_uri(color_tile(ramp, "map")).partition(";base64,")[2]
-    near = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")).astype(int)
-    assert np.abs(near - color_tile(ramp, "map")).mean() < 8
-
-
-def test_the_example_is_one_sample_and_the_mean_is_that_of_the_file(shared_run):
-    run = read_run(shared_run)
-    cell = run.pictures["lin", "corr", "cnn"]
-    number = cell.explainers.index("lime")
-    assert np.array_equal(map_array(cell, "example", "lime"), cell.maps[0, number].astype(float))
-    assert np.array_equal(map_array(cell, "global", "lime"), cell.means[number].astype(float))
-    assert np.array_equal(map_array(cell, "example", "mask"), cell.masks[0])
-    assert map_array(cell, "example", "image").min() >= -1
-    assert map_array(run.pictures["lin", "corr", "mlp"], "example", "guided_gradcam") is None
-
-
-def test_the_sheets_are_the_samples_in_order(annotated_run):
-    found = sheets(read_run(annotated_run))
-    assert list(found) == [("pet", "-", "resnet18"), ("scene", "-", "resnet18")]
-    samples = found["pet", "-", "resnet18"]
-    assert [samples.labels[number] for number in samples.sheet] == [
-        "pet_0.jpg: dog",
-        "pet_1.jpg: cat",
-        "pet_2.jpg: dog",
-    ]
-    assert list(sheet_explainers(read_run(annotated_run), samples))[:2] == ["cam", "gradcam"]
-
-
 def test_a_map_of_zeros_halves_the_image_and_its_maximum_is_the_brightest():
     black = overlay(row(), 0, 0, 8)
     assert np.abs(black.astype(int) - [100, 100, 101]).max() <= 1  # inferno's zero is nearly black
@@ -114,12 +76,6 @@ def test_a_map_of_zeros_halves_the_image_and_its_maximum_is_the_brightest():
     bright = overlay(row(peak), 0, 0, 8)
     assert bright[2, 5].sum() == bright.sum(axis=2).max() > black[2, 5].sum()
     assert np.array_equal(np.delete(bright.reshape(-1, 3), 21, axis=0), np.delete(black.reshape(-1, 3), 21, axis=0))
-
-
-def test_what_all_pixels_share_is_not_shown():
-    ramp = np.arange(64).reshape(8, 8) / 128
-    assert np.array_equal(overlay(row(ramp), 0, 0, 8), overlay(row(ramp + 0.5), 0, 0, 8))
-    assert np.array_equal(overlay(row(np.full((8, 8), 0.5)), 0, 0, 8), overlay(row(), 0, 0, 8))
 
 
 def test_the_rim_of_the_mask_is_drawn_and_nothing_else():
@@ -132,17 +88,6 @@ def test_the_rim_of_the_mask_is_drawn_and_nothing_else():
     assert np.array_equal(outlined, expected)
     assert (drawn[~outlined] == 200).all()
     assert (overlay(row(mask=np.ones((8, 8))), 0, None, 8) == 200).all()  # the edge of the image is no rim
-
-
-def test_tiles_keep_the_shape_of_the_image():
-    wide = replace(
-        PLAIN,
-        images=np.zeros((1, 10, 40, 3), np.uint8),
-        masks=np.zeros((1, 10, 40), np.uint8),
-        maps=np.ones((1, 1, 10, 40), np.float16),
-    )
-    assert overlay(wide, 0, None, 96).shape == (24, 96, 3)
-    assert overlay(wide, 0, 0, 20).shape == (5, 20, 3)
 
 
 def test_the_sheet_has_a_tile_for_every_map(annotated_run, fresh_annotated_run):

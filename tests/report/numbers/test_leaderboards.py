@@ -99,42 +99,6 @@ def test_places_are_counted_from_the_significant_differences(few, choice, metric
     assert board.loc[board["control"].astype(bool), f"ahead:{name}"].isna().all()
 
 
-@pytest.mark.parametrize("choice", [EVERYTHING, (0, None, None), (None, 1, None), (0, 0, 1)])
-def test_methods_that_share_the_first_place_do_not_differ_significantly_from_the_best_mean(few, choice):
-    _, found, _, pairs = few
-    board = pd.DataFrame(found.columns(choice)).sort_values("mean:emd_perf", ascending=False)
-    placed = board[board["place"].notna()]["explainer"].tolist()
-    firsts = board[board["place"] == 1]["explainer"].tolist()
-    cells = [found.standings.cells[i] for i in found.cells[choice]]
-    tests = CellTests.read(pairs, "emd_perf").over(cells, list(itertools.combinations(placed, 2)))
-    p = {frozenset((row.first, row.second)): row.p_holm for row in tests.itertuples(index=False)}
-    assert firsts[0] == placed[0]
-    for name in placed[1:]:
-        if name in firsts:
-            assert p[frozenset((placed[0], name))] >= 0.05
-    assert any(p[frozenset((placed[0], name))] < 0.05 for name in placed[1:] if name not in firsts)
-
-
-@pytest.mark.parametrize("choice", [EVERYTHING, (0, None, None), (None, 1, None), (0, 0, 1)])
-@pytest.mark.parametrize("metric", [None, 1])
-def test_a_board_is_the_leaderboard_of_these_rows_alone(few, choice, metric):
-    run, found, summary, pairs = few
-    rows, tests = select(run, summary, choice), select(run, pairs, choice)
-    if metric is not None:
-        rows = rows[rows["metric"] == list(run.metrics)[metric]]
-    wanted = leaderboard(run, rows, pairs=tests).set_index("explainer").sort_index()
-    assert len(wanted) > 10
-    board = pd.DataFrame(found.columns(choice, metric)).set_index("explainer").loc[wanted.index]
-    of = [*run.metrics] if metric is None else [list(run.metrics)[metric]]
-    names = ["place", "last_place", "cells", "of"]
-    columns = ("mean", "first", "last", "ahead", "mean_rank", "median", "n", "best", "above", "beats", "against")
-    names += [f"{name}:{one}" for name in columns for one in of]
-    for name in names:
-        assert np.allclose(
-            board[name].astype(float), wanted[name].astype("Float64").to_numpy(float, na_value=np.nan), equal_nan=True
-        ), name
-
-
 def test_the_order_is_that_of_the_means_and_not_of_the_medians_or_ranks(few_cells_run, tmp_path):
     """LIME has a larger mean than all others by one cell alone, and smaller scores than them in the other cells."""
     scores = pd.read_parquet(few_cells_run / "scores.parquet")
@@ -191,13 +155,6 @@ def test_a_metric_without_a_defined_score_does_not_order_the_methods(few_cells_r
     assert len(board) == 17
     assert board["mean:topk_precision"].is_monotonic_decreasing
     assert board["place"].notna().any()
-
-
-def test_without_tests_no_method_has_a_place(few):
-    run, _, summary, _ = few
-    board = leaderboard(run, summary)
-    assert board["mean:emd_perf"].is_monotonic_decreasing
-    assert board["place"].isna().all()
 
 
 def test_of_one_cell_the_interval_is_that_of_the_cell(few):
@@ -276,17 +233,6 @@ def test_what_the_page_gets_says_the_same(few):
     assert control[-3:] == [0, 0, None]
 
 
-def test_the_first_rows_are_those_of_all_cells_best_first(few):
-    run, found, summary, pairs = few
-    rows, board = board_rows(found), leaderboard(run, summary, pairs=pairs)
-    assert [row["explainer"] for row in rows] == board["explainer"].tolist()
-    means = [row["mean:emd_perf"] for row in rows]
-    assert means == sorted(means, reverse=True)
-    assert [row["place"] for row in rows] == [None if pd.isna(place) else place for place in board["place"]]
-    by_precision = [row["mean:topk_precision"] for row in board_rows(found, "topk_precision")]
-    assert by_precision == sorted(by_precision, reverse=True)
-
-
 def test_without_a_rank_there_is_no_board(few, tmp_path):
     scores = make_scores(10, FEW_CELLS).assign(correct=False)
     found = write(tmp_path, scores)
@@ -315,14 +261,6 @@ def test_the_printed_leaderboard_has_every_method_in_its_place(shared_findings):
     control = table[table["method"] == "Sobel (control)"].iloc[0]
     assert (control["place"], control["beats controls in"]) == ("", "")
     assert table["method"].str.contains(r"Guided GradCAM \(8 of 18 cells\)").any()
-
-
-def test_of_many_metrics_the_printed_leaderboard_has_the_means(annotated_findings):
-    run, summary, pairs = annotated_findings
-    board = leaderboard(run, summary, pairs=pairs)
-    table = printable(run, board)
-    assert list(table.columns) == ["place", "method", *(part.label for part in run.metrics.values())]
-    assert table.iloc[0]["Deletion"] == f"{board.iloc[0]['mean:deletion']:.3f}"
 
 
 def with_p_controls(found, values):

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from scipy.stats import kendalltau
 
-from xaibench.report import write_report
 from xaibench.report.numbers import leaderboards
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards
@@ -78,10 +77,3 @@ def test_who_is_first_is_counted_over_the_repetitions(repeated_run, few_cells_ru
             assert dict(found[folder][metric]) == pytest.approx(expected)
             shares = [share for _, share in found[folder][metric]]
             assert shares == sorted(shares, reverse=True)
-
-
-def test_the_page_says_it(repeated_run):
-    page = write_report(repeated_run).read_text(encoding="utf-8")
-    assert '<h2 id="reproducibility">' in page
-    assert "Share of a score’s variance by source" in page
-    assert (repeated_run / "tables" / "reproducibility.csv").read_text().count("\n") == 1 + 8

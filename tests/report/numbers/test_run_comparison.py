@@ -95,12 +95,6 @@ def test_the_same_image_is_paired_wherever_it_stands(tmp_path):
     assert (table["difference"] == 0).all()
 
 
-def test_an_image_that_comes_twice_is_paired_once_each(tmp_path):
-    twice = [number // 2 for number in range(60)]
-    table = compare_runs([write(tmp_path / "a", images=twice), write(tmp_path / "b", images=twice)])
-    assert set(table["n"]) == {60}
-
-
 @pytest.mark.parametrize("images", [None, range(2000, 3000)])
 def test_unlike_or_unknown_images_are_not_paired(tmp_path, images):
     """The first image of one run is not that of the other, though both have the number 0."""

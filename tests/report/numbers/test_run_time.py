@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from report.conftest import FEW_CELLS, write_run
 
-from xaibench.report import RunFolderError, write_report
+from xaibench.report import write_report
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.results import read_run
 from xaibench.runfolder.tables import JOBS
@@ -71,17 +71,6 @@ def test_results_that_no_job_of_the_folder_computed_are_counted_as_reused(folder
     assert "their time is not included" in page
 
 
-@pytest.mark.usefixtures("no_figures")
-def test_the_page_says_what_it_knows(folder):
-    write(folder, *ROWS)
-    page = write_report(folder).read_text()
-    assert "6 jobs took 10.0 s in total" in page
-    assert "The number of reused results was not recorded." in page
-    assert "including the 1 that failed" in page
-    (folder / "jobs.csv").unlink()
-    assert "Computation time" not in write_report(folder).read_text()
-
-
 def test_lines_that_a_crash_cut_short_are_left_out(folder):
     write(folder, *ROWS)
     text = (folder / "jobs.csv").read_text()
@@ -89,9 +78,3 @@ def test_lines_that_a_crash_cut_short_are_left_out(folder):
     assert costs(read_run(folder)).total.jobs == 6
     (folder / "jobs.csv").write_text(text.splitlines()[0] + "\n")
     assert costs(read_run(folder)) is None
-
-
-def test_a_table_of_something_else_is_refused(folder):
-    (folder / "jobs.csv").write_text("stage,seconds\nscore,1\n")
-    with pytest.raises(RunFolderError, match=r"jobs\.csv lacks the columns key, dataset"):
-        costs(read_run(folder))

@@ -74,17 +74,6 @@ def test_scores_ranks_and_how_many_of_the_worst_are_here(folder):
     assert some_undefined
 
 
-def test_where_lower_is_better_the_highest_is_the_worst(folder, tmp_path):
-    run_dir = write_run(tmp_path / "run", samples=20, cells=FEW_CELLS[:1])
-    scores = pd.read_parquet(run_dir / "scores.parquet").assign(higher_is_better=False)
-    scores.to_parquet(run_dir / "scores.parquet")
-    (cell,) = browser(read_run(run_dir), PLENTY).cells
-    mine = scores[scores["correct"] & (scores["metric"] == "emd_perf") & (scores["explainer"] == "lrp")]
-    mine = mine.set_index("sample")["value"]
-    ranks = cell["ranks"][0][cell["explainers"].index("lrp")]
-    assert ranks == [(mine > mine[sample]).sum() + 1 for sample in cell["samples"]]
-
-
 def test_what_has_no_room_is_left_out_sample_by_sample(folder):
     run = read_run(folder)
     sizes = [
@@ -194,8 +183,3 @@ def test_volumes_are_there_with_all_their_slices_below_each_other(tmp_path, no_f
     first = ", ".join(name_slices(voxels.slices[samples.example]))
     assert f"{samples.labels[samples.example]}, {first} of" in view
     assert "inside the ground truth, in three slices of the volume" in view
-
-
-def test_pages_of_images_say_nothing_of_volumes(folder, no_figures):
-    assert "A volume is shown" not in write_report(folder).read_text()
-    assert all("volume" not in cell for cell in browser(read_run(folder), PLENTY).cells)

@@ -5,7 +5,6 @@ import json
 import pandas as pd
 import pytest
 
-from xaibench.report import write_report
 from xaibench.report.metric_verdicts import MetricVerdict, known_verdicts
 from xaibench.report.results import read_run
 
@@ -32,16 +31,6 @@ def test_of_what_was_not_tried_nothing_is_said(small_run):
     parts["metrics"]["emd_perf"]["own"] = True  # the user's, under a name that we have, too
     (small_run / "parts.json").write_text(json.dumps(parts))
     assert "emd_perf" not in of_truth(small_run, "use").cautions
-
-
-def test_the_page_marks_it_beside_its_scores_and_says_why(small_run):
-    of_truth(small_run, "use")
-    page = write_report(small_run).read_text()
-    head = page[page.index('<table class="board') : page.index("<tbody>", page.index('<table class="board'))]
-    assert head.count("‡") == len(read_run(small_run).cautions) == 1
-    footnotes = page[page.index("</table>", page.index('<table class="board')) :]
-    assert "On networks of which it is certain what they use it put a worse map before" in footnotes
-    assert "metrics.md" in footnotes
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-import json
-
 import pandas as pd
 import pytest
 from report.conftest import FEW_CELLS
@@ -55,18 +53,6 @@ def test_pictures_are_in_the_order_to_show_and_those_of_other_cells_are_left_out
     assert list(read_run(small_run).pictures) == order
     change_samples(small_run, lambda cell: {"model": "vit"} if cell.model == "cnn" else {})
     assert list(read_run(small_run).pictures) == order[:2]
-
-
-def test_a_folder_of_an_earlier_version_is_reported_without_pictures(small_run):
-    (small_run / "samples.safetensors").unlink()
-    (small_run / "gallery.safetensors").write_bytes(b"what earlier versions kept")
-    parts = json.loads((small_run / "parts.json").read_text())
-    for metric in parts["metrics"].values():
-        del metric["meaning"]
-    (small_run / "parts.json").write_text(json.dumps(parts))
-    page = write_report(small_run).read_text()
-    assert "No example maps were stored." in page
-    assert 'id="samples"' not in page
 
 
 def test_the_direction_of_a_metric_is_that_of_its_scores(small_run):
