@@ -80,7 +80,9 @@ class CaptumMethod:
         if not self.explains_only:
             method = method(model, **self.constructor)
         else:
-            x = images.to(_reference_tensor(method.forward_func))
+            function = method.forward_func
+            tensors = function.parameters() if isinstance(function, nn.Module) else ()
+            x = images.to(next((t for t in tensors if t.is_floating_point()), torch.empty(0, dtype=torch.float32)))
         arguments = {name: _move_to_images(value, x) for name, value in self.arguments.items()}
         own = getattr(method, "forward_func", None)
         guard = restore_model_state(own) if isinstance(own, nn.Module) else nullcontext()
@@ -145,12 +147,6 @@ def _parameters(function: Callable[..., Any], skip: int) -> dict[str, bool]:
     """Return the names of the parameters, and whether each is required."""
     found = named_parameters(function, skip=skip, without=_NOT_PARAMETERS)
     return {name: parameter.default is parameter.empty for name, parameter in found.items()}
-
-
-def _reference_tensor(function: Any) -> Tensor:
-    """Return a tensor on the device and in the precision of a module; for a plain function: on the CPU, float32."""
-    tensors = function.parameters() if isinstance(function, nn.Module) else iter(())
-    return next((t for t in tensors if t.is_floating_point()), torch.empty(0, dtype=torch.float32))
 
 
 def _move_to_images(value: Any, images: Tensor) -> Any:

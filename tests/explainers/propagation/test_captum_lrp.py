@@ -2,7 +2,7 @@ import captum.attr
 import pytest
 import torch
 from captum.attr._utils.lrp_rules import GammaRule
-from oracles.layered import Called
+from oracles.layered import Called, made
 from part_cases import ExplainerCase
 from torch import nn
 from torchvision.models import resnet18
@@ -77,7 +77,7 @@ def test_it_passes_unchanged_through_a_normalization(cnn, images, targets):
     expected = explain("lrp", cnn, normalize(images.double()), targets)
     model = nn.Sequential(normalize, cnn)
     torch.testing.assert_close(explain("lrp", model, images, targets, dtype=torch.float64), expected)
-    first, last = nn.Linear(64, 8), nn.Linear(8, 2)
+    first, last = made(nn.Linear(64, 8), nn.Linear(8, 2))
     middle = nn.Sequential(nn.Flatten(), first, nn.ReLU(), Called(lambda x: 3 * x), last)
     scaled = nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(8, 2))
     scaled[3].weight.data, scaled[3].bias.data = 3 * last.weight.data, last.bias.data
@@ -147,7 +147,7 @@ def test_a_linear_layer_that_runs_twice_is_named(images, targets):
 
 
 def test_an_activation_in_place_is_treated_the_same(images, targets):
-    first, last = nn.Linear(64, 8), nn.Linear(8, 2)
+    first, last = made(nn.Linear(64, 8), nn.Linear(8, 2))
     expected = explain("lrp", nn.Sequential(nn.Flatten(), first, nn.ReLU(), last), images, targets)
     model = nn.Sequential(nn.Flatten(), first, nn.ReLU(inplace=True), last)
     torch.testing.assert_close(explain("lrp", model, images, targets), expected)

@@ -72,7 +72,10 @@ def _rollout(model: nn.Module, layout: TokenLayout, images: Tensor) -> Tensor:
     before = first
     for tokens, attention in zip(layout.layers, seen, strict=True):
         if tokens.count != before.count:
-            rollout = _merge_rows(rollout, before.grid, tokens.grid)
+            # The rows of patches that are merged are averaged.
+            rows = rollout.transpose(1, 2).reshape(len(rollout), -1, *before.grid)
+            pool = nn.functional.adaptive_avg_pool2d if len(before.grid) == 2 else nn.functional.adaptive_avg_pool3d
+            rollout = pool(rows, tokens.grid).flatten(2).transpose(1, 2)
         rollout = _apply_attention(rollout, tokens, attention.weights.mean(1).to(rollout.dtype))
         before = tokens
     rows = rollout[:, layout.read.to(rollout.device)].mean(1)
@@ -87,13 +90,6 @@ def _apply_attention(rollout: Tensor, tokens: Tokens, attention: Tensor) -> Tens
     windows = (attention.reshape(-1, len(places), *attention.shape[1:]) @ windows + windows) / 2
     there = places.flatten() >= 0
     return rollout.index_copy(1, places.flatten()[there], windows.flatten(1, 2)[:, there])
-
-
-def _merge_rows(rollout: Tensor, grid: tuple[int, ...], coarse: tuple[int, ...]) -> Tensor:
-    """Average the rows of the patches that are merged."""
-    rows = rollout.transpose(1, 2).reshape(len(rollout), -1, *grid)
-    pool = nn.AdaptiveAvgPool2d(coarse) if len(grid) == 2 else nn.AdaptiveAvgPool3d(coarse)
-    return torch.as_tensor(pool(rows)).flatten(2).transpose(1, 2)
 
 
 def _check_token_merging(layout: TokenLayout) -> None:

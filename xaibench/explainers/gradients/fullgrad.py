@@ -68,21 +68,18 @@ class FullGrad:
         Raises:
             UnsupportedModelError: If the network has no convolution, or has attention, whose output is not such a sum.
         """
-        self._check(model, images)
-        rows = self.batch_size or default_batch_size(images)
-        return torch.cat([self._maps(model, x, y) for x, y in chunks(rows, images, targets)])
-
-    def _check(self, model: nn.Module, images: Tensor) -> None:
         network = network_of(model)
         with record_attention(model) as seen, torch.no_grad():
             model(images[:1])
         if seen or not any(isinstance(module, CONVOLUTIONS) for module in network.modules()):
-            found = "attention" if seen else "no convolution"
+            reason = "attention" if seen else "no convolution"
             raise UnsupportedModelError(
-                f"FullGrad: {type(network).__name__} has {found}; expected a network of convolutions (nn.Conv2d, "
+                f"FullGrad: {type(network).__name__} has {reason}; expected a network of convolutions (nn.Conv2d, "
                 "nn.Conv3d), whose biases have positions in the image. gradcam also explains transformers, "
                 "integrated_gradients any differentiable network."
             )
+        rows = self.batch_size or default_batch_size(images)
+        return torch.cat([self._maps(model, x, y) for x, y in chunks(rows, images, targets)])
 
     def _maps(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         with _record_biases(network_of(model)) as found, torch.enable_grad():
@@ -93,15 +90,12 @@ class FullGrad:
         total = torch.zeros_like(images[:, 0])
         for factor, gradient in zip(factors, gradients, strict=True):
             if gradient is not None:
-                shares = self._rescaled((factor * gradient).abs()).sum(1, keepdim=True)
-                total += interpolate_linearly(shares, images.shape[2:])[:, 0]
+                shares = (factor * gradient).abs()
+                over = spatial_axes(shares) if self.rescale == "map" else (1, *spatial_axes(shares))
+                low, high = shares.amin(over, keepdim=True), shares.amax(over, keepdim=True)
+                shares = torch.where(high > low, (shares - low) / (high - low), 0.0)  # constant maps become 0
+                total += interpolate_linearly(shares.sum(1, keepdim=True), images.shape[2:])[:, 0]
         return total
-
-    def _rescaled(self, shares: Tensor) -> Tensor:
-        """Scale ``[n, C, h, w]`` to [0, 1]; constant maps become 0."""
-        over = spatial_axes(shares) if self.rescale == "map" else (1, *spatial_axes(shares))
-        low, high = shares.amin(over, keepdim=True), shares.amax(over, keepdim=True)
-        return torch.where(high > low, (shares - low) / (high - low), 0.0)
 
 
 @contextmanager

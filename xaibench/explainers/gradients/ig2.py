@@ -92,7 +92,11 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
         length = self.step_size * (box[1] - box[0]) * images[0].numel() ** 0.5
         with _Representation(model) as seen:
             represented, assigned = self._represent_training_images(model, seen, kept)
-            references = self._references(images, assigned, targets)
+            drawn = np.stack([rng.permutation(len(assigned)) for rng in sample_generators(self.seed, images)])
+            order = torch.from_numpy(drawn).to(assigned.device)
+            # Training images that are assigned to other classes come first.
+            first = order.gather(1, assigned.T[targets].gather(1, order).long().argsort(dim=1, stable=True))
+            references = first[:, torch.arange(self.n_references) % len(assigned)]
             total = torch.zeros_like(images)
             rows = self.rows(images)
             for start in range(0, len(images), rows):
@@ -114,14 +118,6 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
                 found.append(seen.of(outputs))
                 assigned.append(assigned_classes(model, outputs))
         return torch.cat(found), torch.cat(assigned)
-
-    def _references(self, images: Tensor, assigned: Tensor, targets: Tensor) -> Tensor:
-        """Choose training images for each image, ``[N, n_references]``; those assigned to other classes come first."""
-        drawn = np.stack([rng.permutation(len(assigned)) for rng in sample_generators(self.seed, images)])
-        order = torch.from_numpy(drawn).to(assigned.device)
-        own = assigned.T[targets].gather(1, order).long()
-        first = order.gather(1, own.argsort(dim=1, stable=True))
-        return first[:, torch.arange(self.n_references) % len(assigned)]
 
     def _follow_path(
         self,

@@ -134,18 +134,15 @@ def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, di
     large = resize(scaled.transpose(1, 2, 0), (size, size), order=3, mode="constant", anti_aliasing=True)
     rows, columns = (((np.arange(n) + 0.5) * size / n).astype(int) for n in picture.shape[1:])
     found = []
-    for labels in _felzenszwalb(large, min_segment_size):
+    if kernels_enabled():
+        scales = graph_segments(large, _SCALES, _SIGMA, min_segment_size)
+    else:
+        from skimage.segmentation import felzenszwalb
+
+        scales = np.stack([felzenszwalb(large, scale, _SIGMA, min_segment_size) for scale in _SCALES])
+    for labels in scales:
         found += [wide[np.ix_(rows, columns)] for wide in _widened_segments(labels, dilation, (1.0, 1.0))]
     return np.stack(found)
-
-
-def _felzenszwalb(image: NDArray[np.float64], min_size: int) -> NDArray[np.integer[Any]]:
-    """Return Felzenszwalb's segments ``[S, H, W]`` of an image ``[H, W, C]``, from fine to coarse."""
-    if kernels_enabled():
-        return graph_segments(image, _SCALES, _SIGMA, min_size)
-    from skimage.segmentation import felzenszwalb
-
-    return np.stack([felzenszwalb(image, scale, _SIGMA, min_size) for scale in _SCALES])
 
 
 def _supervoxels(picture: NDArray[np.float64], size: int, dilation: int) -> NDArray[np.bool_]:

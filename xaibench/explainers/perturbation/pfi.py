@@ -111,7 +111,6 @@ class PFI(FeatureAttribution):
 
 def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
     """Draw a random permutation other than the identity (single images may keep their place)."""
-    identity = torch.arange(n)
-    while torch.equal(permutation := torch.randperm(n, generator=rng), identity):
+    while torch.equal(permutation := torch.randperm(n, generator=rng), torch.arange(n)):
         pass
     return permutation

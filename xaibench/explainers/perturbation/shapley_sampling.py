@@ -103,7 +103,12 @@ class ShapleySampling(Repeating, FeatureAttribution):
             rank = permutation.argsort()
             for samples, steps in blocks(len(flat), features.most, rows):
                 run = partial(row_outputs, model, images=images, targets=targets[samples])
-                joined = partial(self._coalition_rows, flat[samples], rank[features.of(samples)])
+                x, own_rank = flat[samples, None], rank[features.of(samples)][:, None]
+
+                def joined(k: Tensor, x: Tensor = x, own_rank: Tensor = own_rank) -> Tensor:
+                    # Rows [n, s, V]; step k is the coalition of the first k + 1 features.
+                    return torch.where(own_rank <= k[:, None], x, self.baseline)
+
                 found = None
                 if first is not None:
                     ends = joined(torch.tensor([steps.start - 1, steps.stop - 1], device=flat.device))
@@ -138,7 +143,3 @@ class ShapleySampling(Repeating, FeatureAttribution):
                 )
                 total[samples] += rises.gather(2, ranks[some][:, None].expand_as(rises)).sum(0)
         return total / len(ranks)
-
-    def _coalition_rows(self, flat: Tensor, rank: Tensor, steps: Tensor) -> Tensor:
-        """Return rows ``[n, s, V]``; step k is the coalition of the first k + 1 features."""
-        return torch.where(rank[:, None] <= steps[:, None], flat[:, None], self.baseline)

@@ -74,14 +74,11 @@ class LinearSurrogate(Repeating, FeatureAttribution, ABC):
         with warnings.catch_warnings(), background_threads(images.device) as submit:
             # Set here, because the threads that fit share the warning filters.
             warnings.filterwarnings("ignore", "Objective did not converge")
-            asked = self._evaluate_coalitions(model, images, targets, features, rngs, count)
-            # The regressions are small. They are solved on the CPU in float64 while the device continues.
-            solved = [submit(self._solve, *given) for given in asked]
+            regressions = self._evaluate_coalitions(model, images, targets, features, rngs, count)
+            # The regressions are small. They are solved on the CPU in float64 while the device continues. The mask is
+            # converted when its turn comes, so that it is small while it waits.
+            solved = [submit(lambda mask, *data: self._fit(mask.double(), *data), *data) for data in regressions]
             return torch.stack([coefficients() for coefficients in solved])
-
-    def _solve(self, mask: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        """Solve one regression. The mask is converted here, so that it is small while it waits."""
-        return self._fit(mask.double(), outputs, weights)
 
     def _evaluate_coalitions(
         self,

@@ -77,17 +77,8 @@ def check_sees_whole_image(owner: str, model: nn.Module) -> None:
 
 #: Names of the activation functions that networks call as functions.
 _ACTIVATIONS = (
-    "relu",
-    "relu_",
-    "relu6",
-    "leaky_relu",
-    "leaky_relu_",
-    "elu",
-    "elu_",
-    "gelu",
-    "silu",
-    "mish",
-    "hardswish",
+    *("relu", "relu_", "relu6", "leaky_relu", "leaky_relu_", "elu", "elu_"),
+    *("gelu", "silu", "mish", "hardswish"),
 )
 
 
