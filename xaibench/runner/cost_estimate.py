@@ -85,10 +85,12 @@ def estimate(
             if done:
                 continue
             row["passes"] += job.passes
-            if isinstance(job, ExplainJob) and job.network and not job.passes:
-                unknown[job.explainer.name] += 1
-            if job.passes:
-                training = job if isinstance(job, TrainJob) else job.network.trainings[0]
+            if isinstance(job, ExplainJob) and job.network:
+                training: TrainJob | None = job.network.trainings[0]
+                unknown.update([] if job.passes else [job.explainer.name])
+            else:
+                training = job if isinstance(job, TrainJob) else None
+            if training and job.passes:
                 seconds += job.passes * _pass_seconds(training, asked.device) / workers
         table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("stage")
         return Estimate(opened.suite.name, table, seconds, workers, unknown)

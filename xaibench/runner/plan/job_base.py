@@ -28,10 +28,13 @@ STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
 BASE_MB = 600.0
 
 
-class Keyed:
+class Keyed(ABC):
     """Equal if the keys are equal, which decide the results."""
 
-    key: str
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Hash of everything that decides the result."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Keyed) and self.key == other.key
@@ -45,7 +48,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, eq=False)
-class Job(Keyed, ABC):
+class Job(Keyed):
     """A job: its stage, the jobs that it needs, the key of its result, and estimates of its cost."""
 
     stage: ClassVar[Stage]
@@ -61,7 +64,7 @@ class Job(Keyed, ABC):
         return ()
 
     @functools.cached_property
-    def key(self) -> str:  # type: ignore[override]
+    def key(self) -> str:
         """Hash of everything that decides the result; the name of the result in the store."""
         return self._make_key(kernels=kernels_enabled())
 

@@ -234,7 +234,12 @@ def _share_tables(cell: CellPlan, store: Store, correct: Mapping[Network, NDArra
                 if not len(maps) == len(reliance) == len(masks):
                     continue
                 subset, variant = cell.subset_and_variant
-                constants = {"dataset": cell.dataset_name, "subset": subset, "variant": variant, "model": cell.model}
+                constants: dict[str, object] = {
+                    "dataset": cell.dataset_name,
+                    "subset": subset,
+                    "variant": variant,
+                    "model": cell.model,
+                }
                 constants |= {"seed": select_training(store, network)[1], "data_seed": cell.data.seed}
                 constants |= {"reference": reference.explainer.name, "explainer": job.explainer.name}
                 columns = {
