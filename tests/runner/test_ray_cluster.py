@@ -129,7 +129,7 @@ def test_a_node_and_a_worker_lost_in_mid_run(parts, quiet_run, cluster, tmp_path
     done = []
     result = run(
         parts / "ray.toml", folder, engine="ray", address=cluster.address, device="cpu",
-        progress=lambda stage, count, total, share: done.append((stage, count, total)),
+        progress=lambda stage, count, total: done.append((stage, count, total)),
     )  # fmt: skip
     thread.join()
     assert result.failures == {}
@@ -185,7 +185,7 @@ class Context:
 
 
 def test_a_task_computes_on_the_gpu_that_it_was_given(monkeypatch):
-    from xaibench.runner.engines import ray_cluster as ray_engine
+    from xaibench.runner import ray_cluster as ray_engine
 
     # By its index among all GPUs, because Ray reuses the process, and torch lists the visible GPUs only once.
     assert ray_engine._ALL_GPUS["env_vars"] == {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
