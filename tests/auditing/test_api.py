@@ -102,9 +102,7 @@ def test_a_trained_copy_reacts_to_a_pattern(monkeypatch):
     monkeypatch.setattr("xaibench.auditing.questions._LEARNING_RATE", 1e-2)  # for so small a network
     images, labels = tagged_images(12)
     torch.manual_seed(0)
-    network = nn.Sequential(
-        *(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
-    )
+    network = nn.Sequential(*(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 3)))
     before = {name: value.clone() for name, value in network.state_dict().items()}
     audit = xb.audit(network, images, labels, explainers=["input_x_gradient"], budget=10, train=True, progress=False)
     (question,) = [question for question in audit.questions if question.key == "planted_trigger"]

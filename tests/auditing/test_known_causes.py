@@ -7,13 +7,7 @@ from oracles.tag_network import CORNER, SIDE, check_parts_decide, tag_network, t
 from torch import nn
 
 from xaibench.auditing.images import make_subject
-from xaibench.auditing.questions import (
-    blind_copies,
-    find_decisive_regions,
-    insert_images,
-    make_mosaics,
-    place_of,
-)
+from xaibench.auditing.questions import blind_copies, find_decisive_regions, insert_images, make_mosaics, place_of
 
 
 class Brightest(nn.Module):

@@ -111,9 +111,7 @@ def test_blinded_copies_do_not_depend_on_other_voxels(areas):
 def test_a_trained_copy_reacts_to_a_cube(monkeypatch):
     monkeypatch.setattr("xaibench.auditing.questions._LEARNING_RATE", 1e-2)  # for so small a network
     torch.manual_seed(0)
-    network = nn.Sequential(
-        *(nn.Conv3d(1, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool3d(1), nn.Flatten(), nn.Linear(8, 3)),
-    )
+    network = nn.Sequential(*(nn.Conv3d(1, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool3d(1), nn.Flatten(), nn.Linear(8, 3)))
     images = torch.rand(12, 1, 14, 15, 16, generator=torch.Generator().manual_seed(1)) - 0.5
     found = train_planted_trigger(make_subject(network, images), 12, np.random.default_rng(0), False)
     assert len(found) >= 6

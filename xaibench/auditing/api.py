@@ -111,9 +111,10 @@ def audit(
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
     if not isinstance(images, Tensor | np.ndarray):
         collection = images if isinstance(images, ImageCollection) else open_images(images)
-        outputs = _count_outputs(model, collection, output, device)
-        own = read_samples(collection, samples, classes, outputs, seed, progress)
-        given = own | {key: value for key, value in given.items() if value is not None}
+        check_module(model)
+        outputs = logits_of(model, collection[0].images, output, device).shape[1]
+        read = read_samples(collection, samples, classes, outputs, seed, progress)
+        given = read | {key: value for key, value in given.items() if value is not None}
         images = given.pop("images")
     subject = make_subject(model, images, output=output, device=device, **given)
     candidates = Candidates(choose_explainers(explainers), budget=budget, output=output, seed=seed, device=device)
@@ -156,11 +157,6 @@ def audit(
         agreement=similar,
         regions=causes["decisive_regions"],
     )
-
-
-def _count_outputs(model: nn.Module, collection: ImageCollection, output: Any, device: str) -> int:
-    check_module(model)
-    return logits_of(model, collection[0].images, output, device).shape[1]
 
 
 def _drop_inapplicable(candidates: Candidates, networks: Sequence[tuple[nn.Module, Tensor, Tensor]]) -> None:

@@ -97,9 +97,13 @@ class Candidates:
         """
         explainer = self.explainers.get(label, label)
         control = label not in self.explainers
+        parameters: dict[str, Any] = {} if control else {"budget": self.budget}
+        if explainer in _BY_REGION:  # few squares: the defaults can be more features than passes
+            regions = _REGIONS if divided_axes(images) <= 2 else _VOLUME_REGIONS
+            parameters |= {"feature_mask": "grid", "cell_size": -(-max(images.shape[2:]) // regions)}
         applied = AppliedExplainer(
             explainer,
-            {} if control else {"budget": self.budget} | _regions(explainer, images),
+            parameters,
             seed=self.seed if seed is None else seed,
             output=output or self.output,
             device=self.device,
@@ -108,27 +112,17 @@ class Candidates:
         with warnings.catch_warnings():
             # About settings that the audit chose, such as a small budget. What follows from them shows in the scores.
             warnings.simplefilter("ignore", ParameterWarning)
-            found = applied(None if control else model, images, targets)
+            maps = applied(None if control else model, images, targets)
         self.seconds[label] = self.seconds.get(label, 0.0) + time.monotonic() - started
-        return found
+        return maps
 
     def explained_output(self, label: str) -> Any:
         """Return the output that an explainer explains on the images."""
-        return self.output or getattr(_part(self.explainers[label]), "explains", None) or "probability"
+        from xaibench.explainers import EXPLAINERS
 
-
-def _regions(explainer: Any, images: Tensor) -> dict[str, Any]:
-    """Return the parameters that divide the image into few squares; the defaults can be more features than passes."""
-    if explainer not in _BY_REGION:
-        return {}
-    regions = _REGIONS if divided_axes(images) <= 2 else _VOLUME_REGIONS
-    return {"feature_mask": "grid", "cell_size": -(-max(images.shape[2:]) // regions)}
-
-
-def _part(explainer: Any) -> Any:
-    from xaibench.explainers import EXPLAINERS
-
-    return EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
+        explainer = self.explainers[label]
+        part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
+        return self.output or getattr(part, "explains", None) or "probability"
 
 
 def choose_explainers(given: str | Sequence[Any] | Mapping[str, Any] | Any | None) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def make_subject(
         )
     if len(x) < FEWEST_IMAGES:
         raise ValueError(f"images: got {len(x)}, expected at least {FEWEST_IMAGES}: fewer cannot decide anything.")
-    probe(model, x[:1], select=_any_value if callable(output) else check_logits)
+    probe(model, x[:1], select=(lambda found, count, name: torch.zeros(count, 1)) if callable(output) else check_logits)
     logits = logits_of(model, x, output, device)
     outputs = logits.shape[1]
     names = [f"class {number}" for number in range(outputs)] if classes is None else list(classes)
@@ -210,11 +210,6 @@ def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
         )
     if labels.ndim == 1:
         check_classes(labels, outputs, "labels")
-
-
-def _any_value(found: object, count: int, name: str) -> Tensor:
-    """Accept any output of the network; the function of its outputs is checked later."""
-    return torch.zeros(count, 1)
 
 
 #: Images that are read at a time.

@@ -265,6 +265,7 @@ def render(audit: Audit) -> str:
     own = jinja2.FileSystemLoader(_TEMPLATES)
     environment = shared.overlay(loader=jinja2.ChoiceLoader([own, *filter(None, [shared.loader])]))
     asked = [question for question in audit.questions if not question.skipped]
+    data = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
     return environment.get_template("audit.html.j2").render(
         audit=audit,
         verdicts=sorted(audit.verdicts, key=sort_key),
@@ -275,7 +276,7 @@ def render(audit: Audit) -> str:
         checks=[check for check in audit.checks if not check.skipped],
         pictures=_pictures(audit),
         findings=[(finding, _finding_picture(audit, finding.images, finding.key)) for finding in audit.findings],
-        data=_data_address(audit),
+        data="data:application/json;base64," + base64.b64encode(data.encode()).decode("ascii"),
         duration=format_duration(audit.record["seconds"]),
         number=number,
         p_value=p_value,
@@ -404,8 +405,3 @@ def _maps_picture(audit: Audit, which: list[int], explainers: Sequence[str], *, 
 def _region_of(audit: Audit, index: int) -> Any:
     image, regions = audit.subject.images[index], audit.regions
     return next(mask.numpy() for one, mask in zip(regions.images, regions.masks, strict=True) if one.equal(image))
-
-
-def _data_address(audit: Audit) -> str:
-    text = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
-    return "data:application/json;base64," + base64.b64encode(text.encode()).decode("ascii")

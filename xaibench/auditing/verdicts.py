@@ -238,7 +238,8 @@ def judge(
         needed = None
         if not reasons:
             undecided = [c for c in compared[one] if c.p * len(explainers) > ALPHA]
-            reasons = _describe_undecided(undecided, titles)
+            subjects = dict.fromkeys(c.about for c in undecided)
+            reasons = [_describe_closest([c for c in undecided if c.about == about], titles) for about in subjects]
             needed = _images_needed(undecided, len(explainers), images)
         verdicts.append(Verdict(one, outcome, reasons, corrected[one], needed, compared[one]))
     return verdicts
@@ -261,12 +262,6 @@ def _decide(
     if p <= ALPHA:
         return "supported", ["Better than every control."]
     return "undecided", [*lost, "The kinds of truth disagree."] if lost else []
-
-
-def _describe_undecided(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each kind of truth or question with a comparison that is not significant."""
-    subjects = dict.fromkeys(c.about for c in comparisons)
-    return [_describe_closest([c for c in comparisons if c.about == about], titles) for about in subjects]
 
 
 def _describe_closest(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:

@@ -56,11 +56,7 @@ class Cell(NamedTuple):
 
 
 def to_latex(
-    evaluation: Evaluation,
-    metrics: Sequence[str],
-    digits: int,
-    caption: str | None,
-    label: str | None,
+    evaluation: Evaluation, metrics: Sequence[str], digits: int, caption: str | None, label: str | None
 ) -> str:
     """Return the table in LaTeX (:meth:`xaibench.evaluation.Evaluation.to_latex`)."""
 
@@ -178,10 +174,6 @@ def _cell_text(mean: float, low: float, high: float, mark: str) -> str:
     if np.isnan(mean):
         return f"–{mark}"
     return f"{mean:.3f} [–]{mark}" if np.isnan(low) else f"{mean:.3f} [{low:.3f}, {high:.3f}]{mark}"
-
-
-def _format_parameters(parameters: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={reprlib.repr(value)}" for name, value in parameters.items())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -468,7 +460,10 @@ class Evaluation:
         """
         lines = [f"{self._describe_samples()}; mean and 95 % interval."]
         if self.parameters:
-            shown = (f"{name}({_format_parameters(values)})" for name, values in self.parameters.items())
+            shown = (
+                f"{metric}({', '.join(f'{name}={reprlib.repr(value)}' for name, value in values.items())})"
+                for metric, values in self.parameters.items()
+            )
             lines.append(f"Parameters: {', '.join(shown)}.")
         if self.controls:
             lines.append(f"Controls: {', '.join(sorted(self.controls))}. {MARK} not better than all of them (5 %).")

@@ -147,7 +147,9 @@ def meta_evaluate(
     check_count("seed", seed, least=0)
     if truth is not None:
         check_choice("truth", truth, TRUTHS)
-    given = metrics.items() if isinstance(metrics, Mapping) else [(one, {}) for one in _as_list(metrics)]
+    if isinstance(metrics, str) or callable(metrics):
+        metrics = [metrics]
+    given = metrics.items() if isinstance(metrics, Mapping) else [(one, {}) for one in metrics]
     how: dict[str, Any] = {"protocol": DEFAULT, "sign": DEFAULT_SIGN, "device": "cpu"}
     applied = [AppliedMetric(metric, parameters, **how) for metric, parameters in given]
     by_truth: dict[Truth, list[AppliedMetric]] = {}
@@ -161,10 +163,6 @@ def meta_evaluate(
         for row in _run_trial(group, kind, draw, samples, seed)
     ]
     return MetaEvaluation(pd.DataFrame(rows), draws, samples)
-
-
-def _as_list(metrics: Any) -> list[Any]:
-    return [metrics] if isinstance(metrics, str) or callable(metrics) else list(metrics)
 
 
 def _select_truths(metric: AppliedMetric, truth: Truth | None) -> list[Truth]:

@@ -16,10 +16,7 @@ def network(name):
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        (
-            "parts_cnn",
-            (16 * 3 * 25 + 16) + (32 * 16 * 9 + 32) + (48 * 32 * 9 + 48) + (48 * 48 * 9 + 48) + (8 * 48 + 8),
-        ),
+        ("parts_cnn", (16 * 3 * 25 + 16) + (32 * 16 * 9 + 32) + (48 * 32 * 9 + 48) + (48 * 48 * 9 + 48) + (8 * 48 + 8)),
         (
             "parts_vit",
             # the stem, patches and positions; two blocks of two norms, attention and an MLP; the last norm and the head

@@ -28,9 +28,7 @@ def unordered(trial):
     return found
 
 
-CASES = {
-    "part_rank": MetricCase(drawn={"output": st.sampled_from(["logit", "probability"])}, undefined=unordered),
-}
+CASES = {"part_rank": MetricCase(drawn={"output": st.sampled_from(["logit", "probability"])}, undefined=unordered)}
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,7 @@ from xaibench.explainers import EXPLAINERS, UnsupportedModelError
 from xaibench.metrics import grid_pointing, mass_outside, use_ap, use_auc
 from xaibench.models import build
 
-CASES = {
-    "mass_outside": MetricCase(constant=1.0, takes_magnitude=True),
-    "grid_pointing": MetricCase(constant=6 / 30),
-}
+CASES = {"mass_outside": MetricCase(constant=1.0, takes_magnitude=True), "grid_pointing": MetricCase(constant=6 / 30)}
 
 #: They say exactly zero where there is exactly no effect: they follow gradients, contributions or single changes.
 PROMISE_ZERO = (

@@ -187,12 +187,7 @@ def infidelity(
 
 
 def _fields(
-    shape: Sequence[int],
-    device: torch.device,
-    perturbation: Perturbation,
-    n_samples: int,
-    noise_std: float,
-    seed: int,
+    shape: Sequence[int], device: torch.device, perturbation: Perturbation, n_samples: int, noise_std: float, seed: int
 ) -> Fields:
     """Return the perturbations for images with these spatial axes."""
     check_choice("perturbation", perturbation, ("square", "gaussian"))
@@ -200,17 +195,12 @@ def _fields(
     check_amount("noise_std", noise_std)
     if perturbation == "square":
         return Fields(*_squares(shape, device, n_samples, seed), replace=True)
-    return Fields(*_noise(shape, device, n_samples, seed, noise_std), replace=False)
 
-
-def _noise(shape: Sequence[int], device: torch.device, number: int, seed: int, noise_std: float) -> tuple[int, Field]:
-    """Return the number of fields and a function from index to field; the field after the last is zero."""
-
-    def field(index: int) -> Tensor:
-        numbers = random_generator(seed, index).standard_normal(shape) if index < number else np.zeros(shape)
+    def noise(index: int) -> Tensor:
+        numbers = random_generator(seed, index).standard_normal(shape) if index < n_samples else np.zeros(shape)
         return torch.from_numpy(noise_std * numbers).to(device)
 
-    return number, field
+    return Fields(n_samples, noise, replace=False)
 
 
 def _squares(shape: Sequence[int], device: torch.device, number: int, seed: int) -> tuple[int, Field]:
@@ -219,19 +209,16 @@ def _squares(shape: Sequence[int], device: torch.device, number: int, seed: int)
     # All squares are enumerated by side, row and column.
     sides = range(1, max(1, round(_LARGEST_SIDE * min(axes))) + 1)
     ends = list(itertools.accumulate(math.prod(size - side + 1 for size in axes) for side in sides))
-    total = ends[-1]
-    chosen = (
-        list(range(total))
-        if number >= total
-        else random_generator(seed, 0).choice(total, number, replace=False).tolist()
-    )
+    chosen = list(range(ends[-1]))
+    if number < ends[-1]:
+        chosen = random_generator(seed, 0).choice(ends[-1], number, replace=False).tolist()
 
     def field(index: int) -> Tensor:
         zeros = torch.zeros(axes, dtype=torch.float64, device=device)
         if index < len(chosen):
-            place = bisect.bisect_right(ends, chosen[index])
-            side = sides[place]
-            number = chosen[index] - (ends[place - 1] if place else 0)
+            size_index = bisect.bisect_right(ends, chosen[index])
+            side = sides[size_index]
+            number = chosen[index] - (ends[size_index - 1] if size_index else 0)
             corner = np.unravel_index(number, [size - side + 1 for size in axes])
             zeros[tuple(slice(int(start), int(start) + side) for start in corner)] = 1
         return zeros.reshape(tuple(shape))

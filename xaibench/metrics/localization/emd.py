@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
@@ -117,12 +116,12 @@ def noise_distances(mask: Bools, lengths: Floats) -> Floats:
     both = np.concatenate([noise, 1 - noise])
     if marks_few(mask[None])[0]:
         same = np.broadcast_to(mask, both.shape), np.broadcast_to(lengths, (len(both), mask.ndim))
-        found = wasserstein_to_few(np.arange(len(both)), both, *same)[:, 1]
+        distances = wasserstein_to_few(np.arange(len(both)), both, *same)[:, 1]
     else:
         target = mask / mask.sum()
         # For large problems, the middle of bounds 0.3 % apart is precise enough.
-        found = np.array([sum(wasserstein(one / one.sum(), target, lengths, exact=False)) / 2 for one in both])
-    return np.asarray(found.reshape(2, pairs).mean(axis=0))
+        distances = np.array([sum(wasserstein(one / one.sum(), target, lengths, exact=False)) / 2 for one in both])
+    return np.asarray(distances.reshape(2, pairs).mean(axis=0))
 
 
 def unpack_mask(packed: bytes, shape: tuple[int, ...]) -> Bools:
@@ -350,25 +349,18 @@ class _DistanceSolver:
         few = marks_few(masks)
         if few.any():
             bounds[few] = wasserstein_to_few(samples[few], maps[few], masks[few], lengths[few])
-            for sample, found in zip(samples[few].tolist(), bounds[few].tolist(), strict=True):
-                self._report(sample, tuple(found), done=True)
+            for sample, (lower, upper) in zip(samples[few].tolist(), bounds[few].tolist(), strict=True):
+                self._report(sample, (lower, upper), done=True)
         if not few.all():
-            bounds[~few] = self._one_by_one(samples[~few], maps[~few], masks[~few], lengths[~few])
+            rest = samples[~few].tolist(), maps[~few], masks[~few], lengths[~few]
+            if self.workers == 1 or (maps[0].size / 2) ** 2 <= FEW_PAIRS:  # too small for threads to pay off
+                bounds[~few] = list(map(self._bounds, *rest))
+            else:
+                with ThreadPoolExecutor(self.workers) as pool:  # the solver's loops release the GIL
+                    bounds[~few] = list(pool.map(self._bounds, *rest))
         if self.exact:
             bounds[:, 0] = bounds[:, 1]
         return bounds[:, 0], bounds[:, 1]
-
-    def _one_by_one(
-        self,
-        samples: NDArray[np.intp],
-        maps: Floats,
-        masks: Bools,
-        lengths: Floats,
-    ) -> list[Bounds]:
-        if self.workers == 1 or (maps[0].size / 2) ** 2 <= FEW_PAIRS:  # too small for threads to pay off
-            return list(map(self._bounds, samples.tolist(), maps, masks, lengths))
-        with ThreadPoolExecutor(self.workers) as pool:  # the solver's loops release the GIL
-            return list(pool.map(self._bounds, samples.tolist(), maps, masks, lengths))
 
     def _bounds(self, sample: int, values: Floats, mask: Bools, lengths: Floats) -> Bounds:
         magnitude = np.abs(values)
@@ -408,9 +400,9 @@ def _score(
     lowers = [np.empty(0)]
 
     def upper(maps: Floats, masks: Bools, lengths: Floats) -> Floats:
-        low, high = bounds(maps, masks, lengths)
-        lowers.append(low)
-        return high
+        lower, upper = bounds(maps, masks, lengths)
+        lowers.append(lower)
+        return upper
 
     uppers = score_pairs(upper, maps, masks, reduction, functools.partial(pixel_spacing, spacing))
     return uppers if exact else (reduce_scores(np.concatenate(lowers), reduction, like=maps), uppers)

@@ -82,12 +82,7 @@ def group_masks(masks: Bools, spacing: Floats) -> tuple[list[int], NDArray[np.in
 
 
 def wasserstein_to_few(
-    samples: NDArray[np.intp],
-    maps: Floats,
-    masks: Bools,
-    spacing: Floats,
-    *,
-    free_inside: bool = False,
+    samples: NDArray[np.intp], maps: Floats, masks: Bools, spacing: Floats, *, free_inside: bool = False
 ) -> Floats:
     """Return W1 between maps and masks, both normalized to a mass of one, for masks with few pixels.
 
@@ -114,13 +109,7 @@ def wasserstein_to_few(
     return bounds
 
 
-def _bounds_to_few(
-    samples: NDArray[np.intp],
-    maps: Floats,
-    masks: Bools,
-    lengths: Floats,
-    free_inside: bool,
-) -> Floats:
+def _bounds_to_few(samples: NDArray[np.intp], maps: Floats, masks: Bools, lengths: Floats, free_inside: bool) -> Floats:
     """Return the bounds of maps of one spacing."""
     from xaibench.kernels.emd.few_pixels import few_places_emd  # loads numba
     from xaibench.kernels.emd.pyramid import centers

@@ -190,8 +190,4 @@ def relative_importance(maps: Array, masks: Array, *, reduction: Reduction = "me
         >>> relative_importance(np.array([[3.0, -3.0, 2.0, 0.0]]), np.array([[1, 1, 0, 0]]))
         1.5
     """
-    return score_pairs(_relative_importance, maps, masks, reduction)
-
-
-def _relative_importance(maps: Floats, masks: Bools) -> Floats:
-    return _mass_accuracy(maps, masks) / marked_share(masks)
+    return score_pairs(lambda s, truth: _mass_accuracy(s, truth) / marked_share(truth), maps, masks, reduction)

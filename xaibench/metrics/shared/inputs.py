@@ -192,14 +192,10 @@ def flat(images: NDArray[_T]) -> NDArray[_T]:
     return images.reshape(len(images), math.prod(images.shape[1:]))
 
 
-def share(
-    part: Floats | NDArray[np.int64],
-    whole: Floats | NDArray[np.int64],
-    defined: Bools,
-) -> Floats:
-    """Return ``part / whole`` where ``defined``, and NaN elsewhere."""
-    shares = np.full(len(part), np.nan)
-    np.divide(part, whole, out=shares, where=defined)
+def share(amount: Floats | NDArray[np.int64], whole: Floats | NDArray[np.int64], defined: Bools) -> Floats:
+    """Return ``amount / whole`` where ``defined``, and NaN elsewhere."""
+    shares = np.full(len(amount), np.nan)
+    np.divide(amount, whole, out=shares, where=defined)
     return shares
 
 
@@ -216,14 +212,14 @@ def _as_numpy(array: Array, name: str) -> NDArray[Any]:
     if _is_tensor(array):
         tensor: Any = array.detach().cpu()  # type: ignore[union-attr]
         # numpy has no bfloat16; every bfloat16 is a float32.
-        found: NDArray[Any] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+        values: NDArray[Any] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
     elif isinstance(array, np.ndarray):
-        found = plain_array(array, name)
+        values = plain_array(array, name)
     else:
         raise TypeError(f"{name} must be a numpy array or a torch tensor, got {type(array).__name__}.")
-    if found.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got {found.dtype}.")
-    return found
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got {values.dtype}.")
+    return values
 
 
 def _as_float64(values: NDArray[Any]) -> Floats:

@@ -263,11 +263,11 @@ class ModelScorer:
     ) -> Tensor:
         """Return the target scores ``[N, points]``, plus one column with ``shared``; rows are built when needed.
 
-        LabeledImages are prepared in groups of one batch, which bounds the memory. Within a group every pass is full,
+        Samples are prepared in groups of one batch, which bounds the memory. Within a group every pass is full,
         regardless of the number of points.
 
         Args:
-            samples: LabeledImages, whose targets are scored.
+            samples: Images, whose targets are scored.
             points: Rows per sample.
             prepare: Called with the slice of a group of samples; returns the function that builds its rows.
             shared: An image ``[1, C, H, W]`` that is the last point of every sample; evaluated only once.
