@@ -1,7 +1,7 @@
 """Sheets of maps of volumes: their pictures are three slices, the same for all methods."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_the_tiles_of_volumes_are_their_slices(tmp_path):
     layout = sheet_layout(cells)
     assert layout.side == 12
     write_sample_sheet(tmp_path, cells, layout)
-    assert parse_layout(json.loads(json.dumps(layout.to_dict())), tmp_path) == layout
+    assert parse_layout(json.loads(json.dumps(asdict(layout))), tmp_path) == layout
     maps = decode_sheet(draw_map_sheet(cells, cells[0].explainers[1], layout), "the sheet", layout.size)
     first = min(cells[0].samples)
     place = cells[0].samples.index(first)

@@ -1,6 +1,5 @@
 """A run becomes a result for each method, with what its intervals need and without private names."""
 
-import dataclasses
 import json
 import shutil
 import tomllib
@@ -65,14 +64,6 @@ def test_groups_are_facts_and_names_of_files_are_not(finished, tmp_path):
     assert samples[["sample", "group"]].to_numpy().tolist() == [[0, 7], [1, 7], [2, 8], [3, 8], [4, 9]]
     assert [file for file in (tmp_path / "results").rglob("*") if file.is_file() and b"ann/" in file.read_bytes()] == []
     assert check(folder) == []
-
-
-def test_groups_of_a_large_suite_can_be_read_again(finished, tmp_path):
-    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
-    facts = read_facts(tmp_path / "results" / "suites" / folder.name)
-    samples = pd.DataFrame({"dataset": "pascal", "data_seed": 0, "sample": range(100_000), "group": range(100_000)})
-    (facts.folder / "facts.json").write_bytes(dataclasses.replace(facts, samples=samples).to_json())
-    assert read_facts(facts.folder).samples["group"].tolist() == list(range(100_000))
 
 
 def test_results_of_other_images_or_networks_do_not_join_a_suite(finished, tmp_path):
@@ -152,14 +143,6 @@ def test_a_method_for_some_networks_or_none(tiny, ships, tmp_path):
     assert "gradcamplusplus" not in {place.parent.name for place in split_run(folder, tmp_path / "others")}
     with pytest.raises(ResultError, match=r"gradcam\+\+"):
         split_run(folder, tmp_path / "others", methods=["gradcam++"])
-
-
-def test_a_result_is_replaced_as_a_whole(finished, tmp_path):
-    (folder,) = split_run(finished, tmp_path / "results", methods=["saliency"])
-    (folder / "left-over.txt").write_text("x")
-    assert split_run(finished, tmp_path / "results", methods=["saliency"]) == [folder]
-    assert check(folder) == []
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 def test_incomplete_runs_are_refused(finished, tmp_path, typed):

@@ -105,8 +105,9 @@ def _check_scores(folder: Path, method: str, expected: pd.DataFrame) -> Iterator
         yield f"{int(outside.sum())} scores are outside the range of their metric, such as {metric} {worst:g}."
     if (undefined & ~explained).any():
         yield f"{SCORES.name} has {int((undefined & ~explained).sum())} undefined scores without a reason."
-    if (odd := ~undefined & explained & ~is_scored_as_chance(rows["reason"])).any():
-        yield f"{SCORES.name} has {int(odd.sum())} defined scores with the reason of an undefined one."
+    wrong = ~undefined & explained & ~is_scored_as_chance(rows["reason"])
+    if wrong.any():
+        yield f"{SCORES.name} has {int(wrong.sum())} defined scores with the reason of an undefined one."
 
 
 @lru_cache(maxsize=8)
@@ -135,7 +136,7 @@ def _expected_rows(facts: SuiteFacts, name: str) -> pd.DataFrame:
     if count != len(networks):
         raise ResultError(f"{facts.folder} has networks that are not in the suite.")
     rows = pd.concat(tables, ignore_index=True)
-    directions = rows.groupby("metric")["higher_is_better"].first()
+    directions = dict(zip(rows["metric"], rows["higher_is_better"], strict=True))
     if any(facts.parts.metrics[metric].higher_is_better != direction for metric, direction in directions.items()):
         raise ResultError(f"{facts.folder} has another direction of a metric than the library.")
     return rows
@@ -152,7 +153,7 @@ def _rows_of_network(cell: CellPlan, samples: int | str, seed: int, correct: str
             f"The facts about {cell.dataset_name} list {len(correct)} samples, not {expected} digits 0 or 1."
         )
     subset, variant = cell.subset_and_variant
-    same = {"dataset": cell.dataset_name, "subset": subset, "variant": variant, "model": cell.model}
+    same: dict[str, Any] = {"dataset": cell.dataset_name, "subset": subset, "variant": variant, "model": cell.model}
     same |= {"data_seed": cell.data.seed, "seed": seed}
     tables = []
     for name, score in {score.metric.name: score for _, score in cell.scores}.items():

@@ -11,8 +11,7 @@ from __future__ import annotations
 import copy
 import itertools
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -54,24 +53,33 @@ def measure_dependence(plan: Plan, store: Store, explainer: str, device: str = "
     """
     jobs = [job for job in plan.jobs if isinstance(job, ExplainJob) and job.explainer.name == explainer and job.network]
     jobs = [job for job in jobs if has_maps(store, job)]  # not of networks that the method does not support
-    found = _Changes()
+    changed: dict[str, list[bool]] = {"weights": [], "training": [], "image": []}
     for job in _spread(jobs):
-        _measure(job, _other_training(job, jobs), store, device, found)
-    return {name: sum(changed) / len(changed) for name, changed in found.by_name.items() if changed}
+        maps = read_maps(store, job)
+        if not len(maps):
+            continue
+        images, _, targets = next(batches(read_test_split(store, job.data), 0, len(maps)))
+        maps = maps[: len(images)]
+        first, second = _pairs_of_class(targets.tolist())
+        dissimilar = _correlations(images[first], images[second]) <= SIMILAR
+        changed["image"] += _have_changed(maps[first][dissimilar], maps[second][dissimilar])
+        network = read_network(store, _network(job))
+        variants = {"weights": _randomized(network)}
+        if (other := _other_training(job, jobs)) is not None:
+            variants["training"] = read_network(store, _network(other))
+        for name, variant in variants.items():
+            if _differ(network, variant, images):
+                again = _explain(job, store, device, variant, images, targets)
+                changed[name] += _have_changed(maps, maps if again is None else again, in_direction=name != "training")
+    return {name: sum(each) / len(each) for name, each in changed.items() if each}
 
 
-@dataclass
-class _Changes:
-    """Whether each map changed with the weights, the training or the image."""
-
-    by_name: dict[str, list[bool]] = field(default_factory=lambda: {"weights": [], "training": [], "image": []})
-
-    def compare(self, name: str, one: Tensor, other: Tensor) -> None:
-        """Compare maps ``[N, H, W]`` pairwise; two maps that are zero are the same."""
-        changed = torch.linalg.vector_norm(_scaled(one) - _scaled(other), dim=1) > EQUAL
-        if name != "training":
-            changed &= _correlations(one, other) <= SIMILAR
-        self.by_name[name] += changed.tolist()
+def _have_changed(one: Tensor, other: Tensor, *, in_direction: bool = True) -> list[bool]:
+    """Compare maps ``[N, H, W]`` pairwise; two maps that are zero are the same."""
+    changed = torch.linalg.vector_norm(_scaled(one) - _scaled(other), dim=1) > EQUAL
+    if in_direction:
+        changed &= _correlations(one, other) <= SIMILAR
+    return list(changed.tolist())
 
 
 def _scaled(maps: Tensor) -> Tensor:
@@ -108,58 +116,31 @@ def _network(job: ExplainJob) -> Any:
 
 def _other_training(job: ExplainJob, jobs: Sequence[ExplainJob]) -> ExplainJob | None:
     """Return a job on another network of the same architecture that was trained for the same task."""
-    return next(
-        (
-            other
-            for other in jobs
-            if other.network != job.network
-            and _network(other).model == _network(job).model
-            and other.data.name == job.data.name
-            and other.data.parameters == job.data.parameters
-        ),
-        None,
+
+    def task(one: ExplainJob) -> Any:
+        return _network(one).model, one.data.name, one.data.parameters
+
+    return next((one for one in jobs if one.network != job.network and task(one) == task(job)), None)
+
+
+def _explain(
+    job: ExplainJob, store: Store, device: str, network: nn.Module, images: Tensor, targets: Tensor
+) -> Tensor | None:
+    """Return the maps of the explainer of a job for any network; None if it fails."""
+    explainer = AppliedExplainer(
+        job.explainer.use,
+        job.explainer.parameters,
+        seed=job.explain_seed,
+        output=None if job.output == "default" else job.output,  # type: ignore[arg-type]
+        device=device,
+        training=lambda: training_batches(read_data(store, job.data)[0]["train"]),
     )
-
-
-def _measure(job: ExplainJob, other: ExplainJob | None, store: Store, device: str, found: _Changes) -> None:
-    scored = read_maps(store, job)
-    if not len(scored):
-        return
-    images, _, targets = next(batches(read_test_split(store, job.data), 0, len(scored)))
-    maps, network = scored[: len(images)], read_network(store, _network(job))
-    explainer = _AnyNetwork(job, store, device)
-    for one, two in _pairs_of_class(targets.tolist()):
-        if _correlations(images[[one]], images[[two]]) <= SIMILAR:
-            found.compare("image", maps[[one]], maps[[two]])
-    changed = {"weights": _randomized(network)}
-    if other is not None:
-        changed["training"] = read_network(store, _network(other))
-    for name, variant in changed.items():
-        if _differ(network, variant, images):
-            again = explainer(variant, images, targets)
-            found.compare(name, maps, maps if again is None else round_maps(again))
-
-
-class _AnyNetwork:
-    """The explainer of a job, called with any network; returns None if it fails."""
-
-    def __init__(self, job: ExplainJob, store: Store, device: str) -> None:
-        self._explainer = AppliedExplainer(
-            job.explainer.use,
-            job.explainer.parameters,
-            seed=job.explain_seed,
-            output=None if job.output == "default" else job.output,  # type: ignore[arg-type]
-            device=device,
-            training=lambda: training_batches(read_data(store, job.data)[0]["train"]),
-        )
-
-    def __call__(self, network: nn.Module, images: Tensor, targets: Tensor) -> Tensor | None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ParameterWarning)  # a suite sets its parameters on purpose
-            try:
-                return self._explainer(network, images.clone(), targets)
-            except Exception:
-                return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParameterWarning)  # a suite sets its parameters on purpose
+        try:
+            return round_maps(explainer(network, images.clone(), targets))
+        except Exception:
+            return None
 
 
 def _randomized(network: nn.Module) -> nn.Module:
@@ -172,18 +153,19 @@ def _randomized(network: nn.Module) -> nn.Module:
 
 def _differ(one: nn.Module, other: nn.Module, images: Tensor) -> bool:
     """Return whether two networks are different functions of these images."""
+    dtypes = [next((parameter.dtype for parameter in model.parameters()), images.dtype) for model in (one, other)]
     with torch.no_grad():
-        outputs = [model(images.to(_dtype(model, images))).double() for model in (one, other)]
+        outputs = [model(images.to(dtype)).double() for model, dtype in zip((one, other), dtypes, strict=True)]
     return not torch.allclose(*outputs)
 
 
-def _dtype(model: nn.Module, images: Tensor) -> torch.dtype:
-    return next((parameter.dtype for parameter in model.parameters()), images.dtype)
-
-
-def _pairs_of_class(targets: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _pairs_of_class(targets: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the indices of the preceding sample of the same class, and of each sample that has one."""
     last: dict[int, int] = {}
+    first, second = list[int](), list[int]()
     for number, target in enumerate(targets):
         if target in last:
-            yield last[target], number
+            first.append(last[target])
+            second.append(number)
         last[target] = number
+    return first, second

@@ -84,7 +84,7 @@ class SuiteFacts:
             "accuracy": self.accuracy.to_csv(index=False).splitlines(),
             "trainings": self.trainings.to_csv(index=False).splitlines(),
             "groups": groups,
-            "pictures": self.layout and self.layout.to_dict(),
+            "pictures": self.layout and dataclasses.asdict(self.layout),
         }
         return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
 

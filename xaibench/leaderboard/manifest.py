@@ -148,11 +148,12 @@ def read_manifest(folder: Path) -> Manifest:
         ResultError: If it is missing or not valid; the message lists the problems.
     """
     file = folder / RESULT
-    content = read_json(file)
+    content = parse_json(read_bytes(file, _MAX_BYTES), str(file))
     if problems := list(_problems(content)):
         raise ResultError(f"{file} is not valid: {'; '.join(problems[:5])}.")
     del content["schema"]
-    return Manifest(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
+    values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in content.items()}
+    return Manifest(**values)
 
 
 def _problems(content: Any) -> Iterator[str]:
@@ -164,15 +165,13 @@ def _problems(content: Any) -> Iterator[str]:
         yield f"{name[:80]!r} is not known{did_you_mean(name[:80], [*_TEXTS, *_OTHERS]).rstrip('.')}"
     if missing := [each.name for each in fields(Manifest)[:6] if each.name not in content]:
         yield f"it lacks {', '.join(missing)}"
+    value: Any
     for name in content.keys() & _TEXTS.keys():
         value = content[name]
         if not isinstance(value, str) or not re.fullmatch(_TEXTS[name], value):
             yield f"{name} is {str(value)[:80]!r}, expected text like {_TEXTS[name]}"
-    with contextlib.suppress(KeyError, TypeError):
-        try:
-            date.fromisoformat(content["submitted"])
-        except ValueError:
-            yield f"submitted is {content['submitted']!r}, expected a date"
+        elif name == "submitted" and not _is_date(value):
+            yield f"submitted is {value!r}, expected a date"
     for name in content.keys() & _OTHERS.keys():
         value, kind = content[name], _OTHERS[name]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -180,22 +179,16 @@ def _problems(content: Any) -> Iterator[str]:
         elif isinstance(value, int | float) and value < 0:
             yield f"{name} is {value}, expected at least 0"
         elif name in ("authors", "tuned_on", "versions"):
-            texts = value.values() if isinstance(value, dict) else value
+            texts: list[Any] = [*value.values()] if isinstance(value, dict) else list(value)
             if len(texts) > 200 or not all(isinstance(text, str) and len(text) <= 100 for text in texts):
                 yield f"{name} is {str(value)[:80]!r}, expected at most 200 texts of at most 100 characters"
 
 
-def read_json(file: Path, most: int = _MAX_BYTES) -> Any:
-    """Read a JSON file of a results repository, as :func:`parse_json` does.
-
-    Args:
-        file: The file.
-        most: Largest accepted size in bytes.
-
-    Raises:
-        ResultError: If there is no such file, or it is too large or not such JSON.
-    """
-    return parse_json(read_bytes(file, most), str(file))
+def _is_date(text: str) -> bool:
+    try:
+        return bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def read_bytes(file: Path, most: int) -> bytes:
@@ -262,7 +255,7 @@ def find_results(folder: Path) -> list[Path]:
     """Return the folders of all results in a repository.
 
     Args:
-        folder: A results repository, or a single result.
+        folder: A results repository, the folder of a method in it, or a single result.
 
     Returns:
         The folders, sorted by name.
@@ -277,13 +270,14 @@ def find_results(folder: Path) -> list[Path]:
         )
     if (folder / SCORES.name).is_file() or (folder / RESULT).is_file():
         return [folder]
-    found = sorted({file.parent for name in (RESULT, SCORES.name) for file in folder.glob(f"*/*/{name}")})
-    if not found:
+    names = [f"{level}/{name}" for level in ("*", "*/*") for name in (RESULT, SCORES.name)]
+    results = sorted({file.parent for name in names for file in folder.glob(name)})
+    if not results:
         raise ResultError(
             f"{folder} contains no results: no METHOD/SUITE@VERSION/{RESULT} below it. `xaibench results add` writes "
             "them."
         )
-    return found
+    return results
 
 
 @contextlib.contextmanager

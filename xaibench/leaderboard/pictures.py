@@ -59,10 +59,6 @@ class SheetLayout:
         """Return width and height in pixels of a sheet of maps."""
         return self.columns * self.side, len(self.cells) * self.side
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the layout as a JSON value."""
-        return {"cells": self.cells, "samples": self.samples, "side": self.side}
-
 
 def sheet_layout(cells: Sequence[SampleCell]) -> SheetLayout:
     """Return the layout of the sheets of a suite.
@@ -111,7 +107,7 @@ def draw_map_sheet(cells: Sequence[SampleCell], explainer: str, layout: SheetLay
 
 
 def parse_layout(words: Any, file: Path) -> SheetLayout | None:
-    """Parse a layout as :meth:`SheetLayout.to_dict` returns it; None means no pictures.
+    """Parse the fields of a :class:`SheetLayout`; None means no pictures.
 
     Args:
         words: The parsed JSON value, which may come from a stranger.

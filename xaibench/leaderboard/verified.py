@@ -81,7 +81,10 @@ def read_verified(repository: Path) -> dict[str, Verification]:
         rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines(), strict=True))
         found = [
             Verification(
-                *(row[name] for name in _COLUMNS[:4]),
+                row["result"],
+                row["sha256"],
+                row["xaibench"],
+                row["commit"],
                 float(row["largest_difference"]),
                 {name: float(row[name]) for name in MIN_CHANGED if row[name]},
             )

@@ -78,44 +78,6 @@ def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, reposito
     assert loaded(tab) == ["cells-0...js"]
 
 
-def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
-    tab = visit("index.html#leaderboard?subset=lin")
-    tab.focus("a.skip")
-    tab.keyboard.press("Enter")
-    assert tab.evaluate("document.activeElement.id") == "main"
-    assert state(tab) == ("#leaderboard", {"subset": "lin"})
-    assert axe(tab, preload=False, runOnly=["skip-link"]) == []
-
-
-def test_controls_can_be_left_out_and_the_count_is_told(visit):
-    tab = visit()
-    tab.uncheck(f"{FORM} [name=controls]")
-    assert set(board(tab)) == set(METHODS) - {"uniform", "sobel"}
-    assert said(tab) == "5 methods, 4 of 4 cells"
-    assert tab.get_attribute(f"{FORM} output", "aria-live") == "polite"
-    assert not tab.is_checked(f"{FORM} [name=controls]")
-    tab.click(f"{FORM} [type=reset]")
-    assert set(board(tab)) == set(METHODS)
-
-
-def test_a_metric_shows_its_kind_of_truth_alone(visit):
-    tab = visit("index.html#leaderboard?metric=topk_precision")
-    visible = tab.eval_on_selector_all(
-        "[data-truth]", "all => all.filter(one => one.checkVisibility()).map(one => one.dataset.truth)"
-    )
-    assert visible == ["intervention"]
-
-
-def test_columns_are_sorted_from_the_keyboard(visit):
-    tab = visit()
-    head = tab.locator('#board-data th[data-key="mean:emd_perf"]')
-    head.get_by_role("button").focus()
-    tab.keyboard.press("Enter")
-    assert head.get_attribute("aria-sort") == "descending"
-    means = [float(text.split()[0]) for text in board(tab, "mean").values()]
-    assert means == sorted(means, reverse=True)
-
-
 def test_another_suite_is_a_page_of_its_own(visit):
     tab = visit()
     tab.select_option("#suite-form select", label=f"Tiny suite · {OTHER[:8]}")
@@ -169,26 +131,6 @@ def test_pages_are_accessible_and_fit_in_both_colors(visit, tab, page, width):
     finally:
         tab.set_viewport_size({"width": 1440, "height": 1000})
         tab.emulate_media(color_scheme="light")
-
-
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-def test_rows_are_on_the_first_screen_and_filters_in_a_line_or_a_drawer(visit, tab, width, height):
-    try:
-        tab.set_viewport_size({"width": width, "height": height})
-        visit()
-        top = tab.eval_on_selector("#board-data tbody tr", "row => row.getBoundingClientRect().top")
-        assert 0 < top < height - 200  # and more than one
-        assert tab.is_visible(FORM) == (width > 640)
-        if width > 640:
-            tops = tab.eval_on_selector_all(f"{FORM} select", "all => all.map(one => one.getBoundingClientRect().top)")
-            assert len(set(tops)) == 1
-        else:
-            tab.click('section[aria-labelledby="leaderboard"] button.drawer')
-            assert axe(tab, preload=False) == []
-            tab.select_option(f"{FORM} [name=subset]", "lin")
-            assert tab.is_visible(FORM)
-    finally:
-        tab.set_viewport_size({"width": 1440, "height": 1000})
 
 
 def test_intervals_are_on_a_scale_that_is_written_above_them(visit):

@@ -3,7 +3,7 @@
 import pytest
 from report.known_scores import NOISE, make_board
 
-from xaibench.leaderboard.site.method_summary import summarize_methods
+from xaibench.leaderboard.site.method_page import summarize_methods
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.summary import summarize
 

@@ -41,6 +41,12 @@ class Result:
         return self.verification.ignores if self.verification else ()
 
     @property
+    def notes(self) -> str:
+        """Return what readers must know: what the method was tuned on, and what its maps do not depend on."""
+        tuned, ignored = ", ".join(self.manifest.tuned_on), " and the ".join(self.ignores)
+        return "; ".join([f"tuned on {tuned}"] * bool(tuned) + [f"maps do not depend on the {ignored}"] * bool(ignored))
+
+    @property
     def is_control(self) -> bool:
         """Return whether the method is a control: it says so, or its maps do not depend on the network."""
         return self.manifest.control or "network" in self.ignores

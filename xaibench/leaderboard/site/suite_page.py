@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from markupsafe import Markup
 
 from xaibench.leaderboard.site.files import Site, SuiteEntry
-from xaibench.leaderboard.site.read import Result
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.summary import unscored_notes
@@ -26,33 +23,8 @@ _ALL_CELLS = ".."
 _MAX_BEST = 3
 
 
-@dataclass(frozen=True)
-class LeaderboardExtras:
-    """Additional content of the leaderboard of a suite.
-
-    Attributes:
-        pages: Method to the address of its page, relative to the root.
-        verdicts: Method to its verdict; empty if not verified.
-        usual_verdict: The most frequent verdict, which the head of the page states once for all results.
-        notes: Method to remarks that its readers must know: what it was tuned on, what it does not depend on.
-    """
-
-    pages: Mapping[str, str]
-    verdicts: Mapping[str, str]
-    usual_verdict: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class SuiteSummaryRow:
-    """Row of the table of suites.
-
-    Attributes:
-        entry: The suite.
-        methods: Number of methods without controls.
-        cells: Number of cells.
-        best: The methods that share the first place.
-    """
+class SuiteSummaryRow(NamedTuple):
+    """Row of the table of suites: numbers of methods without controls and of cells, and the methods in first place."""
 
     entry: SuiteEntry
     methods: int
@@ -60,27 +32,7 @@ class SuiteSummaryRow:
     best: str
 
 
-def leaderboard_extras(site: Site, leaderboards: SuiteLeaderboards) -> LeaderboardExtras:
-    """Collect the additional content of the leaderboard."""
-    pages = {name: site.method_page(name) for name in leaderboards.results}
-    results = leaderboards.results
-    verdicts = {name: one.verdict for name, one in results.items()}
-    usual = Counter(verdicts[name] for name in leaderboards.run.explainers).most_common(1)[0][0]
-    return LeaderboardExtras(pages, verdicts, usual, {name: _notes(one) for name, one in results.items()})
-
-
-def _notes(result: Result) -> str:
-    """Return the remarks on a method, separated by semicolons."""
-    tuned = result.manifest.tuned_on
-    notes = [f"tuned on {', '.join(tuned)}"] if tuned else []
-    if result.ignores:
-        notes.append(f"maps do not depend on the {' and the '.join(result.ignores)}")
-    return "; ".join(notes)
-
-
-def render_suite(
-    site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras, pairs_page: str
-) -> str:
+def render_suite(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, pairs_page: str) -> str:
     """Render the page of a suite, and write the data files of its cell selections.
 
     The page contains the placeholders :data:`CHOICE` and :data:`OVERVIEW`.
@@ -89,10 +41,11 @@ def render_suite(
         site: The site.
         entry: The suite.
         leaderboards: Its numbers.
-        extras: What the leaderboard shows in addition.
         pairs_page: Address of the page that compares two methods, relative to the root.
     """
-    run = leaderboards.run
+    run, results = leaderboards.run, leaderboards.results
+    # The most frequent verdict, which the head of the page states once for all results.
+    usual = Counter(results[name].verdict for name in run.explainers).most_common(1)[0][0]
     data = page_values(run, {}) | {"slug": entry.slug}
     del data["palette"]
     values = {truth: board_values(found) for truth, found in leaderboards.boards.items()}
@@ -111,11 +64,12 @@ def render_suite(
         data,
         slug=entry.slug,
         run=run,
-        facts=_suite_facts(entry, leaderboards, extras),
+        facts=_suite_facts(entry, leaderboards, usual),
         promises=promises(run),
         unscored=unscored_notes(leaderboards.unscored, {name: part.label for name, part in run.explainers.items()}),
         boards={truth: rows for truth, found in leaderboards.boards.items() if (rows := board_rows(found))},
-        extras=extras,
+        results=results,
+        usual=usual,
         pairs_page=pairs_page,
         choice=Markup(CHOICE),
         overview=Markup(OVERVIEW),
@@ -123,32 +77,22 @@ def render_suite(
     )
 
 
-def _suite_facts(entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> list[str]:
-    """Return the facts in the head of the page."""
+def _suite_facts(entry: SuiteEntry, leaderboards: SuiteLeaderboards, usual: str) -> list[str]:
+    """Return the facts in the head of the page, and what rows without a mark are."""
     run = leaderboards.run
     controls = sum(part.control for part in run.explainers.values())
+    verdicts = [leaderboards.results[name].verdict for name in run.explainers]  # without reference explainers
+    verified = sum(verdict in ("bit-equal", "equal") for verdict in verdicts)
+    state = f"{verified} of {len(verdicts)} results verified; without a mark: {usual or 'not verified'}"
+    if set(verdicts) == {usual}:
+        state = f"all results verified: {usual}" if verified else "no result verified yet"
+    counts = (len(run.explainers) - controls, "method"), (controls, "control"), (len(run.scored_cells), "cell")
     return [
-        _count(len(run.explainers) - controls, "method"),
-        _count(controls, "control"),
-        _count(len(run.scored_cells), "cell"),
-        _verification(leaderboards, extras),
+        *(f"{number} {what}{'s' * (number != 1)}" for number, what in counts),
+        state,
         f"newest result {max(one.manifest.submitted for one in leaderboards.results.values())}",
         f"version {entry.version[:8]}",
     ]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
-def _verification(leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> str:
-    """Return how many results are verified, and what rows without a mark are."""
-    names = list(leaderboards.run.explainers)  # without reference explainers
-    verified = sum(extras.verdicts[name] in ("bit-equal", "equal") for name in names)
-    alike = all(extras.verdicts[name] == extras.usual_verdict for name in names)
-    if alike:
-        return f"all results verified: {extras.usual_verdict}" if verified else "no result verified yet"
-    return f"{verified} of {len(names)} results verified; without a mark: {extras.usual_verdict or 'not verified'}"
 
 
 def suite_summary_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> dict[str, SuiteSummaryRow]:
@@ -164,9 +108,9 @@ def suite_summary_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> di
     return summary
 
 
-def write_tables(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras) -> None:
+def write_tables(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> None:
     """Write the downloadable tables of the suite: leaderboard and cells."""
-    site.write_table(f"{entry.slug}/leaderboard", pd.DataFrame(_leaderboard_rows(entry, leaderboards, extras)))
+    site.write_table(f"{entry.slug}/leaderboard", pd.DataFrame(_leaderboard_rows(entry, leaderboards)))
     site.write_table(f"{entry.slug}/cells", plain_text(leaderboards.summary[list(SUMMARY.columns)]))
 
 
@@ -181,9 +125,7 @@ _METRIC_COLUMNS = (
 )
 
 
-def _leaderboard_rows(
-    entry: SuiteEntry, leaderboards: SuiteLeaderboards, extras: LeaderboardExtras
-) -> list[dict[str, Any]]:
+def _leaderboard_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> list[dict[str, Any]]:
     rows = []
     for truth, own in leaderboards.boards.items():
         for row in board_rows(own):
@@ -192,7 +134,7 @@ def _leaderboard_rows(
                 rows.append(
                     {"suite": entry.suite, "version": entry.version, "truth": truth}
                     | {"method": name, "label": leaderboards.run.explainers[name].label, "control": row["control"]}
-                    | {"verified": extras.verdicts[name], "metric": metric}
+                    | {"verified": leaderboards.results[name].verdict, "metric": metric}
                     | {"cells": row[f"cells:{metric}"], "of": row[f"of:{metric}"]}
                     | {column: row[f"{column}:{metric}"] for column in _METRIC_COLUMNS}
                 )

@@ -23,7 +23,6 @@ from xaibench.leaderboard.site.suite_page import (
     CHOICE,
     OVERVIEW,
     SuiteSummaryRow,
-    leaderboard_extras,
     render_suite,
     suite_summary_rows,
     write_tables,
@@ -141,13 +140,12 @@ class _SiteBuilder:
         site = self.site = dataclasses.replace(self.site, left_out=[*self.site.left_out, *excluded])
         if leaderboards is None:
             return
-        extras = leaderboard_extras(site, leaderboards)
         folders = {name: result.folder for name, result in leaderboards.results.items()}
         pictures = write_pictures(site, entry.slug, next(iter(leaderboards.results.values())).facts, folders)
         pairs = f"pairs/{entry.slug}.html"
-        self._pages[entry.key] = render_suite(site, entry, leaderboards, extras, pairs)
+        self._pages[entry.key] = render_suite(site, entry, leaderboards, pairs)
         site.write(pairs, render_pairs(site, entry, leaderboards, pictures))
-        write_tables(site, entry, leaderboards, extras)
+        write_tables(site, entry, leaderboards)
         write_pairs(site, entry, leaderboards)
         for name, row in method_rows(site, entry, leaderboards, pictures).items():
             self.methods.setdefault(name, []).append(row)
