@@ -1,7 +1,22 @@
+"""Effect sizes, against scipy and by hand."""
+
+import math
+
 import numpy as np
 import pytest
+from scipy.stats import f_oneway, kendalltau, wilcoxon
 
-from xaibench.statistics import SamplingDesign, average_ranks, critical_difference, mean_ranks
+from xaibench.statistics import (
+    SamplingDesign,
+    average_ranks,
+    compare_with_controls,
+    critical_difference,
+    explained_variance,
+    holm,
+    mean_ranks,
+    rank_share,
+)
+from xaibench.statistics.rank_tests import kendall_tau
 
 
 def test_ranks_in_both_directions():
@@ -73,3 +88,92 @@ def test_methods_that_some_trainings_favor_do_not_differ_significantly(shape, sp
 
 def test_that_test_can_fail():
     assert false_alarms((3, 2, 20), 0.5, runs=25, groups=2) > 0.3  # ignoring that samples are clustered
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_holm_step_by_step(seed):
+    p = rng(seed).random(8) ** 3
+    ranked = sorted(p)
+    expected = [max(min(1, (8 - j) * ranked[j]) for j in range(ranked.index(value) + 1)) for value in p]
+    np.testing.assert_allclose(holm(p), expected)
+
+
+def test_holm_leaves_the_undefined_out():
+    np.testing.assert_allclose(holm([0.01, np.nan, 0.04]), [0.02, np.nan, 0.04])
+
+
+PAIRS = [
+    ("a", "noise", 0.2, 0.01),
+    ("edges", "a", -0.1, 0.04),
+    ("b", "noise", 0.2, 0.06),
+    ("b", "edges", 0.3, 0.01),
+    ("c", "noise", -0.2, 0.01),
+    ("c", "edges", 0.0, 1.0),
+    ("edges", "noise", 0.5, 0.01),
+    ("a", "b", 0.5, 0.01),
+]
+
+
+def test_a_method_beats_the_controls_where_it_is_better_than_each_by_more_than_chance():
+    found = compare_with_controls(PAIRS, {"noise", "edges"}, higher_is_better=True)
+    assert found == {"a": (0.04, True), "b": (0.06, False), "c": (1.0, False)}
+    turned = [(first, second, -difference, p) for first, second, difference, p in PAIRS]
+    assert compare_with_controls(turned, {"noise", "edges"}, higher_is_better=False) == found
+    assert compare_with_controls(turned, {"noise", "edges"}, higher_is_better=True) == dict.fromkeys(
+        "abc", (1.0, False)
+    )
+
+
+def test_a_control_without_a_common_sample_is_no_bar():
+    pairs = [("a", "noise", 0.2, 0.01), ("a", "edges", np.nan, np.nan), ("b", "edges", np.nan, np.nan)]
+    assert compare_with_controls(pairs, {"noise", "edges"}, higher_is_better=True) == {"a": (0.01, True)}
+    assert compare_with_controls(pairs, set(), higher_is_better=True) == {}
+
+
+def test_rank_share_is_the_statistic_of_the_signed_rank_test():
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 9, 40), rng.integers(0, 8, 40)
+    untied = int((first != second).sum())
+    statistic = wilcoxon(first, second, alternative="greater", zero_method="wilcox", method="asymptotic").statistic
+    assert rank_share(first, second) == pytest.approx(statistic / (untied * (untied + 1) / 2))
+    assert rank_share(second, first) == pytest.approx(1 - rank_share(first, second))
+
+
+def test_rank_share_leaves_out_pairs_that_do_not_differ_or_have_no_score():
+    assert rank_share([1.0, 2.0, np.nan, 5.0], [1.0, 1.0, 0.0, np.nan]) == 1
+    assert math.isnan(rank_share([1.0, np.nan], [1.0, 2.0]))
+
+
+def test_explained_variance_belongs_to_the_f_statistic():
+    rng = np.random.default_rng(1)
+    groups = [rng.standard_normal(20) + shift for shift in (0.0, 0.5, 2.0)]
+    statistic = f_oneway(*groups).statistic
+    between, within = 2, 57
+    assert explained_variance(groups) == pytest.approx(statistic * between / (statistic * between + within))
+
+
+def test_explained_variance_at_its_ends():
+    assert explained_variance([[1.0, 1.0], [2.0, np.nan]]) == 1
+    assert explained_variance([[1.0, 2.0], [2.0, 1.0]]) == 0
+    assert math.isnan(explained_variance([[1.0], [1.0]]))
+    assert math.isnan(explained_variance([]))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_it_is_scipys_tau_b_of_every_two_rows(ties):
+    rows = np.random.default_rng(0).normal(size=(3, 4, 9))
+    rows = rows.round(0) if ties else rows
+    found = kendall_tau(rows)
+    for some, taus in zip(rows, found, strict=True):
+        expected = [[kendalltau(one, other).statistic for other in some] for one in some]
+        np.testing.assert_allclose(taus, expected, atol=1e-12)
+
+
+def test_a_row_that_ties_all_agrees_with_none():
+    found = kendall_tau([[1, 1, 1], [1, 2, 3]])
+    assert np.isnan(found[0]).all()
+    assert found[1, 1] == 1

@@ -1,3 +1,8 @@
+"""Which accuracies differ from the paper's by more than chance."""
+
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,16 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.report_tables import quantile
 from oracles.report_tables import summarize as literal_summary
+from scipy import stats
 
 from xaibench.report import best_methods
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
 from xaibench.report.numbers.summary import (
     MAX_OUTLIERS,
+    UnscoredMaps,
+    accuracy_margins,
+    count_unscored,
     describe,
     rank_means,
     summarize,
     undefined,
+    unscored_notes,
 )
 from xaibench.report.results import read_run
 from xaibench.runfolder.tables import KEYS
@@ -229,3 +239,121 @@ def test_the_rank_within_a_cell_is_by_the_mean_and_not_by_the_median(fresh_run):
     assert (mine.loc["lime", "rank"] == 1).all()
     assert mine.loc["lime", "above_controls"].all()
     assert not mine.loc["saliency", "above_controls"].any()
+
+
+CHANCE = "map is all zero: scored as chance"
+LABELS = {"a": "A", "b": "B", "c": "C"}
+
+
+def rows(*known):
+    """Rows of the data set d: explainer, sample, metric, value, reason, correct."""
+    columns = ["explainer", "sample", "metric", "value", "reason", "correct"]
+    return pd.DataFrame(known, columns=columns).assign(dataset="d", model="m", data_seed=0, seed=0)
+
+
+SCORES = rows(
+    ("a", 0, "emd", 0.5, CHANCE, True),
+    ("a", 0, "hit", 0.1, CHANCE, True),
+    ("a", 0, "deletion", None, "map is constant", True),
+    ("a", 1, "emd", 0.7, "", True),
+    ("a", 2, "emd", 0.5, CHANCE, False),
+    ("b", 0, "emd", 0.9, "", True),
+    ("b", 1, "emd", None, "mask is empty", True),
+    ("c", 0, "emd", 0.9, "", True),
+)
+
+
+def test_maps_are_counted_once_and_scores_each_where_the_sample_counts():
+    found = count_unscored(SCORES)
+    assert found == {"a": UnscoredMaps(1, 2, 1, 4), "b": UnscoredMaps(0, 2, 1, 2)}
+    assert unscored_notes(found, LABELS) == [
+        "Maps scored as chance, because they are constant or no pixel is above the threshold: A 1 of 2.",
+        "Undefined scores, which enter no mean: B 1 of 2, A 1 of 4.",
+    ]
+
+
+def test_only_the_methods_with_the_largest_shares_are_named():
+    counts = {name: UnscoredMaps(part, 100, 0, 100) for name, part in zip("abcde", (1, 20, 3, 40, 5), strict=True)}
+    (note,) = unscored_notes(counts, {name: name.upper() for name in "abcde"})
+    assert note.endswith(": D 40 of 100, B 20 of 100, E 5 of 100 and at most 3 % of 2 others.")
+
+
+def test_without_any_there_is_no_sentence():
+    assert unscored_notes(count_unscored(SCORES[SCORES["explainer"] == "c"]), LABELS) == []
+    assert count_unscored(SCORES.iloc[:0]) == {}
+
+
+def test_equal_counts_of_every_method_are_one_number():
+    empty = rows(
+        *[(name, number, "emd", [None, 0.5][number], ["x", ""][number], True) for name in "abc" for number in (0, 1)]
+    )
+    assert unscored_notes(count_unscored(empty), LABELS) == [
+        "Undefined scores, which enter no mean: 1 of 2 of every method."
+    ]
+
+
+#: Eight trainings of one cell, two of which failed; their mean is the 86.3 % that eight once had.
+EIGHT = [49.6, 97.6, 97.2, 96.5, 97.4, 97.0, 97.5, 57.6]
+
+
+def run_of(cells, test_samples=1000, paper=86.4):
+    """``cells``: (subset, model) to its test accuracies."""
+    places = [{"subset": subset, "variant": "corr", "model": model} for subset, model in cells]
+    accuracy = [
+        place | {"trainings": len(tests), "mean": np.mean(tests), "paper": paper, "test_samples": test_samples}
+        for place, tests in zip(places, cells.values(), strict=True)
+    ]
+    trainings = [
+        place | {"test_accuracy": test} for place, tests in zip(places, cells.values(), strict=True) for test in tests
+    ]
+    return SimpleNamespace(accuracy=pd.DataFrame(accuracy), trainings=pd.DataFrame(trainings))
+
+
+def test_one_cell_goes_by_its_own_trainings_and_by_the_test_samples():
+    tests = [90.0, 92.0, 94.0]
+    (margin,) = accuracy_margins(run_of({("lin", "mlp"): tests})).values()
+    binomial = (92 * 8 + 86.4 * 13.6) / 1000
+    expected = stats.t.ppf(0.975, 2) * math.sqrt(2 * np.var(tests, ddof=1) / 3 + binomial)
+    assert margin == pytest.approx(expected, rel=1e-12)
+
+
+def test_three_alike_of_a_network_that_varies_elsewhere_are_not_made_sure_of():
+    # Three trainings gave 97.1 on average, the paper has 86.4; eight gave 49.6 to 97.6.
+    few = run_of({("lin", "cnn"): [97.6, 96.5, 97.2], ("mult", "cnn"): [95.0, 81.0, 98.0]})
+    assert accuracy_margins(few)["lin", "corr", "cnn"] > 97.1 - 86.4
+    assert accuracy_margins(run_of({("lin", "cnn"): EIGHT}))["lin", "corr", "cnn"] > abs(np.mean(EIGHT) - 86.4)
+    # What never varies is told apart.
+    sure = run_of({("lin", "llr"): [99.9, 100.0, 99.9], ("mult", "cnn"): [95.0, 81.0, 98.0]}, paper=86.4)
+    assert accuracy_margins(sure)["lin", "corr", "llr"] < 5
+
+
+def test_what_may_have_failed_in_the_paper_counts_where_ours_is_better():
+    cells = {
+        ("lin", "cnn"): [97.9, 96.3, 95.2, 99.4, 95.1, 95.3],
+        ("rigid", "cnn"): [91.5, 88.0, 76.2, 87.0, 86.0, 89.0],
+    }
+
+    def margin(learned, paper=86.4):
+        run = run_of(cells, paper=paper)
+        run.accuracy["learned"] = learned
+        return accuracy_margins(run)["lin", "corr", "cnn"]
+
+    none_of_six = 1 - 0.025 ** (1 / 6)  # Clopper-Pearson's upper end
+    assert margin([6, 5]) == pytest.approx(margin([6, 6]) + none_of_six * (np.mean(cells["lin", "cnn"]) - 50))
+    assert margin([6, 5]) > np.mean(cells["lin", "cnn"]) - 86.4 > margin([6, 6])
+    assert margin([6, 5], paper=99.9) == margin([6, 6], paper=99.9)  # failures do not make it better
+
+
+def test_one_training_tells_no_spread():
+    assert math.isnan(accuracy_margins(run_of({("lin", "mlp"): [90.0]}))["lin", "corr", "mlp"])
+
+
+def test_under_no_difference_few_are_marked():
+    rng = np.random.default_rng(0)
+    marked = []
+    for _ in range(300):
+        tests = rng.normal(90, 2, (4, 3)) + rng.normal(0, 0.95, (4, 1))
+        paper = rng.normal(90, 2 / math.sqrt(3)) + rng.normal(0, 0.95)
+        found = accuracy_margins(run_of({(f"s{i}", "mlp"): row for i, row in enumerate(tests)}, paper=paper))
+        marked.append(abs(tests[0].mean() - paper) > found["s0", "corr", "mlp"])
+    assert 0.01 < np.mean(marked) < 0.08
