@@ -52,7 +52,7 @@ def published(suite, trained, tmp_path, monkeypatch):
     index.parent.mkdir()
     records = write_networks(make_plan(load_suite(suite)[0], train=True), Store(trained / "store"), index)
     assert len(records) == 4
-    monkeypatch.setattr(module, "_index_files", lambda: iter([index]))
+    monkeypatch.setattr(module, "benchmark_files", lambda pattern: [index])
     for cached in (module._index, module._read_weights):
         cached.cache_clear()
     yield index
