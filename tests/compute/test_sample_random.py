@@ -61,13 +61,6 @@ def test_inside_a_block_the_originals_draw(images):
     assert drawn(0, images + 1) != plain
 
 
-def test_a_block_ends_with_an_error(images):
-    plain = drawn(0, images + 1)
-    with pytest.raises(KeyError, match="gone"), seeded_by(images):
-        raise KeyError("gone")
-    assert drawn(0, images + 1) == plain
-
-
 def test_a_block_is_that_of_its_thread(images):
     found = []
     thread = threading.Thread(target=lambda: found.append(drawn(0, images + 1)))

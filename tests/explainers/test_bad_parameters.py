@@ -1,13 +1,17 @@
-"""Parameters out of range are refused when an explainer is built, by an error that names the parameter."""
+"""Parameters out of range, and explainers that are not fitted, are refused by an error that names them."""
 
 import pytest
+import torch
+from explainer_trials import CASE, shared_network, training_batch
 
 from xaibench.core.checks import ParameterError
-from xaibench.explainers import build
+from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance
 
 BAD = [
     ("ablationcam", {"resize": "cubic"}),
+    ("agop", {"outputs": "first"}),
+    ("agop", {"variant": "local"}),
     ("attention_rollout", {"resize": "cubic"}),
     ("attention_x_gradient", {"batch_size": 0}),
     ("attnlrp", {"attention_rule": "none"}),
@@ -20,6 +24,7 @@ BAD = [
     ("finercam", {"n_references": 0}),
     ("fullgrad", {"batch_size": 0}),
     ("fullgrad", {"rescale": "all"}),
+    ("global_mean", {"n_images": 0}),
     ("gradcam", {"resize": "bicubic"}),
     ("gradcam++", {"epsilon": -1.0}),
     ("gradient_pattern", {"n_training_images": 0}),
@@ -30,6 +35,7 @@ BAD = [
     ("guided_ig", {"n_steps": 0}),
     ("hsic", {"n_samples": 0}),
     ("ig", {"n_steps": 0}),
+    ("ig2", {"step_size": 0}),
     ("kernel_shap", {"n_samples": 2}),
     ("kpcacam", {"gamma": 0.0}),
     ("kpcacam", {"kernel": "cosine"}),
@@ -81,3 +87,22 @@ def test_the_error_names_the_parameter(explainer, parameters):
     assert name in str(error.value)
     if isinstance(error.value, ParameterError):
         assert error.value.parameter.startswith(name)
+
+
+FITTED = [name for name in EXPLAINERS if hasattr(EXPLAINERS.resolve(name), "fit")]
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_what_is_not_fitted_says_so(name):
+    part, model = build(name), shared_network(CASE[name].network)
+    images, _, targets = training_batch()
+    assert not part.fitted
+    with pytest.raises(NotFittedError, match=type(part).__name__):
+        explain(part, model, images[:2], targets[:2])
+    for loader in ([], [torch.zeros(2, dtype=torch.int64)]):
+        with pytest.raises((TypeError, ValueError), match="fit"):
+            part.fit(model, loader)
+    if name in ("pattern_net", "pattern_attribution"):  # fitted to layers, regardless of the size of the images
+        return
+    with pytest.raises(ValueError, match="5, 5"):
+        part.fit(model, [training_batch()])(model, torch.zeros(2, 1, 5, 5, dtype=torch.float64), targets[:2])

@@ -46,11 +46,6 @@ def test_sobel_and_laplace_are_scipys_image_by_image(pictures):
     np.testing.assert_allclose(controls("laplace", pictures), laplace, atol=1e-12)
 
 
-def test_rgb_keeps_the_strongest_channel(pictures):
-    rgb = torch.cat([0 * pictures, -2 * pictures, pictures], 1)
-    torch.testing.assert_close(controls("laplace", rgb), -2 * controls("laplace", pictures))
-
-
 def test_uniform_is_seeded_and_does_not_depend_on_what_follows(pictures):
     maps = controls("uniform", pictures, seed=3)
     assert maps.equal(controls("random", pictures, seed=3))

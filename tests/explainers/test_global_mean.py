@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from xaibench import models
-from xaibench.explainers import NotFittedError, build, explain
+from xaibench.explainers import build, explain
 
 
 @pytest.fixture
@@ -51,19 +51,3 @@ def test_parameters_reach_the_explainer_and_it_is_fitted(batches):
     part = build("global_mean", of="pattern_net", parameters={"signal": "linear"}).fit(model, iter(batches))
     inner = build("pattern_net", signal="linear").fit(model, batches)
     torch.testing.assert_close(part.mean, explain(inner, model, images, targets).abs().mean(0))
-
-
-def test_bad_calls_say_what_to_do(batches):
-    model = perceptron()
-    images, targets = joined(batches)
-    with pytest.raises(NotFittedError, match="Fit it to the training data first"):
-        explain("global_mean", model, images, targets)
-    with pytest.raises(TypeError, match=r"images without targets, expected \(images, masks, targets\)"):
-        build("global_mean").fit(model, [images])
-    with pytest.raises(ValueError, match="expected at least one"):
-        build("global_mean").fit(model, [])
-    fitted = build("global_mean").fit(model, batches)
-    with pytest.raises(ValueError, match=r"fitted to images \[8, 8\], got images \[4, 4\]"):
-        fitted(model, images[:, :, :4, :4], targets)
-    with pytest.raises(ValueError, match="n_images"):
-        build("global_mean", n_images=0)

@@ -236,9 +236,9 @@ def _set_precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[None]:
             flags.append((backend, "allow_tf32", how == "tf32"))
     # Flags of torch 2.9 and later, per operator. The legacy flags must agree with them: otherwise reading them raises.
     for group, operator in _OPERATORS:
-        backend = getattr(getattr(backends, group), operator, None)
-        if hasattr(backend, "fp32_precision"):
-            flags.append((backend, "fp32_precision", how))
+        switch = getattr(getattr(backends, group), operator, None)
+        if hasattr(switch, "fp32_precision"):
+            flags.append((switch, "fp32_precision", how))
     # The fastest algorithms of cuDNN sum gradients in a different order each time.
     flags += [(backends.cudnn, "deterministic", True), (backends.cudnn, "benchmark", False)]
     before = [getattr(backend, flag) for backend, flag, _ in flags]

@@ -120,14 +120,6 @@ def test_batch_size_does_not_matter_and_the_model_is_unharmed():
     )
 
 
-def test_a_network_without_attention_is_an_error():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(240, 2)).double()
-    with pytest.raises(
-        UnsupportedModelError, match=r"attention_rollout: Sequential has no attention: .* or gradcam or rise"
-    ):
-        AttentionRollout()(model, *batch())
-
-
 def test_attention_over_other_tokens_is_an_error():
     class Pooled(Small):
         def forward(self, x):

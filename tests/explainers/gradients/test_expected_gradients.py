@@ -1,11 +1,9 @@
-import pytest
 import torch
 from generators.gradient_networks import batch, bending, outputs
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
 from xaibench.compute.random_numbers import sample_generators
-from xaibench.explainers import NotFittedError
 from xaibench.explainers.gradients.expected_gradients import ExpectedGradients
 
 CASES = {"expected_gradients": ExplainerCase(parameters={"n_samples": 5})}
@@ -50,16 +48,3 @@ def test_which_are_kept_does_not_depend_on_the_batches():
     training = torch.arange(9.0).reshape(9, 1, 1, 1)
     one, other = (ExpectedGradients(n_baselines=3).fit(None, training.split(k)).baselines for k in (9, 2))
     assert one.equal(other)
-
-
-def test_it_must_be_fitted():
-    images, targets = batch()
-    with pytest.raises(NotFittedError, match=r"ExpectedGradients is not fitted\. Fit it to the training images first"):
-        ExpectedGradients()(bending(), images, targets)
-    assert not ExpectedGradients().fitted
-    with pytest.raises(ValueError, match=r"ExpectedGradients.fit: the loader yielded no batch"):
-        ExpectedGradients().fit(None, [])
-    with pytest.raises(TypeError, match=r"ExpectedGradients.fit: a batch begins with torch.int64, expected floating"):
-        ExpectedGradients().fit(None, [targets])
-    with pytest.raises(ValueError, match=r"baselines: got \[1, 1, 2, 2\], expected \[B, 3, 6, 7\]"):
-        ExpectedGradients().fit(None, [torch.zeros(1, 1, 2, 2)])(bending(), images, targets)

@@ -7,7 +7,7 @@ from oracles import gradients as oracle
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.explainers import NotFittedError, explain
+from xaibench.explainers import explain
 from xaibench.explainers.gradients.gradient_pattern import GradientPattern
 
 CASES = {"gradient_pattern": ExplainerCase(parameters={"n_samples": 4})}
@@ -68,19 +68,3 @@ def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
     pattern = oracle.pattern_local(training.flatten(1), images[0].flatten() + 1e6, torch.tensor([1.0, -1.0]).double(),
                                    torch.tensor(0.0), 1.0, projected=False).abs()  # fmt: skip
     assert pattern[1] < 0.05 * pattern[0]
-
-
-def test_it_must_be_fitted_to_images_of_the_size():
-    images, targets = batch()
-    with pytest.raises(NotFittedError, match=r"GradientPattern is not fitted\. Fit it to the training images first"):
-        GradientPattern()(bending(), images, targets)
-    assert not GradientPattern().fitted
-    small = GradientPattern().fit(None, [torch.zeros(2, 1, 2, 2)])
-    with pytest.raises(ValueError, match=r"GradientPattern: fitted to images \[1, 2, 2\], got \[3, 6, 7\]"):
-        small(bending(), images, targets)
-
-
-def test_no_more_images_are_kept_than_asked_for():
-    training = torch.arange(50.0).reshape(50, 1, 1, 1)
-    kept = GradientPattern(n_training_images=7).fit(None, [training]).training_images
-    assert len(set(kept.flatten().tolist())) == 7

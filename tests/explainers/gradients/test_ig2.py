@@ -7,7 +7,6 @@ from part_cases import ExplainerCase
 
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.ig2 import IG2
-from xaibench.explainers.shared.fitting import NotFittedError
 
 CASES = {"ig2": ExplainerCase(parameters={"n_steps": 4})}
 
@@ -78,16 +77,6 @@ def test_where_the_image_is_the_reference_the_path_ends():
     image = kept[model(kept).argmax(1) == 1][:1]
     maps = fitted(model, image, n_steps=3)(model, image, torch.tensor([0]))
     assert maps.abs().max() == 0
-
-
-def test_what_cannot_be_explained_is_said():
-    model, (images, targets) = bending(), batch(3)
-    with pytest.raises(NotFittedError, match="IG2 is not fitted"):
-        IG2()(model, images, targets)
-    with pytest.raises(ValueError, match=r"fitted to images \[3, 6, 7\], got \[3, 6, 6\]"):
-        fitted(model, images)(model, images[..., :6], targets)
-    with pytest.raises(ValueError, match="step_size"):
-        IG2(step_size=0)
 
 
 def test_a_network_without_a_linear_layer_is_represented_by_what_it_returns():

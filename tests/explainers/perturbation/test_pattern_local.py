@@ -6,7 +6,7 @@ from part_cases import ExplainerCase
 from torch import nn
 
 from xaibench.compute.random_numbers import sample_generators
-from xaibench.explainers import NotFittedError, explain
+from xaibench.explainers import explain
 from xaibench.explainers.perturbation.kernel_shap import draw_coalitions, least_squares_of_sum
 from xaibench.explainers.perturbation.pattern_local import PatternLocal
 
@@ -89,8 +89,3 @@ def test_a_suppressor_gets_far_less_than_by_the_weights():
     assert (found[..., 1] < 0.45 * found[..., 0]).all()
     weights, _ = part._surrogates(model, images, targets, training.flatten(1))
     torch.testing.assert_close(weights, torch.tensor([[1.0, -1.0]] * 5).double(), atol=1e-3, rtol=0)
-
-
-def test_it_must_be_fitted():
-    with pytest.raises(NotFittedError, match=r"PatternLocal is not fitted\. Fit it to the training images first"):
-        PatternLocal()(bending(), *batch())

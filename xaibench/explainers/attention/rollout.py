@@ -74,8 +74,8 @@ def _rollout(model: nn.Module, layout: TokenLayout, images: Tensor) -> Tensor:
         if tokens.count != before.count:
             # The rows of patches that are merged are averaged.
             rows = rollout.transpose(1, 2).reshape(len(rollout), -1, *before.grid)
-            pool = nn.functional.adaptive_avg_pool2d if len(before.grid) == 2 else nn.functional.adaptive_avg_pool3d
-            rollout = pool(rows, tokens.grid).flatten(2).transpose(1, 2)
+            pool = nn.AdaptiveAvgPool2d if len(before.grid) == 2 else nn.AdaptiveAvgPool3d
+            rollout = torch.as_tensor(pool(tokens.grid)(rows)).flatten(2).transpose(1, 2)
         rollout = _apply_attention(rollout, tokens, attention.weights.mean(1).to(rollout.dtype))
         before = tokens
     rows = rollout[:, layout.read.to(rollout.device)].mean(1)
