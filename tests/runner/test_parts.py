@@ -1,7 +1,7 @@
 import pytest
 
 from xaibench.component.parameters import Frozen
-from xaibench.runner.parts import find_part
+from xaibench.runner.parts import DatasetPart, ExplainerPart
 
 
 def build(model, images, targets, *, alpha=0.5, sizes=(1, 2), limit=float("inf")):
@@ -9,7 +9,7 @@ def build(model, images, targets, *, alpha=0.5, sizes=(1, 2), limit=float("inf")
 
 
 def all_parameters(name, **stated):
-    return find_part("explainer", name, Frozen(stated)).all_parameters
+    return ExplainerPart.of(name, Frozen(stated)).all_parameters
 
 
 def test_all_parameters_are_the_defaults_and_those_of_the_suite():
@@ -26,7 +26,7 @@ def test_all_parameters_are_the_defaults_and_those_of_the_suite():
     [(f"{__name__}:build", True), ("lime", False), ("LIME", False), ("xaibench.explainers:LIME", False)],
 )
 def test_a_users_own_part_is_recognized(name, own):
-    assert find_part("explainer", name).is_users_own is own
+    assert ExplainerPart.of(name).is_users_own is own
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_users_own_part_is_recognized(name, own):
     ],
 )
 def test_size_and_channels_decide_the_shape_of_images_on_disk(parameters, shape):
-    assert find_part("dataset", "pet", Frozen(parameters)).image_shape == shape
+    assert DatasetPart.of("pet", Frozen(parameters)).image_shape == shape
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_size_and_channels_decide_the_shape_of_images_on_disk(parameters, shape)
     ],
 )
 def test_crops_decide_the_shape_of_scans(parameters, shape):
-    assert find_part("dataset", "lidc", Frozen(parameters)).image_shape == shape
+    assert DatasetPart.of("lidc", Frozen(parameters)).image_shape == shape

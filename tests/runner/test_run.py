@@ -380,11 +380,11 @@ def test_a_failing_part_is_named_and_the_rest_goes_on(tiny_suite, tmp_path, monk
     import linecache
     import sys
 
-    from xaibench.runner.parts import forget_parts
+    from xaibench.component.component import COMPONENTS
 
     sys.modules.pop("failing_part")
     linecache.clearcache()
-    forget_parts()
+    COMPONENTS.clear()
     assert run(suite, result.folder, engine="serial").failures == {}
     assert "failing_part:broken" in set(pd.read_parquet(result.folder / "scores.parquet")["explainer"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -147,7 +147,7 @@ def _rows_of_network(cell: CellPlan, samples: int | str, seed: int, correct: str
     import pandas as pd
 
     most = samples if isinstance(samples, int) else len(correct)
-    expected = min(most, cell.data.sizes[2]) if cell.data.dataset_part.has_n_samples else min(most, len(correct))
+    expected = min(most, cell.data.sizes[2]) if cell.data.dataset.has_n_samples else min(most, len(correct))
     if set(correct) - {"0", "1"} or len(correct) != expected or not correct:
         raise ResultError(
             f"The facts about {cell.dataset_name} list {len(correct)} samples, not {expected} digits 0 or 1."
@@ -157,9 +157,9 @@ def _rows_of_network(cell: CellPlan, samples: int | str, seed: int, correct: str
     same |= {"data_seed": cell.data.seed, "seed": seed}
     tables = []
     for name, score in {score.metric.name: score for _, score in cell.scores}.items():
-        info: Any = score.metric_part.info
-        low, high = info.range if info else (-np.inf, np.inf)
-        known = {"higher_is_better": bool(info.higher_is_better) if info else True, "low": low, "high": high}
+        info = score.metric.info
+        low, high = info.range
+        known = {"higher_is_better": bool(info.higher_is_better), "low": low, "high": high}
         each = {"sample": np.arange(len(correct)), "correct": np.array(list(correct)) == "1"}
         tables.append(pd.DataFrame({**same, "metric": name, "truth": cell.truth_of(score), **known, **each}))
     return pd.concat(tables)

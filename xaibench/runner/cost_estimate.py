@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from xaibench.compute.device import devices_of, resolve_device
 from xaibench.compute.host_threads import available_cpus
 from xaibench.runner.engines import default_device_workers
-from xaibench.runner.parts import ModelPart, build_network, find_part
+from xaibench.runner.parts import ModelPart, build_network
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.jobs import ExplainJob, TrainJob
 from xaibench.runner.request import RequestFields, RunRequest, takes_request_fields
@@ -98,7 +98,7 @@ def estimate(
 
 def _pass_seconds(training: TrainJob, device: str) -> float:
     """Return the seconds of a forward pass per image."""
-    model, data = find_part("model", training.model, training.build).source, training.data.dataset_part
+    model, data = ModelPart.of(training.model, training.build).source, training.data.dataset
     return _time_pass(model, data.image_shape, data.class_count or 2, device)
 
 

@@ -21,11 +21,11 @@ from xaibench.core.messages import listed
 from xaibench.evaluation.protocol import resolve_protocol
 from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environment, read_parts
 from xaibench.runfolder.tables import ACCURACY, CELL, SCORES
-from xaibench.runner.parts import find_part, part_info
+from xaibench.runner.parts import ExplainerPart, MetricPart
 from xaibench.runner.plan.plan import Plan, make_plan, underlying_metric
 from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite
-from xaibench.runner.suites.schema import NamedPart, Suite, SuiteError
+from xaibench.runner.suites.schema import Suite, SuiteError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,8 +201,8 @@ def write_published(folder: Path, file: Path) -> None:
             f"{folder} lacks {len(lacking)} scores that its suite has in this version ({listed(lacking, 2)}). Complete "
             "the run with this version, and then publish it."
         )
-    infos = {part.name: part_info("explainer", part.use) for part in suite.explainers}
-    unranked = [name for name, info in infos.items() if info and (info.control or info.reference)]
+    infos = {part.name: part.info for part in suite.explainers}
+    unranked = [name for name, info in infos.items() if info.control or info.reference]
     rows = SCORES.read(folder, [*_KEYS, "value", "correct"])
     rows = rows.astype({key: object for key in _KEYS if key in SCORES.text})
     rows = rows[rows["correct"] & ~rows["explainer"].isin(unranked)].drop(columns="correct")
@@ -252,7 +252,7 @@ def _name_with_seed(name: str, seed: int) -> str:
 
 
 def _revision(explainer: str) -> str:
-    return find_part("explainer", explainer).revision
+    return ExplainerPart.of(explainer).revision
 
 
 def _find_skills(suite: Suite) -> dict[str, str]:
@@ -294,10 +294,10 @@ def _restore_skills(rows: pd.DataFrame, about: Mapping[str, Any]) -> pd.DataFram
     return pd.concat(found, ignore_index=True)
 
 
-def _metric_identity(part: NamedPart, plan: Plan) -> str:
+def _metric_identity(part: MetricPart, plan: Plan) -> str:
     """Return the identity of a metric: everything that affects its score of a map."""
     scores = {score for cell in plan.cells for _, score in cell.scores if score.metric == part}
     measured = [each for score in scores for each in (score, score.raw) if each is not None]
-    protocol, _ = resolve_protocol(find_part("metric", part.use).info, part.parameters, plan.suite.explaining.protocol)
+    protocol, _ = resolve_protocol(part.info, part.parameters, plan.suite.explaining.protocol)
     signs = {each.sign for each in measured if each.sign}
     return json.dumps([part.as_json(), protocol, sorted({each.revision for each in measured}), *signs])

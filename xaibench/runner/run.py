@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -193,7 +194,7 @@ def _compute(
     ended: Callable[[Outcome], None],
 ) -> Schedule:
     """Run the missing jobs and collect the tables; repeat if a stored result turns out to be damaged."""
-    total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
+    total = Counter(job.stage for job in plan.jobs)
     done: dict[Stage, set[Job]] = {stage: set() for stage in STAGES}
 
     def count(job: Job) -> None:

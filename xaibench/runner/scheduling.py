@@ -77,7 +77,7 @@ class Schedule:
                 self._handle_outcome(outcome)
 
     def _is_stored(self, job: Job) -> bool:
-        return all((job.stage, key) in self._stored for key in job.results)
+        return {(job.stage, key) for key in job.results} <= self._stored
 
     def _enqueue(self, job: Job) -> None:
         """Queue the job by stage, because more jobs depend on earlier stages, and then in the order of the plan."""

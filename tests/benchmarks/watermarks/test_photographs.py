@@ -7,7 +7,7 @@ from PIL import Image
 
 import xaibench as xb
 from xaibench.benchmarks.watermarks.regimes import banner_mask
-from xaibench.runner.parts import find_part
+from xaibench.runner.parts import DatasetPart
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_test_images_come_in_pairs_and_color(folder):
 
 def test_the_sizes_are_known_before_an_image_is_read(folder):
     data = load(folder)
-    counted = find_part("dataset", f"watermarks:{folder}").split_sizes(0)
+    counted = DatasetPart.of(f"watermarks:{folder}").split_sizes(0)
     assert counted == (len(data.train), len(data.val), len(data.test))
 
 

@@ -7,6 +7,7 @@ import pytest
 from xaibench.component.info import ExplainerInfo
 from xaibench.component.parameters import Frozen
 from xaibench.component.registry import UnknownNameError
+from xaibench.runner.parts import MetricPart
 from xaibench.runner.plan import plan as plan_module
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.plan import make_plan
@@ -14,7 +15,7 @@ from xaibench.runner.published_scores import identity
 from xaibench.runner.stages.collect import _describe_parts
 from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.parsing import parse_suite
-from xaibench.runner.suites.schema import NamedPart, SuiteError
+from xaibench.runner.suites.schema import SuiteError
 
 TABLES = {
     "name": "s",
@@ -99,8 +100,8 @@ def test_a_skill_and_the_scores_that_it_follows_from_are_one_job():
     skills = [each for job in jobs for each in job.measurements if each.raw]
     assert all(each.explain == each.raw.explain for each in skills)
     assert {each.raw.metric for each in skills} == {
-        NamedPart("emd_perf", "emd_perf"),
-        NamedPart("iou", "iou", Frozen({"threshold": "area"})),
+        MetricPart("emd_perf", "emd_perf"),
+        MetricPart("iou", "iou", Frozen({"threshold": "area"})),
     }
 
 
@@ -290,8 +291,6 @@ def test_a_name_of_the_suites_own_decides_nothing():
 
 
 def test_a_revision_changes_the_keys(monkeypatch):
-    from xaibench.runner.parts import MetricPart
-
     before = plan()
     monkeypatch.setattr(MetricPart, "revision", property(lambda part: "new"))
     after = plan()
@@ -302,7 +301,7 @@ def test_a_revision_changes_the_keys(monkeypatch):
 def test_a_users_part_without_info_is_revised_by_its_source(tmp_path, monkeypatch):
     import importlib
 
-    from xaibench.runner.parts import forget_parts
+    from xaibench.component.component import COMPONENTS
 
     monkeypatch.syspath_prepend(str(tmp_path))
     module = tmp_path / "users_own_explainer.py"
@@ -316,7 +315,7 @@ def test_a_users_part_without_info_is_revised_by_its_source(tmp_path, monkeypatc
         import linecache
 
         linecache.clearcache()
-        forget_parts()
+        COMPONENTS.clear()
         found.append(keys(plan(explainers={"users_own_explainer:mine": {}}), "explain"))
     assert found[0].isdisjoint(found[1])
 
@@ -329,11 +328,11 @@ def test_info_of_a_users_part_is_read():
     globals()["mine_for_this_test"] = mine
     import sys
 
-    from xaibench.runner.parts import find_part
+    from xaibench.runner.parts import ExplainerPart
 
     sys.modules["plan_test_parts"] = type(sys)("plan_test_parts")
     sys.modules["plan_test_parts"].mine = mine
-    assert find_part("explainer", "plan_test_parts:mine").revision == "7"
+    assert ExplainerPart.of("plan_test_parts:mine").revision == "7"
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,15 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from xaibench.component.component import Component
 from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen, annotations_of, check_types, has_any_parameter
 from xaibench.component.registry import UnknownNameError
 from xaibench.core.checks import ParameterError, check_names
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.runner.parts import DatasetPart, Part, find_part
-from xaibench.runner.suites.schema import Cell, NamedPart, Suite, SuiteError
+from xaibench.runner.parts import DatasetPart, ExplainerPart, MetricPart, ModelPart
+from xaibench.runner.suites.schema import Cell, Suite, SuiteError
 
 #: Parameters that the jobs set, and where a suite states them instead.
 _SET_BY_JOBS = {
@@ -70,12 +71,13 @@ def check_parts(suite: Suite) -> None:
         _check_metric(part, suite)
     for cell in suite.cells:
         for dataset in cell.datasets:
-            made = find_part("dataset", dataset, Frozen.keywords(suite.data.parameters, cell.data))
+            made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
             _check_dataset(made, cell, suite)
             for part in suite.metrics_of(cell):
                 _check_truth(part, made, cell, suite)
             for part in suite.explainers_of(cell):
-                _check_budget(part, made, suite)
+                with _errors_of(suite, part.table, "budget"):
+                    part.passes_in_budget(made.image_shape)  # an error if the budget is too small
             for model in cell.models:
                 _check_model(model, made, cell, suite)
 
@@ -88,26 +90,18 @@ def _count_jobs(suite: Suite, cell: Cell) -> int:
     return len(cell.datasets) * len(cell.models) * len(suite.data.seeds) * (trainings + maps)
 
 
-def _check_explainer(named: NamedPart, suite: Suite) -> None:
-    part = find_part("explainer", named.use, named.parameters)
-    with _errors_of(suite, named.table):
+def _check_explainer(part: ExplainerPart, suite: Suite) -> None:
+    with _errors_of(suite, part.table):
         _check_parameters(part, annotations_of(AppliedExplainer.takes()))
-        if named.parameters.get("seed", 0) < 0:
-            raise ParameterError(f"seed is {named.parameters['seed']}; expected 0 or more.", parameter="seed")
+        if part.parameters.get("seed", 0) < 0:
+            raise ParameterError(f"seed is {part.parameters['seed']}; expected 0 or more.", parameter="seed")
         _ = part.applied
 
 
-def _check_budget(named: NamedPart, dataset: DatasetPart, suite: Suite) -> None:
-    """Raise an error if a budget is too small for the images of the data set."""
-    if "budget" in named.parameters:
-        with _errors_of(suite, named.table, "budget"):
-            find_part("explainer", named.use, named.parameters).passes_in_budget(dataset.image_shape)
-
-
-def _check_metric(named: NamedPart, suite: Suite) -> None:
-    with _errors_of(suite, named.table):
-        _check_parameters(find_part("metric", named.use, named.parameters))
-        AppliedMetric(named.use, named.parameters, protocol=suite.explaining.protocol)
+def _check_metric(part: MetricPart, suite: Suite) -> None:
+    with _errors_of(suite, part.table):
+        _check_parameters(part)
+        AppliedMetric(part.use, part.parameters, protocol=suite.explaining.protocol)
 
 
 def _check_dataset(part: DatasetPart, cell: Cell, suite: Suite) -> None:
@@ -115,10 +109,9 @@ def _check_dataset(part: DatasetPart, cell: Cell, suite: Suite) -> None:
         _ = part.target
     for table, parameters in ((f"{cell.table} data", cell.data), ("[data] parameters", suite.data.parameters)):
         with _errors_of(suite, table):
-            for name in parameters:
-                _check_parameters(part, names=[name])
+            _check_parameters(part, names=parameters)
             if not has_any_parameter(part.target):
-                check_names(part.name, parameters, part.accepted)
+                check_names(part.use, parameters, part.accepted)
     with _errors_of(suite, f"{cell.table} data" if cell.data else "[data] parameters"):
         _build_dataset(part)
 
@@ -130,27 +123,26 @@ def _build_dataset(part: DatasetPart) -> None:
 
     if part.is_generated:
         stated = part.parameters.get("n_samples")
-        load(part.name, **{**part.parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)})
+        load(part.use, **{**part.parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)})
 
 
-def _check_truth(named: NamedPart, dataset: DatasetPart, cell: Cell, suite: Suite) -> None:
+def _check_truth(metric: MetricPart, dataset: DatasetPart, cell: Cell, suite: Suite) -> None:
     """Raise an error if a metric needs masks of another kind of truth than the data set and the networks have."""
-    part = find_part("metric", named.use)
-    metric, masks = part.info, truth_of(None, dataset.info)
+    truth, masks = metric.info.own_truth, truth_of(None, dataset.info)
     # The masks of blind networks are the pixels that they read.
-    has_use = part.is_of_use and all(find_part("model", model).is_blind for model in cell.models)
-    if metric and part.input_kind == "ground-truth" and metric.own_truth not in (None, masks) and not has_use:
-        question, source = TRUTHS[metric.own_truth].question, TRUTHS[masks].source
+    has_use = truth == "use" and all(ModelPart.of(model).is_blind for model in cell.models)
+    if metric.info.kind == "ground-truth" and truth not in (None, masks) and not has_use:
+        question, source = TRUTHS[truth].question, TRUTHS[masks].source
         raise SuiteError(
-            f"{named.use} asks {question!r}, which the masks of {dataset.name} cannot answer ({source}) Leave the "
+            f"{metric.use} asks {question!r}, which the masks of {dataset.use} cannot answer ({source}) Leave the "
             "metric or the data set out.",
             suite=suite.source,
-            table=named.table,
+            table=metric.table,
         )
 
 
 def _check_model(name: str, dataset: DatasetPart, cell: Cell, suite: Suite) -> None:
-    part = find_part("model", name, cell.build)
+    part = ModelPart.of(name, cell.build)
     with _errors_of(suite, cell.table, "models"):
         _ = part.target
     with _errors_of(suite, f"{cell.table} build" if cell.build else cell.table):
@@ -161,12 +153,12 @@ def _check_model(name: str, dataset: DatasetPart, cell: Cell, suite: Suite) -> N
             if len(dataset.info.classes) > 1:
                 raise
             only = ", ".join(dataset.info.classes) or "none"
-            raise ValueError(
-                f"{error} Classes of {dataset.name}: {only}. {dataset.info.how_to_get}".rstrip()
-            ) from error
+            raise ValueError(f"{error} Classes of {dataset.use}: {only}. {dataset.info.how_to_get}".rstrip()) from error
 
 
-def _check_parameters(part: Part, more: Mapping[str, Any] | None = None, names: Iterable[str] | None = None) -> None:
+def _check_parameters(
+    part: Component, more: Mapping[str, Any] | None = None, names: Iterable[str] | None = None
+) -> None:
     """Check that the jobs do not set the parameters themselves, and the types of the values.
 
     Raises:
@@ -176,7 +168,7 @@ def _check_parameters(part: Part, more: Mapping[str, Any] | None = None, names: 
     for name in parameters:
         if reason := _SET_BY_JOBS[part.kind].get(name):
             raise ParameterError(
-                f"{name} is not a parameter that a suite can give {part.name}: {reason}. Leave it out.", parameter=name
+                f"{name} is not a parameter that a suite can give {part.use}: {reason}. Leave it out.", parameter=name
             )
     check_types(parameters, {**(more or {}), **annotations_of(part.target)})
 

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -110,17 +111,18 @@ class Job(Keyed):
 
 
 def deciding_fields(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that decide its key, as JSON.
+    """Return the fields of a dataclass that decide its key.
 
     Fields at their defaults are left out, so that a new field does not change the keys of older results.
     """
     deciding = [f for f in dataclasses.fields(record) if f.compare]
-    return {f.name: _to_json(value) for f in deciding if (value := getattr(record, f.name)) != f.default}
+    return {f.name: value for f in deciding if (value := getattr(record, f.name)) != f.default}
 
 
 def hash_json(value: Any) -> str:
-    """Return the hash of a JSON value that names a result."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:20]
+    """Return the hash of a value that names a result: JSON, and objects with a method ``as_json``."""
+    text = json.dumps(value, sort_keys=True, default=operator.methodcaller("as_json"))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
@@ -151,11 +153,3 @@ class Outcome:
     peak_mb: float = 0.0
     worker: str = ""
     spent: Mapping[tuple[str, str], float] = field(default_factory=dict)
-
-
-def _to_json(value: Any) -> Any:
-    if hasattr(value, "as_json"):
-        return value.as_json()
-    if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
-    return value

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from xaibench.component.parameters import Frozen
-from xaibench.runner.parts import DatasetPart, ExplainerPart, find_part
-from xaibench.runner.plan.job_base import BASE_MB, Job, Stage, hash_json
-from xaibench.runner.suites.schema import NamedPart
+from xaibench.runner.parts import DatasetPart, ExplainerPart, ModelPart
+from xaibench.runner.plan.job_base import BASE_MB, Job, Keyed, Stage, hash_json
 
 _MB = 1 << 20
 
@@ -35,10 +34,10 @@ class DataJob(Job):
     revision: str
     network: tuple[str, Frozen, str] | None = None
 
-    @property
-    def dataset_part(self) -> DatasetPart:
+    @functools.cached_property
+    def dataset(self) -> DatasetPart:
         """The data set with its parameters."""
-        return find_part("dataset", self.name, self.parameters)
+        return DatasetPart.of(self.name, self.parameters)
 
     @property
     def uses_kernels(self) -> bool:
@@ -63,18 +62,18 @@ class DataJob(Job):
     @property
     def image_shape(self) -> tuple[int, ...]:
         """``(C, H, W)``, or ``(C, D, H, W)`` of volumes."""
-        return self.dataset_part.image_shape
+        return self.dataset.image_shape
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Number of training, validation and test samples."""
-        return self.dataset_part.split_sizes(self.seed)
+        return self.dataset.split_sizes(self.seed)
 
     @property
     def disk_mb(self) -> float:
         """Images, masks and targets; only the targets of a set on disk."""
         channels, *sides = self.image_shape
-        pixels = math.prod(sides) if self.dataset_part.has_n_samples else 0
+        pixels = math.prod(sides) if self.dataset.has_n_samples else 0
         return sum(self.sizes) * (4 * channels * pixels + pixels + 8) / _MB
 
     @property
@@ -155,7 +154,7 @@ class TrainJob(Job):
     @property
     def disk_mb(self) -> float:
         """The weights of all networks."""
-        facts = find_part("model", self.model, self.build).facts(self.data.dataset_part)
+        facts = ModelPart.of(self.model, self.build).facts(self.data.dataset)
         return len(self.seeds) * facts.weights * 4 / _MB
 
     @property
@@ -171,8 +170,8 @@ class TrainJob(Job):
         return f"{self.model} on {self.data}, seeds {', '.join(map(str, self.seeds))}"
 
 
-@dataclass(frozen=True)
-class Network:
+@dataclass(frozen=True, eq=False)
+class Network(Keyed):
     """A network that a train job will train.
 
     Attributes:
@@ -186,6 +185,11 @@ class Network:
     def as_json(self) -> list[Any]:
         """Return what decides the network, for the keys of the jobs that need it."""
         return [[training.result(seed) for training, seed in self.candidates], self.seed]
+
+    @functools.cached_property
+    def key(self) -> str:  # type: ignore[override]
+        """Hash of what decides the network."""
+        return hash_json(self.as_json())
 
     @functools.cached_property
     def candidates(self) -> tuple[tuple[TrainJob, int], ...]:
@@ -224,7 +228,7 @@ class ExplainJob(Job):
     stage: ClassVar[Stage] = "explain"
     data: DataJob
     network: Network | None
-    explainer: NamedPart
+    explainer: ExplainerPart
     samples: int | Literal["all"]
     output: str
     explain_seed: int
@@ -236,11 +240,6 @@ class ExplainJob(Job):
     shares_fit: bool = dataclasses.field(default=False, compare=False)
 
     @property
-    def explainer_part(self) -> ExplainerPart:
-        """The explainer with its parameters."""
-        return find_part("explainer", self.explainer.use, self.explainer.parameters)
-
-    @property
     def waits_for(self) -> tuple[Job, ...]:
         """The job whose fit is used."""
         return (self.fit_from,) if self.fit_from else ()
@@ -248,20 +247,22 @@ class ExplainJob(Job):
     @property
     def fit_key(self) -> str:
         """Hash of everything that decides the fit; equal for all jobs that can share it."""
-        shared = self.explainer_part.fit_settings
+        shared = self.explainer.fit_settings
         network = self.network.as_json() if self.network else None
         return hash_json([self.data.key, network, self.precision, shared])
 
-    @property
+    @functools.cached_property
     def parts(self) -> tuple[ExplainJob, ...]:
         """The jobs that make the maps, in the order of the samples. More samples only add jobs."""
-        if not self.cut or self.samples == "all" or self.samples <= self.cut:
+        if not self.cut:
+            return (self,)
+        if self.samples == "all" or self.samples <= self.cut:
             return (dataclasses.replace(self, cut=0),)
         starts = range(0, self.samples, self.cut)
         spans = [(start, min(start + self.cut, self.samples)) for start in starts]
         return tuple(dataclasses.replace(self, cut=0, samples=span[1], part=span) for span in spans)
 
-    @property
+    @functools.cached_property
     def needs(self) -> tuple[Job, ...]:
         """The data, and the trainings from which the network is chosen."""
         return (self.data, *(self.network.trainings if self.network else ()))
@@ -286,7 +287,7 @@ class ExplainJob(Job):
     @property
     def memory_mb(self) -> float:
         """The test samples and the maps; also the other samples if the explainer is fitted."""
-        fitted = 2 if self.explainer_part.is_fitted else 0
+        fitted = 2 if self.explainer.is_fitted else 0
         return self.held_mb + fitted * self.data.disk_mb
 
     @property
@@ -298,7 +299,7 @@ class ExplainJob(Job):
     @property
     def passes(self) -> int:
         """Those that the explainer declares; 0 if unknown, for a control, or if the budget is too small."""
-        return self.amount * self.explainer_part.declared_passes(self.data.image_shape) if self.network else 0
+        return self.amount * self.explainer.declared_passes(self.data.image_shape) if self.network else 0
 
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,13 +11,13 @@ from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen
 from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
-from xaibench.runner.parts import find_part
+from xaibench.runner.parts import DatasetPart, ExplainerPart, MetricPart, ModelPart
 from xaibench.runner.plan.checks import check_parts
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import Measurement, score_jobs
 from xaibench.runner.published_networks import is_published
-from xaibench.runner.suites.schema import Cell, NamedPart, Suite, Training
+from xaibench.runner.suites.schema import Cell, Suite, Training
 
 #: Increased whenever the same training gives other weights.
 TRAINING_REVISION = 2
@@ -53,12 +54,12 @@ class CellPlan:
     @property
     def subset_and_variant(self) -> tuple[str, str]:
         """Subset and variant; of a data set without subsets, its name in tables and "-"."""
-        info = self.data.dataset_part.info
-        return self.label or getattr(info, "subset", "") or self.data.name, getattr(info, "variant", "") or "-"
+        info = self.data.dataset.info
+        return self.label or info.subset or self.data.name, info.variant or "-"
 
     def truth_of(self, score: Measurement) -> str:
         """Return the kind of truth that scores refer to (:mod:`xaibench.core.truth_kinds`)."""
-        return truth_of(score.metric_part.info, self.data.dataset_part.info)
+        return truth_of(score.metric.info, self.data.dataset.info)
 
 
 @dataclass(frozen=True)
@@ -100,19 +101,19 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
     )
     jobs: dict[Job, None] = {}
     for cell_plan in cells:
-        explained = (part for _, each in cell_plan.scores for part in each.explain.parts)
-        for job in (*cell_plan.trainings, *explained):
+        explained = {score.explain.key: score.explain.parts for _, score in cell_plan.scores}
+        for job in (*cell_plan.trainings, *itertools.chain(*explained.values())):
             jobs |= dict.fromkeys((*job.needs, job))
     jobs |= dict.fromkeys(score_jobs(each for cell_plan in cells for _, each in cell_plan.scores))
     return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
 
 
 def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int, *, train: bool) -> CellPlan:
-    made = find_part("dataset", dataset, Frozen.keywords(suite.data.parameters, cell.data))
+    made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
     training = suite.training_of(cell)
-    network = find_part("model", model, cell.build).trained_by(training.method)
+    network = ModelPart.of(model, cell.build).trained_by(training.method)
     source = network.source  # the cells of a mosaic use copies of one network
-    of_set = (source.name, source.parameters, source.revision) if made.needs_network else None
+    of_set = (source.use, source.parameters, source.revision) if "network" in made.accepted else None
     data = DataJob(dataset, data_seed, made.parameters, made.revision, network=of_set)
     stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
     parameters = Frozen(
@@ -129,88 +130,87 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
-    scores = tuple((network, score) for network in networks for score in _measurements(suite, cell, data, network))
-    return CellPlan(data, model, trainings, scores, cell.label)
+    scores = [(network, score) for network in networks for score in _measurements(suite, cell, data, network)]
+    return CellPlan(data, model, trainings, tuple(scores), cell.label)
 
 
 def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> Iterator[ExplainJob]:
     """Yield a job per explainer that supports the network. The first of several with the same fit leaves it to them."""
     jobs = [job for each in suite.explainers_of(cell) if (job := _explain_job(suite, data, network, each))]
-    fits = [job.explainer_part.fit_settings if job.network else "" for job in jobs]
+    fits = [job.explainer.fit_settings if job.network else "" for job in jobs]
     for job, fit in zip(jobs, fits, strict=True):
         first = jobs[fits.index(fit)]
         shares = bool(fit) and fits.count(fit) > 1
         yield dataclasses.replace(job, shares_fit=shares, fit_from=first if shares and job is not first else None)
 
 
-def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> ExplainJob | None:
-    part = find_part("explainer", explainer.use, explainer.parameters)
-    training = network.trainings[0]
-    model = find_part("model", training.model, training.build)
-    if part.needs_convolution and not model.facts(data.dataset_part).has_convolution:
+def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: ExplainerPart) -> ExplainJob | None:
+    info, training = explainer.info, network.trainings[0]
+    model = ModelPart.of(training.model, training.build)
+    if info.needs_convolution and not model.facts(data.dataset).has_convolution:
         return None
-    if part.is_reference and not data.dataset_part.has_known_distribution:
+    if info.reference and not data.dataset.info.known_distribution:
         return None
     # The maps of a control do not depend on the network, so they are made and scored once per data set.
-    explained = None if part.is_control else network
+    explained = None if info.control else network
     how = suite.explaining
     # A fitted explainer would be fitted again in each part; a control takes no time.
-    cut = how.samples_per_job if explained and not part.is_fitted else 0
+    cut = how.samples_per_job if explained and not explainer.is_fitted else 0
     return ExplainJob(
-        data, explained, explainer, how.samples, how.output, how.seed, part.revision, cut, precision=how.precision
+        data, explained, explainer, how.samples, how.output, how.seed, explainer.revision, cut, precision=how.precision
     )
 
 
-def _measurements(suite: Suite, cell: Cell, data: DataJob, network: Network) -> Iterator[Measurement]:
-    """Yield the scores of each explainer by each metric."""
+def _measurements(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[Measurement]:
+    """Return the scores of each explainer by each metric."""
     training = network.trainings[0]
-    is_blind = find_part("model", training.model, training.build).is_blind
-    for explain in _explain_jobs(suite, cell, data, network):
-        for metric in suite.metrics_of(cell):
-            part = find_part("metric", metric.use, metric.parameters)
-            # A blind network can only use the pixels that it reads, so they are the masks of a metric of its use.
-            blind = (training.model, training.build) if part.is_of_use and is_blind else None
-            if suite.explaining.output == "sigmoid" and part.needs_model and "output" in part.accepted:
-                # The softmax of independent labels is not what the network answers.
-                parameters = Frozen({"output": "sigmoid"} | dict(metric.parameters))
-                metric = dataclasses.replace(metric, parameters=parameters)
-            yield _measurement(suite, explain, network if part.needs_model else None, metric, blind)
+    is_blind = ModelPart.of(training.model, training.build).is_blind
+    metrics = [
+        # The softmax of independent labels is not what the network answers.
+        dataclasses.replace(metric, parameters=Frozen({"output": "sigmoid"} | dict(metric.parameters)))
+        if suite.explaining.output == "sigmoid" and metric.needs_model and "output" in metric.accepted
+        else metric
+        for metric in suite.metrics_of(cell)
+    ]
+    prepared = []
+    for metric in metrics:
+        behind = underlying_metric(suite, metric)
+        # A blind network can only use the pixels that it reads, so they are the masks of a metric of its use.
+        blind = (training.model, training.build) if is_blind and metric.info.own_truth == "use" else None
+        raw = behind and (None, behind, *_settings(suite, behind))
+        prepared.append((raw, (network if metric.needs_model else None, metric, *_settings(suite, metric)), blind))
+    return [
+        Measurement(explain, *settings, Measurement(explain, *raw) if raw else None, blind)
+        for explain in _explain_jobs(suite, cell, data, network)
+        for raw, settings, blind in prepared
+    ]
 
 
-def _measurement(
-    suite: Suite,
-    explain: ExplainJob,
-    network: Network | None,
-    metric: NamedPart,
-    blind: tuple[str, Frozen] | None = None,
-) -> Measurement:
-    part = find_part("metric", metric.use, metric.parameters)
-    behind = underlying_metric(suite, metric)
-    raw = _measurement(suite, explain, None, behind) if behind else None
-    protocol, _ = resolve_protocol(part.info, metric.parameters, suite.explaining.protocol)
-    revised = f"{part.revision}.{PROTOCOL_REVISION}"
-    if scores_constant_maps(part.info):
-        revised += f".{CONSTANT_MAP_REVISION}"
-    sign = suite.explaining.sign if resolve_sign(part.info, protocol, suite.explaining.sign) else None
-    return Measurement(explain, network, metric, protocol, revised, raw, blind, sign)
+def _settings(suite: Suite, metric: MetricPart) -> tuple[str, str, str | None]:
+    """Return protocol, revision and sign of the scores of a metric."""
+    info, how = metric.info, suite.explaining
+    protocol, _ = resolve_protocol(info, metric.parameters, how.protocol)
+    revision = f"{metric.revision}.{PROTOCOL_REVISION}"
+    if scores_constant_maps(info):
+        revision += f".{CONSTANT_MAP_REVISION}"
+    return protocol, revision, how.sign if resolve_sign(info, protocol, how.sign) else None
 
 
-def underlying_metric(suite: Suite, metric: NamedPart) -> NamedPart | None:
+def underlying_metric(suite: Suite, metric: MetricPart) -> MetricPart | None:
     """Return the metric that a metric of a suite relates to chance; None if it has its own scores.
 
     It is that of the suite if it has the same parameters under the suite's protocol. Otherwise it is scored too, but
     not shown.
     """
-    use = find_part("metric", metric.use).skill_of
-    if not use:
+    if not metric.info.skill_of:
         return None
-    part = find_part("metric", use)
-    given = {name: value for name, value in metric.parameters.items() if name in part.accepted}
-    wanted = NamedPart(use, use, Frozen(given | dict(find_part("metric", metric.use).info.skill_parameters)))
+    plain = MetricPart.of(metric.info.skill_of)
+    shared = {name: value for name, value in metric.parameters.items() if name in plain.accepted}
+    wanted = MetricPart.of(plain.use, Frozen(shared | dict(metric.info.skill_parameters)))
 
-    def resolved(other: NamedPart) -> tuple[str, Frozen]:
-        protocol, parameters = resolve_protocol(part.info, other.parameters, suite.explaining.protocol)
+    def resolved(other: MetricPart) -> tuple[str, Frozen]:
+        protocol, parameters = resolve_protocol(plain.info, other.parameters, suite.explaining.protocol)
         return protocol, Frozen(parameters)
 
-    same = (other for other in suite.metrics if other.use == use and resolved(other) == resolved(wanted))
+    same = (other for other in suite.metrics if other.use == plain.use and resolved(other) == resolved(wanted))
     return next(same, wanted)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xaibench.component.parameters import Frozen
-from xaibench.runner.parts import MetricPart, find_part
-from xaibench.runner.plan.job_base import Job, Keyed, Stage, deciding_fields, hash_json
+from xaibench.runner.parts import MetricPart
+from xaibench.runner.plan.job_base import Job, Keyed, Stage, hash_json
 from xaibench.runner.plan.jobs import ExplainJob, Network
-from xaibench.runner.suites.schema import NamedPart
 
 _MB = 1 << 20
 
@@ -30,31 +29,28 @@ class Measurement(Keyed):
         metric: The metric.
         protocol: Protocol that decides the scores (:func:`xaibench.evaluation.protocol.resolve_protocol`).
         revision: Revision of the metric, of the protocols and of the scores of constant maps.
+        sign: Whether maps are compared by magnitude or signed, if the metric depends on it; None passes them unchanged
+            (:func:`xaibench.evaluation.protocol.resolve_sign`).
         raw: For a metric that relates another one to chance: the measurement by the other metric.
         blind: Model and parameters of a network that reads only some pixels, for a metric of the pixels that a network
             uses. The pixels that it reads replace the masks of the data set.
-        sign: Whether maps are compared by magnitude or signed, if the metric depends on it; None passes them unchanged
-            (:func:`xaibench.evaluation.protocol.resolve_sign`).
     """
 
     explain: ExplainJob
     network: Network | None
-    metric: NamedPart
+    metric: MetricPart
     protocol: str
     revision: str
+    sign: str | None = None
     raw: Measurement | None = None
     blind: tuple[str, Frozen] | None = None
-    sign: str | None = None
 
     @functools.cached_property
     def key(self) -> str:
         """Hash of everything that decides the scores."""
-        return hash_json(deciding_fields(self))
-
-    @property
-    def metric_part(self) -> MetricPart:
-        """The metric with its parameters."""
-        return find_part("metric", self.metric.use, self.metric.parameters)
+        network, raw = self.network and self.network.key, self.raw and self.raw.key
+        settings = [self.metric.key, self.protocol, self.revision, self.blind, self.sign]
+        return hash_json([self.explain.key, network, raw, *settings])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,18 +82,18 @@ class ScoreJob(Job):
         """The network that made or evaluates the maps; None for maps of controls that are only compared with masks."""
         return self.measurements[0].network or self.measurements[0].explain.network
 
-    @property
+    @functools.cached_property
     def explains(self) -> tuple[ExplainJob, ...]:
         """The explain jobs of the maps."""
         return tuple(dict.fromkeys(each.explain for each in self.measurements))
 
-    @property
+    @functools.cached_property
     def needs(self) -> tuple[Job, ...]:
         """The data, and the trainings if a metric evaluates the network."""
         network = self.measurements[0].network
         return (self.explains[0].data, *(network.trainings if network else ()))
 
-    @property
+    @functools.cached_property
     def waits_for(self) -> tuple[Job, ...]:
         """The jobs of the maps."""
         return tuple(part for explain in self.explains for part in explain.parts)
@@ -137,9 +133,10 @@ def score_jobs(measurements: Iterable[Measurement]) -> Iterator[ScoreJob]:
     groups: dict[Any, dict[Any, list[Measurement]]] = {}
     every = list(dict.fromkeys(measurements))
     for each in every:
-        group = (each.explain.data, each.network or each.explain.network, each.network is None)
-        use = each.metric_part.skill_of or each.metric.use
-        shared = each.metric if each.metric_part.shares_model_outputs else (each.explain, use)
+        network = each.network or each.explain.network
+        group = (each.explain.data.key, network and network.key, each.network is None)
+        info = each.metric.info
+        shared = each.metric.key if info.shared_scores else (each.explain.key, info.skill_of or each.metric.use)
         groups.setdefault(group, {}).setdefault(shared, []).append(each)
     for units in groups.values():
         jobs: list[list[Measurement]] = [[]]

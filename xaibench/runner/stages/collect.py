@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xaibench.component.component import Component, registry
 from xaibench.evaluation.apply import shares_of
 from xaibench.runfolder.descriptions import PARTS, PartDescription, RunParts
 from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
@@ -27,7 +28,7 @@ from xaibench.runfolder.tables import (
     TRAININGS,
     TableSchema,
 )
-from xaibench.runner.parts import Kind, find_part, registry
+from xaibench.runner.parts import MetricPart, ModelPart
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob, Network
 from xaibench.runner.plan.plan import CellPlan, Plan, underlying_metric
@@ -45,7 +46,7 @@ from xaibench.runner.stages.preview_samples import picture_cell, without_images
 from xaibench.runner.stages.samples import batches, read_test_split, sample_rows
 from xaibench.runner.store import PARTIAL, Store
 from xaibench.runner.store_files import write_atomic
-from xaibench.runner.suites.schema import NamedPart, Suite
+from xaibench.runner.suites.schema import Suite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,7 +198,6 @@ def _cell_scores(
 
 
 def _constants(cell: CellPlan, network: Network, score: Measurement, store: Store) -> list[Any]:
-    info = score.metric_part.info
     subset, variant = cell.subset_and_variant
     constants = {
         "dataset": cell.dataset_name,
@@ -207,7 +207,7 @@ def _constants(cell: CellPlan, network: Network, score: Measurement, store: Stor
         "seed": select_training(store, network)[1],
         "explainer": score.explain.explainer.name,
         "metric": score.metric.name,
-        "higher_is_better": bool(info.higher_is_better) if info else True,
+        "higher_is_better": bool(score.metric.info.higher_is_better),
         "data_seed": cell.data.seed,
         "truth": cell.truth_of(score),
     }
@@ -224,7 +224,7 @@ def _share_tables(cell: CellPlan, store: Store, correct: Mapping[Network, NDArra
     for network in cell.networks:
         jobs = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
         made = [job for job in jobs if has_maps(store, job)]
-        for reference in (job for job in made if job.explainer_part.is_reference):
+        for reference in (job for job in made if job.explainer.info.reference):
             reliance = read_maps(store, reference)
             if masks is None:  # every explainer has the same first samples
                 split = read_test_split(store, cell.data)
@@ -316,7 +316,7 @@ def _accuracy_rows(
 
 def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
     """Return the accuracy that the cell's data set reports as published, or None."""
-    published = getattr(find_part("dataset", cell.data.name).target, "published_accuracy", None)
+    published = getattr(cell.data.dataset.target, "published_accuracy", None)
     # A label marks a variation of the published data set.
     if published is None or cell.label:
         return None
@@ -381,39 +381,36 @@ def _curve_rows(cell: CellPlan, scores: Mapping[str, pa.Table]) -> Iterator[dict
 def _describe_parts(plan: Plan) -> RunParts:
     """Describe the parts of the suite, so that the report needs nothing but the run folder."""
     suite = plan.suite
-    models = [NamedPart(name, name) for name in dict.fromkeys(cell.model for cell in plan.cells)]
+    models = [ModelPart.of(name) for name in dict.fromkeys(cell.model for cell in plan.cells)]
     return RunParts(
         suite=suite.name,
         title=suite.title,
         citation=suite.citation,
-        explainers={part.name: _describe(part, "explainer") for part in suite.explainers},
-        models={part.name: _describe(part, "model") for part in models},
+        explainers={part.name: _describe(part) for part in suite.explainers},
+        models={part.name: _describe(part) for part in models},
         metrics={part.name: _describe_metric(part, suite) for part in suite.metrics},
     )
 
 
-def _describe_metric(part: NamedPart, suite: Suite) -> PartDescription:
+def _describe_metric(part: MetricPart, suite: Suite) -> PartDescription:
     """Describe a metric, with the suite's name of the metric that it relates to chance; empty if that is not shown."""
     behind = underlying_metric(suite, part)
-    description = replace(_describe(part, "metric"), skill_of=behind.name if behind in suite.metrics else "")
-    info = find_part("metric", part.use).info
-    label = str(info.label) if info else part.use
+    description = replace(_describe(part), skill_of=behind.name if behind in suite.metrics else "")
     if part.parameters.get("threshold") == "area":  # next to another cut in the same table
-        return replace(description, label=f"{label} at the mask’s area")
-    if info and description.label == part.name and part.parameters:  # the suite has the metric under a name of its own
+        return replace(description, label=f"{part.info.label if part.is_described else part.use} at the mask’s area")
+    if part.is_described and description.label == part.name and part.parameters:  # renamed by the suite
         values = ", ".join(f"{name} = {value}" for name, value in part.parameters.items())
-        return replace(description, label=f"{label} ({values})")
+        return replace(description, label=f"{part.info.label} ({values})")
     return description
 
 
-def _describe(part: NamedPart, kind: Kind) -> PartDescription:
-    found = find_part(kind, part.use, part.parameters)
+def _describe(part: Component) -> PartDescription:
     # A part that the suite renames is shown under that name: "lime-500" is not the default "LIME".
-    is_renamed = registry(kind).canonical(part.name) != part.use
-    known = dict(vars(found.info)) if found.info else {}
-    if kind != "model":  # for networks, the suite states training parameters instead
-        known |= {"parameters": found.all_parameters, "own": found.is_users_own}
-    if is_renamed and kind == "explainer":
+    is_renamed = registry(part.kind).canonical(part.name) != part.use
+    known = dict(vars(part.info)) if part.is_described else {}
+    if part.kind != "model":  # for networks, the suite states training parameters instead
+        known |= {"parameters": part.all_parameters, "own": part.is_users_own}
+    if is_renamed and part.kind == "explainer":
         known["method"] = known.get("label")
     return PartDescription.of(part.name, known, label=part.name if is_renamed else "")
 

@@ -27,7 +27,6 @@ from xaibench.evaluation.apply import (
     training_batches,
 )
 from xaibench.evaluation.protocol import Protocol, Sign
-from xaibench.runner.parts import find_part
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import Measurement, ScoreJob
@@ -235,7 +234,7 @@ def _measure(
         # The masks of a metric relative to chance are those of the data.
         blind = None if each.raw else each.blind
         if blind is not None:  # the pixels that the network reads, the same for every image
-            seen = find_part("model", *blind).visible_pixels(tuple(images.shape[1:]))
+            seen: Tensor = ModelPart.of(*blind).target.visible(tuple(images.shape[1:]), **blind[1])
             masks = seen.expand(len(images), *seen.shape)
         known = {} if blind else scored[start]
         more = split.metric_inputs(slice(start, stop))

@@ -48,7 +48,7 @@ def picture_cell(cell: CellPlan, scores: pd.DataFrame, correct: NDArray[np.bool_
     """
     network = cell.networks[0]
     explains = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
-    kept = [job for job in explains if has_maps(store, job) and not job.explainer_part.is_reference]
+    kept = [job for job in explains if has_maps(store, job) and not job.explainer.info.reference]
     if not kept:
         return None
     seed = select_training(store, network)[1]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xaibench.core.messages import count_samples
-from xaibench.runner.parts import build_network, expand_variables, part_info
+from xaibench.runner.parts import build_network, expand_variables
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store import Store
 
@@ -159,7 +159,7 @@ def _network(job: DataJob) -> Callable[[Tensor], Tensor]:
     """Return the network that a data set is made for, on the CPU; it is built at the first call for an image size."""
     assert job.network is not None
     name, parameters, _ = job.network
-    classes = len(part_info("dataset", job.name).classes)
+    classes = len(job.dataset.info.classes)
 
     @functools.cache
     def build_for(shape: tuple[int, ...]) -> nn.Module:

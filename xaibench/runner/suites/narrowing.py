@@ -7,14 +7,17 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import tomli_w
 
+from xaibench.component.component import Component, registry
 from xaibench.component.parameters import Frozen
-from xaibench.runner.parts import Kind, expand_variables, find_part, registry
+from xaibench.runner.parts import ExplainerPart, MetricPart, expand_variables
 from xaibench.runner.suites.parsing import read_table
-from xaibench.runner.suites.schema import MODEL, Cell, Data, NamedPart, OptionalCells, Suite, SuiteError, Training
+from xaibench.runner.suites.schema import MODEL, Cell, Data, OptionalCells, Suite, SuiteError, Training
+
+_P = TypeVar("_P", ExplainerPart, MetricPart)
 
 #: The environment variable for the folder of photographs.
 IMAGES = "XAIBENCH_IMAGES"
@@ -93,8 +96,8 @@ def narrowed(
             raise SuiteError(f"size is {size!r}; expected a whole number of pixels, 1 or more.", parameter="size")
         cells = [_with_size(cell, size) for cell in cells]
     parameters = {"negatives": negatives, "window": window, "size": size}
-    chosen_metrics = _choose_parts("metric", suite.metrics, metrics)
-    chosen_explainers = _choose_parts("explainer", suite.explainers, explainers)
+    chosen_metrics = _choose_parts(MetricPart, suite.metrics, metrics)
+    chosen_explainers = _choose_parts(ExplainerPart, suite.explainers, explainers)
     cells = _with_explainers(cells, [part.name for part in chosen_explainers], suite)
     return replace(
         suite,
@@ -180,20 +183,20 @@ def _with_explainers(cells: Sequence[Cell], chosen: Sequence[str], suite: Suite)
     return [replace(cell, explainers=restrict(cell.explainers)) for cell in cells]
 
 
-def _choose_parts(kind: Kind, parts: tuple[NamedPart, ...], wanted: Sequence[str] | None) -> tuple[NamedPart, ...]:
+def _choose_parts(kind: type[_P], parts: tuple[_P, ...], wanted: Sequence[str] | None) -> tuple[_P, ...]:
     """Return the wanted parts, with the parameters of the suite if it has them; for explainers also its controls."""
     if wanted is None:
         return parts
-    chosen: list[NamedPart] = []
+    chosen: list[_P] = []
     for name in wanted:
-        use = registry(kind).canonical(name)
+        use = registry(kind.kind).canonical(name)
         chosen += (
             [part for part in parts if part.name == name]
             or [part for part in parts if part.use == use]
-            or [NamedPart(use, use, table=f"[{kind}s.{use}]")]
+            or [kind(use, use, table=f"[{kind.kind}s.{use}]")]
         )
-    if kind == "explainer":
-        chosen += [part for part in parts if find_part("explainer", part.use).is_control]
+    if kind is ExplainerPart:
+        chosen += [part for part in parts if part.info.control]
     return tuple(dict.fromkeys(chosen))
 
 
@@ -220,7 +223,7 @@ def write_suite(suite: Suite) -> str:
 def _to_tables(value: Any) -> Any:
     if isinstance(value, Frozen):
         return dict(value)
-    if isinstance(value, tuple) and value and isinstance(value[0], NamedPart):
+    if isinstance(value, tuple) and value and isinstance(value[0], Component):
         uses = {part.name: {} if part.use == part.name else {"use": part.use} for part in value}
         return {part.name: uses[part.name] | dict(part.parameters) for part in value}
     if isinstance(value, tuple):

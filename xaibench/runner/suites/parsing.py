@@ -7,13 +7,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from xaibench.component.component import registry
 from xaibench.component.parameters import Frozen, annotations_of, check_types, is_of_type
 from xaibench.core.checks import ParameterError
 from xaibench.core.messages import unknown
-from xaibench.runner.parts import Kind, registry
-from xaibench.runner.suites.schema import Cell, NamedPart, Suite, SuiteError, Training
+from xaibench.runner.parts import ExplainerPart, MetricPart
+from xaibench.runner.suites.schema import Cell, Suite, SuiteError, Training
 
 _T = TypeVar("_T")
+_P = TypeVar("_P", ExplainerPart, MetricPart)
 
 #: Largest number of seeds that a suite can state as a number.
 _MAX_SEEDS = 100_000
@@ -107,9 +109,8 @@ def _convert(name: str, value: Any, annotation: Any, source: str, path: str, tab
     try:
         if annotation is Frozen:
             return _freeze(name, value)
-        if annotation == tuple[NamedPart, ...]:
-            kind: Kind = "explainer" if name == "explainers" else "metric"
-            parts = _freeze(name, value).items()
+        if annotation in (tuple[ExplainerPart, ...], tuple[MetricPart, ...]):
+            kind, parts = annotation.__args__[0], _freeze(name, value).items()
             return tuple(_read_part(kind, key, entry, source, f"[{inner}.{key}]") for key, entry in parts)
         if annotation == tuple[Cell, ...]:
             check_types({name: value}, {name: list[dict[str, object]]})
@@ -137,14 +138,14 @@ def _read_cell(values: Any, source: str, path: str, number: int) -> Cell:
     )
 
 
-def _read_part(kind: Kind, name: str, values: Any, source: str, table: str) -> NamedPart:
+def _read_part(kind: type[_P], name: str, values: Any, source: str, table: str) -> _P:
     try:
         parameters = dict(_freeze(name, values))
         use = parameters.pop("use", name)
         check_types({"use": use}, {"use": str})
     except ParameterError as error:
         raise SuiteError(str(error), suite=source, table=table) from error
-    return NamedPart(name, registry(kind).canonical(use), Frozen(parameters), table)
+    return kind(name, registry(kind.kind).canonical(use), Frozen(parameters), table)
 
 
 def _freeze(name: str, values: Any) -> Frozen:

@@ -50,6 +50,7 @@ from typing import Any, Literal
 from xaibench.component.parameters import Frozen
 from xaibench.core.types import Output, Precision
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, Protocol, Sign
+from xaibench.runner.parts import ExplainerPart, MetricPart
 
 #: Placeholder in a suite for the models that are given with ``--model``.
 MODEL = "$MODEL"
@@ -73,27 +74,6 @@ class SuiteError(ValueError):
         entry = ", ".join(filter(None, (suite, f"{table} {parameter}".strip())))
         super().__init__(f"{entry}: {message}" if entry else message)
         self.table, self.parameter = table, parameter
-
-
-@dataclass(frozen=True)
-class NamedPart:
-    """A part with its parameters, under a name of the suite.
-
-    Attributes:
-        name: Name in the suite, the scores and the report.
-        use: Registered name, or ``"package.module:name"``.
-        parameters: Keyword arguments.
-        table: Its table in the suite, for errors.
-    """
-
-    name: str
-    use: str
-    parameters: Frozen = field(default_factory=Frozen)
-    table: str = field(default="", compare=False, repr=False)
-
-    def as_json(self) -> list[object]:
-        """Return what decides the results, for the keys of jobs: all except the name in the suite."""
-        return [self.use, self.parameters.as_json()]
 
 
 @dataclass(frozen=True)
@@ -199,7 +179,7 @@ class OptionalCells:
     """
 
     cells: tuple[Cell, ...] = ()
-    explainers: tuple[NamedPart, ...] = ()
+    explainers: tuple[ExplainerPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -223,8 +203,8 @@ class Suite:
     name: str
     title: str
     cells: tuple[Cell, ...]
-    explainers: tuple[NamedPart, ...]
-    metrics: tuple[NamedPart, ...]
+    explainers: tuple[ExplainerPart, ...]
+    metrics: tuple[MetricPart, ...]
     data: Data = field(default_factory=Data)
     training: Training = field(default_factory=Training)
     explaining: Explaining = field(default_factory=Explaining)
@@ -246,7 +226,7 @@ class Suite:
         }
         return replace(self.training, **own)
 
-    def explainers_of(self, cell: Cell) -> tuple[NamedPart, ...]:
+    def explainers_of(self, cell: Cell) -> tuple[ExplainerPart, ...]:
         """Return the explainers of a cell.
 
         Args:
@@ -257,7 +237,7 @@ class Suite:
         """
         return tuple(part for part in self.explainers if part.name in (cell.explainers or (part.name,)))
 
-    def metrics_of(self, cell: Cell) -> tuple[NamedPart, ...]:
+    def metrics_of(self, cell: Cell) -> tuple[MetricPart, ...]:
         """Return the metrics of a cell.
 
         Args:
