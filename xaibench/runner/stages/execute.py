@@ -27,6 +27,7 @@ from xaibench.evaluation.apply import (
     training_batches,
 )
 from xaibench.evaluation.protocol import Protocol, Sign
+from xaibench.runner.parts import ModelPart
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import Measurement, ScoreJob
