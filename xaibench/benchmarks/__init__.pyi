@@ -1,3 +1,5 @@
+import pathlib
+
 from .certified.blind_networks import blind as blind
 from .certified.disconnected_networks import disconnected as disconnected
 from .certified.planted_triggers import checkerboard as checkerboard
@@ -15,3 +17,5 @@ from .xai_tris.published_accuracy import paper_accuracy as paper_accuracy
 from .xai_tris.published_accuracy import paper_alpha as paper_alpha
 from .xai_tris.released_pickles import read_released as read_released
 from .xai_tris.released_pickles import write_released as write_released
+
+def benchmark_files(pattern: str) -> list[pathlib.Path]: ...

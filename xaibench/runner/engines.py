@@ -18,11 +18,12 @@ import sys
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Self
 
 from xaibench.compute.device import devices_of, memory_of
 from xaibench.compute.fork_server import worker_context
@@ -33,23 +34,28 @@ from xaibench.runner.store import Store, StoreError
 log = logging.getLogger("xaibench")
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Runs jobs. Used as a context manager that stops running jobs on exit."""
 
+    @abstractmethod
     def has_room(self, job: Job) -> bool:
         """Return whether the job should be submitted now."""
 
+    @abstractmethod
     def submit(self, job: Job) -> None:
         """Submit a job whose inputs are in the store."""
 
+    @abstractmethod
     def wait(self) -> list[Outcome]:
         """Return the outcomes of finished jobs; blocks until there is at least one."""
 
-    def __enter__(self) -> Engine: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
+    def __exit__(  # noqa: B027
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        """Stop the jobs; at once if ``kind`` is an error."""
 
 
 def run_job(job: Job, store: Store, device: str) -> Outcome:
@@ -88,7 +94,7 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
-class Serial:
+class Serial(Engine):
     """Engine that runs one job after the other in this process."""
 
     def __init__(self, store: Store, device: str = "auto") -> None:
@@ -109,15 +115,8 @@ class Serial:
         assert job is not None
         return [run_job(job, self._store, self._device)]
 
-    def __enter__(self) -> Serial:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Processes:
+class Processes(Engine):
     """Engine that runs jobs in worker processes on this machine, one thread each.
 
     With a GPU there are two pools: a few processes per GPU run the jobs that train or evaluate a network, the others
@@ -159,9 +158,6 @@ class Processes:
         running = {future: pool for pool in self._pools.values() for future in pool.running}
         done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
         return [running[future].take(future) for future in done]
-
-    def __enter__(self) -> Processes:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayTaskError
 
 from xaibench.compute.host_threads import available_cpus
-from xaibench.runner.engines import keep_freed_memory, run_job
+from xaibench.runner.engines import Engine, keep_freed_memory, run_job
 from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store import Store
 from xaibench.runner.store_files import is_remote
@@ -56,7 +56,7 @@ def _torch_device(gpu: str) -> str:
 _run: Any = ray.remote(max_retries=0)(_run_on_node)
 
 
-class Ray:
+class Ray(Engine):
     """Engine that runs jobs on a Ray cluster.
 
     Args:
@@ -162,9 +162,6 @@ class Ray:
             return outcome
         reason = f"Results that {host} wrote to {self._store.root} are not visible on this machine"
         return replace(outcome, error=f"{reason}; give a store that every machine reaches (--store).", fatal=True)
-
-    def __enter__(self) -> Ray:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

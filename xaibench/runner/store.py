@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.runner.store_files import Files, StoreError, files_at
+from xaibench.runner.store_files import LocalFiles, RemoteFiles, StoreError, files_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ class Store:
     root: Path | str
 
     @functools.cached_property
-    def files(self) -> Files:
+    def files(self) -> LocalFiles | RemoteFiles:
         """Access to the files below the root."""
         return files_at(self.root)
 

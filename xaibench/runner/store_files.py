@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from xaibench.core.files import atomic_path
 
@@ -21,29 +21,7 @@ class StoreError(RuntimeError):
     """The store cannot be read or written (disk full, read-only, no permission). Existing results are unchanged."""
 
 
-class Files(Protocol):
-    """Files below one root, by name (``"score/1f3a.parquet"``)."""
-
-    def exists(self, name: str) -> bool:
-        """Return whether the file exists."""
-
-    def read(self, name: str) -> bytes:
-        """Return the content; raises :class:`FileNotFoundError`."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write the file completely or not at all; raises :class:`StoreError`."""
-
-    def rename(self, name: str, other: str) -> None:
-        """Rename the file."""
-
-    def remove(self, name: str) -> None:
-        """Remove the file if it exists."""
-
-    def listing(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder."""
-
-
-def files_at(root: Path | str) -> Files:
+def files_at(root: Path | str) -> LocalFiles | RemoteFiles:
     """Return access to the files below a local path, or below a URL that fsspec supports.
 
     Example:
@@ -67,28 +45,28 @@ class LocalFiles:
     root: Path
 
     def exists(self, name: str) -> bool:
-        """Implement :class:`Files`."""
+        """Return whether the file exists."""
         return (self.root / name).exists()
 
     def read(self, name: str) -> bytes:
-        """Implement :class:`Files`."""
+        """Return the content; raises :class:`FileNotFoundError`."""
         return (self.root / name).read_bytes()
 
     def write(self, name: str, data: bytes) -> None:
-        """Implement :class:`Files`."""
+        """Write the file completely or not at all; raises :class:`StoreError`."""
         # No fsync: a result damaged by a power failure is detected by its checksum and computed again.
         write_atomic(self.root / name, data, durable=False)
 
     def rename(self, name: str, other: str) -> None:
-        """Implement :class:`Files`."""
+        """Rename the file."""
         (self.root / name).rename(self.root / other)
 
     def remove(self, name: str) -> None:
-        """Implement :class:`Files`."""
+        """Remove the file if it exists."""
         (self.root / name).unlink(missing_ok=True)
 
     def listing(self, folder: str) -> list[str]:
-        """Implement :class:`Files`."""
+        """Return the names of the files in a folder."""
         try:
             return [name for name in os.listdir(self.root / folder) if not name.startswith(".")]
         except FileNotFoundError:
@@ -115,12 +93,12 @@ class RemoteFiles:
             ) from error
 
     def exists(self, name: str) -> bool:
-        """Implement :class:`Files`."""
+        """As in :class:`LocalFiles`."""
         system, path = self._resolve(name)
         return bool(system.exists(path))
 
     def read(self, name: str) -> bytes:
-        """Implement :class:`Files`."""
+        """As in :class:`LocalFiles`."""
         system, path = self._resolve(name)
         try:
             return bytes(system.cat_file(path))
@@ -130,7 +108,7 @@ class RemoteFiles:
             raise OSError(f"Cannot read {self.root}/{name}: {type(error).__name__}: {error}") from error
 
     def write(self, name: str, data: bytes) -> None:
-        """Implement :class:`Files`."""
+        """As in :class:`LocalFiles`."""
         system, path = self._resolve(name)
         try:
             system.pipe_file(path, data)
@@ -141,18 +119,18 @@ class RemoteFiles:
             ) from error
 
     def rename(self, name: str, other: str) -> None:
-        """Implement :class:`Files`."""
+        """As in :class:`LocalFiles`."""
         system, path = self._resolve(name)
         system.mv(path, self._resolve(other)[1])
 
     def remove(self, name: str) -> None:
-        """Implement :class:`Files`."""
+        """As in :class:`LocalFiles`."""
         system, path = self._resolve(name)
         with contextlib.suppress(FileNotFoundError):
             system.rm_file(path)
 
     def listing(self, folder: str) -> list[str]:
-        """Implement :class:`Files`."""
+        """As in :class:`LocalFiles`."""
         system, path = self._resolve(folder)
         try:
             paths = system.find(path)
