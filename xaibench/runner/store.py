@@ -65,36 +65,73 @@ class Store:
         return files_at(self.root)
 
     def name(self, stage: str, key: str) -> str:
-        """Return the path of a result relative to the root, with ``/``, whether or not it exists.
+        """Return the file name of a result, whether or not it exists.
 
         Args:
             stage: Stage of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``; or ``"fit"``, ``"partial"``.
             key: Key of the job.
+
+        Returns:
+            The path relative to the root, with ``/``.
         """
         return f"{stage}/{key}.{_FOLDERS[stage]}"
 
     def has(self, stage: str, key: str) -> bool:
-        """Return whether a result is stored. Damage is detected only when it is read."""
+        """Return whether a result is stored. Damage is detected only when it is read.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            True if the file exists.
+        """
         return self.files.exists(self.name(stage, key))
 
     def keys(self, stage: str) -> set[str]:
-        """Return the keys of all results of a stage."""
+        """List all results of a stage.
+
+        Args:
+            stage: Of the jobs.
+
+        Returns:
+            Their keys.
+        """
         end = f".{_FOLDERS[stage]}"
         return {name.removesuffix(end) for name in self.files.listing(stage) if name.endswith(end)}
 
     def remove(self, stage: str, key: str) -> None:
-        """Remove a result if it is stored."""
+        """Remove a result if it is stored.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+        """
         self.files.remove(self.name(stage, key))
 
     def save_tensors(self, stage: str, key: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Store named tensors on any device, and ``meta`` as JSON in the same file."""
+        """Store named tensors, and ``meta`` as JSON in the same file.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+            tensors: The tensors by name, on any device.
+            meta: JSON-serializable metadata.
+        """
         from safetensors.torch import save
 
         on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         self._write(self.name(stage, key), save(on_cpu, metadata={"meta": json.dumps(meta)}))
 
     def load_tensors(self, stage: str, key: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors by name, on the CPU, and ``meta`` as they were passed to :meth:`save_tensors`.
+        """Read tensors and metadata written by :meth:`save_tensors`.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            The tensors by name, on the CPU, and ``meta``.
 
         Raises:
             CorruptResultError: If the file is damaged; it is set aside first.
@@ -106,11 +143,25 @@ class Store:
         return load(data), _read_meta(data)
 
     def load_meta(self, stage: str, key: str) -> dict[str, Any]:
-        """Return only ``meta``. It is read once per process. Raises the same errors as :meth:`load_tensors`."""
+        """Read only the metadata, once per process. Raises the same errors as :meth:`load_tensors`.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            ``meta``, as it was saved.
+        """
         return _load_meta(self, stage, key)
 
     def save_table(self, stage: str, key: str, table: pd.DataFrame) -> None:
-        """Store a table without its index. The same table always gives the same bytes."""
+        """Store a table. The same table always gives the same bytes.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+            table: The table; its index is dropped.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -119,7 +170,15 @@ class Store:
         self._write(self.name(stage, key), sink.getvalue().to_pybytes())
 
     def load_table(self, stage: str, key: str) -> pa.Table:
-        """Return a table as it was passed to :meth:`save_table`. Raises the same errors as :meth:`load_tensors`."""
+        """Read a table written by :meth:`save_table`. Raises the same errors as :meth:`load_tensors`.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            The table.
+        """
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(io.BytesIO(self._read(self.name(stage, key)))) as file:
