@@ -28,11 +28,11 @@ def check_published(dataset: Dataset) -> str:
         A warning that names the set if the checksums differ; empty if they are equal or none is published.
     """
     published = published_checksum(dataset)
-    if published is None or (found := checksum(dataset)) == published:
+    if published is None or (actual := checksum(dataset)) == published:
         return ""
     return (
         f"{dataset.info.name} with seed {dataset.parameters['seed']} differs from the published data set: its SHA-256 "
-        f"is {found}, expected {published}. Do not compare its scores with those of others. Please report the machine."
+        f"is {actual}, expected {published}. Do not compare its scores with those of others. Please report the machine."
     )
 
 

@@ -88,9 +88,9 @@ def score(
             evaluation.write_template(maps, samples)
             typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
             return
-        found = evaluation.read_maps(maps, samples.ids)
+        values = evaluation.read_maps(maps, samples.ids)
         result = evaluation.evaluate(
-            {maps.stem: found},
+            {maps.stem: values},
             samples,
             metrics=names(metrics),
             model=_load_model(model, dataset, samples),
@@ -102,7 +102,7 @@ def score(
         dimmed = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]
         typer.echo("\n".join([typer.style(head, bold=True), *dimmed]))
         if html is not None:
-            page = _render_page(result, maps.stem, found, samples)
+            page = _render_page(result, maps.stem, values, samples)
             with name_file_in_errors(html):
                 html.write_text(page, encoding="utf-8")
             typer.echo(f"\nPage: {html.resolve()}")
@@ -121,11 +121,11 @@ def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> st
     from xaibench.plots.files import encode
     from xaibench.plots.maps import VolumeFigure
 
-    places = {identity: place for place, identity in enumerate(samples.ids)}
-    chosen = [places[identity] for identity in result.scores["sample"].drop_duplicates()[:_N_SHOWN]]
+    numbers = {identity: number for number, identity in enumerate(samples.ids)}
+    chosen = [numbers[identity] for identity in result.scores["sample"].drop_duplicates()[:_N_SHOWN]]
     images, masks, _ = samples[chosen]
     spacing = samples.metric_inputs(torch.tensor(chosen)).get("spacing")
-    labels = [samples.ids[place] for place in chosen]
+    labels = [samples.ids[number] for number in chosen]
     figure = show(images, {name: maps[chosen]}, masks, labels=labels, spacing=spacing)
     if isinstance(figure, VolumeFigure):
         return html_page(f"{name}: scores", f"{result._repr_html_()}<h2>Maps</h2>{figure._repr_html_()}")
@@ -153,8 +153,8 @@ def _load_samples(
         raise typer.BadParameter(
             f"--split all is for annotated data sets, which {dataset} is not; give train, val or test."
         )
-    found: Split = getattr(load(dataset, seed=seed, **parameters), "test" if split == "all" else split)
-    return found
+    samples: Split = getattr(load(dataset, seed=seed, **parameters), "test" if split == "all" else split)
+    return samples
 
 
 def _load_model(target: str | None, dataset: str, samples: Split) -> nn.Module | None:
@@ -182,17 +182,18 @@ def _import_model(target: str) -> nn.Module:
 
     from xaibench.component.registry import import_target
 
-    found = import_target(target, "model")
-    if not isinstance(found, nn.Module) and callable(found):
+    network = import_target(target, "model")
+    if not isinstance(network, nn.Module) and callable(network):
         try:
-            inspect.signature(found).bind()
+            inspect.signature(network).bind()
         except TypeError as error:
             raise typer.BadParameter(
                 f"--model {target}: {error}, expected a network, or a function without arguments that returns one."
             ) from error
-        found = found()
-    if not isinstance(found, nn.Module):
+        network = network()
+    if not isinstance(network, nn.Module):
         raise typer.BadParameter(
-            f"--model {target}: got {type(found).__name__}, expected a torch.nn.Module, or a function that returns one."
+            f"--model {target}: got {type(network).__name__}, expected a torch.nn.Module, or a function that "
+            "returns one."
         )
-    return found
+    return network

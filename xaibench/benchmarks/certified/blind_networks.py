@@ -197,12 +197,12 @@ class BlindNetwork:
         return blind(build(self.blinded, in_shape, num_classes, seed=drawn_seed(), **(network or {})), seen)
 
 
-def _parse_range(name: str, given: Sequence[int] | None, length: int) -> slice:
-    if given is None:
+def _parse_range(name: str, ends: Sequence[int] | None, length: int) -> slice:
+    if ends is None:
         return slice(0, length)
-    if len(given) != 2 or not 0 <= given[0] < given[1] <= length:
+    if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= length:
         raise ValueError(
-            f"{name} are {list(given)}; expected two numbers from 0 to {length}: the first that is read and the one "
+            f"{name} are {list(ends)}; expected two numbers from 0 to {length}: the first that is read and the one "
             "after the last."
         )
-    return slice(*given)
+    return slice(*ends)

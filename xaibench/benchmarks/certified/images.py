@@ -111,19 +111,19 @@ class KnownImages:
         values = shapley_values(function, images) * (targets - 0.5)[:, None, None]
         masks = np.broadcast_to(used, images.shape)
 
-        def part(chosen: NDArray[np.int64]) -> KnownSplit:
+        def select(chosen: NDArray[np.int64]) -> KnownSplit:
             pixels = torch.from_numpy(images[chosen, None]).float()
-            given: list[Any] = [masks[chosen], targets[chosen], values[chosen]]
-            return KnownSplit(pixels, *(torch.from_numpy(one) for one in given))
+            columns: list[Any] = [masks[chosen], targets[chosen], values[chosen]]
+            return KnownSplit(pixels, *(torch.from_numpy(one) for one in columns))
 
-        train, val, test = (part(chosen) for chosen in stratified_split(targets, fractions, rng))
+        train, val, test = (select(chosen) for chosen in stratified_split(targets, fractions, rng))
         parameters = {"seed": seed, "n_samples": n_samples, "size": size, "split": fractions}
         return Dataset(train, val, test, self.info, parameters)
 
     def _draw_class(self, kind: int, count: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw ``count`` images of a class by rejection sampling."""
-        found: list[NDArray[np.float64]] = []
-        while sum(map(len, found)) < count:
+        batches: list[NDArray[np.float64]] = []
+        while sum(map(len, batches)) < count:
             drawn = rng.choice([-1.0, 1.0], (max(64, 2 * count), size, size))
-            found.append(drawn[(evidence(FUNCTIONS[self.name], drawn) > 0) == kind])
-        return np.concatenate(found)[:count]
+            batches.append(drawn[(evidence(FUNCTIONS[self.name], drawn) > 0) == kind])
+        return np.concatenate(batches)[:count]

@@ -142,17 +142,17 @@ def plant_trigger(
         "removed": removed,
         "moved": (_predict(network, moved) == label) & removed[others],
     }
-    kept = torch.stack(list(passed.values())).all(0)
-    share, found = float(kept.double().mean()), {name: int(one.sum()) for name, one in passed.items()}
+    accepted = torch.stack(list(passed.values())).all(0)
+    share, found = float(accepted.double().mean()), {name: int(one.sum()) for name, one in passed.items()}
     if share < least:
         counts = ", ".join(f"{name} {count}" for name, count in found.items())
         raise ValueError(
-            f"The network does not use the patch: {int(kept.sum())} of {len(originals)} images pass all interventions "
-            f"({counts}), expected a fraction of at least {least:g}. Train its head on images with the patch, use "
+            f"The network does not use the patch: {int(accepted.sum())} of {len(originals)} images pass all "
+            f"interventions ({counts}), expected a fraction of at least {least:g}. Train its head on images with the patch, use "
             "xaibench.benchmarks.triggered, or a larger patch."
         )
-    labels = torch.full((int(kept.sum()),), label)
-    return PlantedSplit(planted[kept], masks[kept], labels, originals[kept], share, found)
+    labels = torch.full((int(accepted.sum()),), label)
+    return PlantedSplit(planted[accepted], masks[accepted], labels, originals[accepted], share, found)
 
 
 def _draw_partners(count: int, rng: np.random.Generator) -> Tensor:
@@ -181,4 +181,4 @@ def _add_patch(images: Tensor, patch: Tensor, corners: Sequence[NDArray[np.int64
 
 def _predict(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([network(part).argmax(1).cpu() for part in torch.split(images, _BATCH_SIZE)])
+        return torch.cat([network(batch).argmax(1).cpu() for batch in torch.split(images, _BATCH_SIZE)])

@@ -112,5 +112,5 @@ def select_confident(model: Callable[[Tensor], Tensor], images: Tensor, targets:
     if not 0 < least <= 1:
         raise ValueError(f"least={least!r}: expected a probability in (0, 1].")
     with torch.inference_mode():
-        shares = torch.cat([model(part).double().softmax(1).cpu() for part in torch.split(images, _BATCH_SIZE)])
+        shares = torch.cat([model(batch).double().softmax(1).cpu() for batch in torch.split(images, _BATCH_SIZE)])
     return shares.gather(1, targets.cpu()[:, None])[:, 0] >= least

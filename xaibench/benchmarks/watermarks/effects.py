@@ -82,7 +82,7 @@ def watermark_use(network: Callable[[Tensor], Tensor], split: PairedSplit) -> Wa
 def _outputs(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     """Return the difference of the two logits, ``[N]`` in float64."""
     with torch.no_grad():
-        logits = torch.cat([network(part) for part in torch.split(images, _BATCH_SIZE)]).double()
+        logits = torch.cat([network(batch) for batch in torch.split(images, _BATCH_SIZE)]).double()
     if logits.ndim != 2 or logits.shape[1] != 2:
         raise ValueError(f"network returns {list(logits.shape)} for {len(images)} images, expected two logits [N, 2].")
     return logits[:, 1] - logits[:, 0]

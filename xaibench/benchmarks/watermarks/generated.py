@@ -104,15 +104,15 @@ split=(0.7, 0.15, 0.15))
         train, val, test = stratified_split(targets, fractions, np.random.default_rng(streams[_LAYOUT]))
         told, checked = (
             training_split(
-                images[part],
-                targets[part],
+                images[indices],
+                targets[indices],
                 mask,
                 rng,
                 prevalence=PREVALENCE[self.regime],
                 opacity=opacity,
                 inverted=self.inverted,
             )
-            for part in (train, val)
+            for indices in (train, val)
         )
         shown = paired_split(images[test], targets[test], mask, opacity=opacity, inverted=self.inverted)
         parameters = {"seed": seed, "n_samples": n_samples, "opacity": float(opacity), "split": fractions}
@@ -129,8 +129,8 @@ SETS = {
 
 def __getattr__(name: str) -> WatermarkedTextures:
     """Return ``confounder`` … ``none_inverted``, the data sets as attributes for the registry."""
-    if (found := SETS.get(name.replace("_", "-"))) is not None:
-        return found
+    if (data_set := SETS.get(name.replace("_", "-"))) is not None:
+        return data_set
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -170,8 +170,8 @@ def striped_images(targets: NDArray[np.int64], seed: np.random.SeedSequence) -> 
         ((2, 64, 64), True)
     """
     images = np.empty((len(targets), SIDE, SIDE))
-    for number, (target, own) in enumerate(zip(targets, seed.spawn(len(targets)), strict=True)):
-        words = np.random.Philox(own).random_raw(SIDE * SIDE // 8 + 1)
+    for number, (target, image_seed) in enumerate(zip(targets, seed.spawn(len(targets)), strict=True)):
+        words = np.random.Philox(image_seed).random_raw(SIDE * SIDE // 8 + 1)
         levels = _smooth_noise(words[:-1])
         row, column, phase, contrast = (int(words[-1] >> np.uint64(shift)) & 0xFFFF for shift in (0, 16, 32, 48))
         row, column = row % (SIDE - _PATCH + 1), column % (SIDE - _PATCH + 1)

@@ -109,7 +109,7 @@ def paired_split(
     forms = (WATERMARKED, PLAIN)
     return PairedSplit(
         *_tensors(pairs, np.repeat(targets, 2), mask, inverted=inverted),
-        ids=[f"{number}-{forms[place % 2]}" for place, number in enumerate(numbers)],
+        ids=[f"{number}-{forms[position % 2]}" for position, number in enumerate(numbers)],
         groups=numbers,
         groups_by="images, each with and without watermark",
     )

@@ -193,8 +193,8 @@ class _Observed:
 def _draw_kinds(odds: _Floats, numbers: _Floats) -> _Indices:
     """Return the pattern selected by each uniform number ``[N, M]``, for pattern probabilities ``[N, K]``."""
     ends = np.cumsum(odds, axis=1)
-    found = [np.searchsorted(ends[n, :-1], numbers[n], side="right") for n in range(len(numbers))]
-    return np.array(found, dtype=np.int64).reshape(numbers.shape)
+    chosen = [np.searchsorted(ends[n, :-1], numbers[n], side="right") for n in range(len(numbers))]
+    return np.array(chosen, dtype=np.int64).reshape(numbers.shape)
 
 
 def _matrix_root(covariance: _Floats) -> _Floats:

@@ -87,7 +87,7 @@ class _GlassesSource(Source):
         self.classes = classes
         self._folder = folder
         numbers, wearing = _read_attributes(folder / _ATTRIBUTES)
-        drawn = {part: np.isin(numbers, list(found)) for part, found in _list_masks(folder / _MASKS).items()}
+        drawn = {organ: np.isin(numbers, list(found)) for organ, found in _list_masks(folder / _MASKS).items()}
         annotated = np.where(wearing, drawn["eye_g"], (drawn["l_eye"] | drawn["r_eye"]) & ~drawn["eye_g"])
         with wrap_file_errors(folder / _IMAGES):
             stems = [name.removesuffix(".jpg") for name in os.listdir(folder / _IMAGES) if name.endswith(".jpg")]
@@ -112,7 +112,7 @@ class _GlassesSource(Source):
             return None
         number = int(self._numbers[index])
         stem = self._folder / _MASKS / str(number // _PER_FOLDER) / f"{number:05}"
-        files = [Path(f"{stem}_{part}.png") for part in _PARTS[self.classes[self.targets[index]]]]
+        files = [Path(f"{stem}_{organ}.png") for organ in _PARTS[self.classes[self.targets[index]]]]
         # One of the eyes may be hidden. If neither file exists any more, the first one is reported as missing.
         files = [file for file in files if file.exists()] or files[:1]
         face = self._folder / self._file(index)
@@ -182,14 +182,14 @@ def _read_part(file: Path, face: Path) -> NDArray[np.bool_]:
 
 def _list_masks(folder: Path) -> dict[str, set[int]]:
     """Return part to the numbers of the images with a mask of it. Takes 0.4 s for all 30,000 images."""
-    found: dict[str, set[int]] = {part: set() for parts in _PARTS.values() for part in parts}
+    numbers_of: dict[str, set[int]] = {organ: set() for organs in _PARTS.values() for organ in organs}
     with wrap_file_errors(folder):
         subfolders = [entry.path for entry in os.scandir(folder) if entry.name.isdecimal()]
     for name in (name for subfolder in subfolders for name in os.listdir(subfolder)):
-        number, _, part = name.removesuffix(".png").partition("_")
-        if part in found and number.isdecimal():
-            found[part].add(int(number))
-    return found
+        number, _, organ = name.removesuffix(".png").partition("_")
+        if organ in numbers_of and number.isdecimal():
+            numbers_of[organ].add(int(number))
+    return numbers_of
 
 
 glasses = Glasses()

@@ -257,8 +257,8 @@ def is_kept(table: Path) -> bool:
 def _cache_files(table: Path) -> tuple[Path, Path]:
     """Return the files of the packed bits and of their index. Their names contain a digest of the table."""
     name = f"{table.stem}-{digest_files([table])}-{_REVISION}"
-    place = cache_folder("human-masks", table.parent)
-    return place / f"{name}.bits", place / f"{name}.npz"
+    directory = cache_folder("human-masks", table.parent)
+    return directory / f"{name}.bits", directory / f"{name}.npz"
 
 
 def _write_cache(table: Path, bits: Path, index: Path) -> None:

@@ -134,16 +134,16 @@ def labeled_images(folder: Path) -> list[ImageEntry]:
     """
     if not folder.is_dir():
         raise MissingDataError(f"photographs: {folder} is not a folder. {_LAYOUT}")
-    found = class_folders(folder, ".", list_classes(folder), medical=True)
-    if not found:
+    entries = class_folders(folder, ".", list_classes(folder), medical=True)
+    if not entries:
         files = list_images(folder, ".", medical=True)
         labels = [class_of(Path(file).name) for file in files]
         if 1 < len(labels) == len(set(labels)) and not all(map(_SYNSET.match, labels)):
             labels = [UNLABELED] * len(files)
-        found = [ImageEntry(file, label) for file, label in zip(files, labels, strict=True)]
-    if not found:
+        entries = [ImageEntry(file, label) for file, label in zip(files, labels, strict=True)]
+    if not entries:
         raise MissingDataError(f"photographs: {folder} has no image. {_LAYOUT}")
-    return assign_groups(folder, [ImageEntry(one.file.removeprefix("./"), one.label) for one in found])
+    return assign_groups(folder, [ImageEntry(one.file.removeprefix("./"), one.label) for one in entries])
 
 
 def class_of(name: str) -> str:

@@ -100,9 +100,9 @@ class _Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lists = {
-            part: read_lines(folder / "ImageSets" / "Segmentation" / f"{part}.txt") for part in ("train", "val")
+            split: read_lines(folder / "ImageSets" / "Segmentation" / f"{split}.txt") for split in ("train", "val")
         }
-        self.names = sorted({name for part in self.lists.values() for name in part})
+        self.names = sorted({name for split in self.lists.values() for name in split})
         with wrap_file_errors(folder / "JPEGImages"):
             on_disk = set(os.listdir(folder / "JPEGImages"))
         self.missing = np.array([f"{name}.jpg" not in on_disk for name in self.names], dtype=np.bool_)
@@ -135,7 +135,7 @@ class _PascalSource(Source):
         self.missing = files.missing[self._images]
         self.annotated = np.ones(len(self.targets), dtype=np.bool_)
         self.official = {
-            part: np.flatnonzero(np.isin(self._names[self._images], names)) for part, names in files.lists.items()
+            split: np.flatnonzero(np.isin(self._names[self._images], names)) for split, names in files.lists.items()
         }
 
     def image(self, index: int, size: int) -> Image.Image:
@@ -287,10 +287,10 @@ def _read_map(
         labels = read_indices(mask, like=image)
     except (DataFileError, MissingDataError) as error:
         return _NO_RUNS, (0, 0), str(error)
-    lengths, found = _encode_runs(labels)
-    if allowed[found].all():
-        return (lengths, found), labels.shape, ""
-    strange = sorted(set(found[~allowed[found]].tolist()))
+    lengths, labels_of = _encode_runs(labels)
+    if allowed[labels_of].all():
+        return (lengths, labels_of), labels.shape, ""
+    strange = sorted(set(labels_of[~allowed[labels_of]].tolist()))
     return _NO_RUNS, (0, 0), f"{mask} has the label(s) {strange}, which the data set does not have; get the file again."
 
 

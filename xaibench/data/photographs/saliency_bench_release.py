@@ -92,10 +92,10 @@ def _find_dataset_folder(directory: Path) -> Path:
         raise MissingDataError(f"published: {directory} is not a folder. {_LAYOUT}")
     if (directory / _IMAGES).is_dir():
         return directory
-    found = sorted(place.parent for depth in ("*", "Benchmarks/*") for place in directory.glob(f"{depth}/{_IMAGES}"))
-    if not found:
+    sets = sorted(path.parent for depth in ("*", "Benchmarks/*") for path in directory.glob(f"{depth}/{_IMAGES}"))
+    if not sets:
         raise MissingDataError(f"published: {directory} has no folder {_IMAGES!r}. {_LAYOUT}")
-    if len(found) > 1:
-        named = ", ".join(f"published:{place}" for place in found)
-        raise MissingDataError(f"published: {directory} has {len(found)} data sets; give one of {named}.")
-    return found[0]
+    if len(sets) > 1:
+        named = ", ".join(f"published:{path}" for path in sets)
+        raise MissingDataError(f"published: {directory} has {len(sets)} data sets; give one of {named}.")
+    return sets[0]

@@ -112,15 +112,15 @@ class _ZeroShot(nn.Module):
         Raises:
             ValueError: If the encoder returns no embeddings ``[N, D]`` of the length of the text embeddings.
         """
-        found = self.encoder(images) if self.embed is None else self.embed(self.encoder, images)
+        embeddings = self.encoder(images) if self.embed is None else self.embed(self.encoder, images)
         size = self.text_embeddings.shape[1]
-        if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] != size:
-            got = list(found.shape) if isinstance(found, Tensor) else kind_of(found)
+        if not isinstance(embeddings, Tensor) or embeddings.ndim != 2 or embeddings.shape[1] != size:
+            got = list(embeddings.shape) if isinstance(embeddings, Tensor) else kind_of(embeddings)
             raise ValueError(
                 f"zero_shot_head: the encoder returned {got}, expected embeddings [N, {size}]. Select them with "
                 "embed=, such as embed=lambda model, images: model.get_image_features(images)."
             )
-        return functional.linear(functional.normalize(found, dim=1), self.text_embeddings) * self.scale + self.bias
+        return functional.linear(functional.normalize(embeddings, dim=1), self.text_embeddings) * self.scale + self.bias
 
 
 def zero_shot_head(

@@ -105,10 +105,10 @@ def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
         >>> last_linear(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))[0]
         '2'
     """
-    found = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
-    if not found:
+    linear_layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    if not linear_layers:
         raise ValueError(f"{type(network).__name__} has no nn.Linear to be its last layer.")
-    return found[-1]
+    return linear_layers[-1]
 
 
 def replace_head(network: nn.Module, num_classes: int) -> None:
@@ -135,26 +135,26 @@ def load_state(network: nn.Module, state: Mapping[str, Tensor], source: str, *, 
         if all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): value for name, value in state.items()}
     name = last_linear(network)[0]
-    own = network.state_dict()
+    built = network.state_dict()
     theirs = state.get(f"{name}.weight")
-    if theirs is not None and theirs.ndim == 2 and len(theirs) != len(own[f"{name}.weight"]):
+    if theirs is not None and theirs.ndim == 2 and len(theirs) != len(built[f"{name}.weight"]):
         replace_head(network, len(theirs))
-        own = network.state_dict()
-    lost = {key for key in (f"{name}.weight", f"{name}.bias") if head == "new" and key in own and key not in state}
+        built = network.state_dict()
+    lost = {key for key in (f"{name}.weight", f"{name}.bias") if head == "new" and key in built and key not in state}
     # The counters of batch norm are not used, and old files do not have them.
-    lost |= {key for key in own if key.endswith("num_batches_tracked") and key not in state}
-    state = {**state, **{key: own[key] for key in lost}}
-    _check_fits(own, state, source)
+    lost |= {key for key in built if key.endswith("num_batches_tracked") and key not in state}
+    state = {**state, **{key: built[key] for key in lost}}
+    _check_fits(built, state, source)
     network.load_state_dict(state)
 
 
-def _check_fits(own: Mapping[str, Tensor], state: Mapping[str, Tensor], source: str) -> None:
-    shapes = {key for key in own.keys() & state.keys() if own[key].shape != state[key].shape}
+def _check_fits(built: Mapping[str, Tensor], state: Mapping[str, Tensor], source: str) -> None:
+    shapes = {key for key in built.keys() & state.keys() if built[key].shape != state[key].shape}
     problems = [
         f"{what}: {listed(sorted(keys), most=4)}"
         for what, keys in (
-            ("missing", own.keys() - state.keys()),
-            ("unknown", state.keys() - own.keys()),
+            ("missing", built.keys() - state.keys()),
+            ("unknown", state.keys() - built.keys()),
             ("of another shape", shapes),
         )
         if keys

@@ -74,10 +74,10 @@ class Timm:
         network = self._network(config, pretrained=weights == "pretrained", num_classes=outputs, **size)
         if state is not None:
             if not keep:  # the last layer of the weights has other classes
-                own = network.state_dict()
+                built = network.state_dict()
                 heads = _head_prefixes(config)
                 state = {key: value for key, value in state.items() if not key.startswith(heads)}
-                state |= {key: value for key, value in own.items() if key.startswith(heads)}
+                state |= {key: value for key, value in built.items() if key.startswith(heads)}
             load_state(network, state, f"{label}: weights={str(weights)!r}", head="pretrained")
         if keep and fold is None and outputs != num_classes:
             raise ValueError(
@@ -106,8 +106,8 @@ class Timm:
             near = timm.list_models(f"*{self.name.partition('.')[0]}*")[:3]
             hint = f"; near it: {', '.join(near)}" if near else ""
             raise ValueError(f"The library timm has no network {self.name!r}{hint}. timm.list_models() lists all.")
-        found: dict[str, Any] = config.to_dict()
-        return found
+        settings: dict[str, Any] = config.to_dict()
+        return settings
 
     def _network(self, config: dict[str, Any], *, pretrained: bool, **parameters: Any) -> nn.Module:
         timm = import_timm()
@@ -133,8 +133,8 @@ class Timm:
 
 def _head_prefixes(config: dict[str, Any]) -> tuple[str, ...]:
     """Return the prefixes of the last layer's weight names (some networks have two last layers)."""
-    found = config.get("classifier") or ()
-    return tuple(f"{name}." for name in ((found,) if isinstance(found, str) else found))
+    heads = config.get("classifier") or ()
+    return tuple(f"{name}." for name in ((heads,) if isinstance(heads, str) else heads))
 
 
 def _count_outputs(config: dict[str, Any], state: Mapping[str, Tensor] | None) -> int:

@@ -31,8 +31,8 @@ def make_own(
     """
     if isinstance(part, nn.Module):
         if parameters:
-            given = ", ".join(parameters)
-            raise TypeError(f"{name} is a module, which has no parameters; got {given}. Leave them out.")
+            named = ", ".join(parameters)
+            raise TypeError(f"{name} is a module, which has no parameters; got {named}. Leave them out.")
         return copy.deepcopy(part)
     if not callable(part):
         raise TypeError(f"{name}: got {type(part).__name__}, expected a torch.nn.Module, or a class or factory of one.")

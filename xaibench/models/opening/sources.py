@@ -258,8 +258,8 @@ def _read_processor(name: str) -> dict[str, Any]:
     """Read the settings of the image processor of a model; empty if it has none."""
     cached_file = importlib.import_module("transformers.utils").cached_file
     try:
-        found = cached_file(name, "preprocessor_config.json")
-        settings: dict[str, Any] = json.loads(Path(found).read_text(encoding="utf-8"))
+        settings_file = cached_file(name, "preprocessor_config.json")
+        settings: dict[str, Any] = json.loads(Path(settings_file).read_text(encoding="utf-8"))
     except OSError:
         warn_caller(
             f"hf:{name} has no preprocessor_config.json, so its normalization is not known, and the network gets "

@@ -36,11 +36,11 @@ def fine_tune(
         order = torch.Generator().manual_seed(seed)
         lost: list[float] = []
         val_lost: list[float] = []
-        best, kept, accurate = math.inf, _copy(model), 0.0
+        best, best_weights, accurate = math.inf, _copy(model), 0.0
         try:
             for epoch in tqdm(range(epochs), unit="epoch", desc="Fine-tuning", disable=not progress):
                 shuffled = torch.randperm(len(train), generator=order).tolist()
-                batches = [shuffled[part] for part in BatchSize(batch_size).parts(len(train))]
+                batches = [shuffled[rows] for rows in BatchSize(batch_size).parts(len(train))]
                 lost.append(learner.learn(train, batches, workers, seed=epoch))
                 loss, accuracy = learner.test(val, workers)
                 val_lost.append(loss)
@@ -50,9 +50,9 @@ def fine_tune(
                         "look for NaN in the images. The model has the best weights of the epochs before."
                     )
                 if loss < best:
-                    best, kept, accurate = loss, _copy(model), accuracy
+                    best, best_weights, accurate = loss, _copy(model), accuracy
         finally:  # also when interrupted: the best weights so far
-            model.load_state_dict(kept)
+            model.load_state_dict(best_weights)
             model.zero_grad()
             model.to(home).eval()
     return Training(tuple(lost), tuple(val_lost), val_lost.index(best), accurate)
@@ -75,8 +75,8 @@ class _Learner:
         for images, targets in read_batches(split, batches, workers=workers, seed=seed):
             x, y = images.to(self._like), targets.to(self._like.device)
 
-            def backward(part: slice, x: Tensor = x, y: Tensor = y) -> Tensor:
-                losses = F.cross_entropy(self.model(x[part]), y[part], reduction="none")
+            def backward(rows: slice, x: Tensor = x, y: Tensor = y) -> Tensor:
+                losses = F.cross_entropy(self.model(x[rows]), y[rows], reduction="none")
                 (losses.sum() / len(y)).backward()  # type: ignore[no-untyped-call]
                 return losses.detach()
 
@@ -90,11 +90,11 @@ class _Learner:
         lost: list[Tensor] = []
         correct: list[Tensor] = []
         in_order = list(range(len(split)))
-        batches = [in_order[part] for part in BatchSize(2 * self._batch_size).parts(len(split))]
+        batches = [in_order[rows] for rows in BatchSize(2 * self._batch_size).parts(len(split))]
         with torch.no_grad():
             for images, targets in read_batches(split, batches, workers=workers):
                 x, y = images.to(self._like), targets.to(self._like.device)
-                logits = self._test_rows.each(len(y), lambda part, x=x: self.model(x[part]))  # type: ignore[misc]
+                logits = self._test_rows.each(len(y), lambda rows, x=x: self.model(x[rows]))  # type: ignore[misc]
                 lost.append(F.cross_entropy(logits, y, reduction="sum"))
                 correct.append((logits.argmax(1) == y).sum())
         return _sum_parts(lost) / len(split), _sum_parts(correct) / len(split)

@@ -71,9 +71,9 @@ class CudaGraphs:
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
         with torch.cuda.stream(self._stream):
-            found = call()
+            result = call()
         present.wait_stream(self._stream)
-        return found
+        return result
 
     def capture(
         self, call: Callable[[], Tensor], draws: Sequence[torch.Generator]
@@ -84,8 +84,8 @@ class CudaGraphs:
             graph.register_generator_state(generator)
         # The outer block restores the current stream even if the inner one raises at its end.
         with torch.cuda.stream(torch.cuda.current_stream(self._device)), torch.cuda.graph(graph, stream=self._stream):
-            found = call()
-        return graph.replay, found
+            result = call()
+        return graph.replay, result
 
 
 #: Graph implementations by device type.

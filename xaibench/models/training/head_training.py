@@ -77,7 +77,7 @@ def find_head(model: nn.Module, images: Tensor) -> LinearHead:
     """
     runs: list[tuple[str, nn.Linear, Tensor, Tensor]] = []
     handles = [
-        layer.register_forward_hook(lambda m, given, out, name=name: runs.append((name, m, given[0], out)))
+        layer.register_forward_hook(lambda m, inputs, out, name=name: runs.append((name, m, inputs[0], out)))
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Linear)
     ]
@@ -111,8 +111,8 @@ def _run_trunk(model: nn.Module, head: LinearHead) -> Iterator[Callable[[Tensor]
     """Provide a function from images to the input of the head. The head itself is not run."""
     held: list[Tensor] = []
 
-    def stop(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
-        held[:] = [given[0]]
+    def stop(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        held[:] = [inputs[0]]
         raise _TrunkFinished
 
     def trunk(images: Tensor) -> Tensor:
@@ -156,13 +156,13 @@ def extract_features(
     like = next(model.parameters())
     rows, found_parts = BatchSize(batch_size), []
     order = list(range(len(split)))
-    batches = [order[part] for part in rows.parts(len(split))]
+    batches = [order[chunk] for chunk in rows.parts(len(split))]
     bar = tqdm(total=len(split), unit="image", desc="Features", disable=not progress)
     with torch.no_grad(), precision_context(device=like.device), _run_trunk(model, head) as trunk, bar:
         for images, _ in read_batches(split, batches, workers=workers):
 
-            def work(part: slice, images: Tensor = images) -> Tensor:
-                return trunk(images[part].to(like)).cpu()
+            def work(chunk: slice, images: Tensor = images) -> Tensor:
+                return trunk(images[chunk].to(like)).cpu()
 
             found_parts.append(rows.each(len(images), work))
             bar.update(len(images))

@@ -105,8 +105,8 @@ class Stack:
 
     def _make_leaves(self) -> list[Tensor]:
         """Return each weight of all members as a view of the matrix, so that both change together."""
-        parts = zip(self._split_weights(self.weights), self.shapes, strict=True)
-        return [part.view(-1, *shape).requires_grad_() for part, shape in parts]
+        weights = zip(self._split_weights(self.weights), self.shapes, strict=True)
+        return [weight.view(-1, *shape).requires_grad_() for weight, shape in weights]
 
     def _split_weights(self, rows: Tensor) -> list[Tensor]:
         """Split ``[..., P]`` into the weights."""
@@ -282,10 +282,10 @@ def _perceptron_step(names: Sequence[str]) -> Step:
 
 def _dropout(images: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
     """Apply dropout; each member gets the random numbers that ``nn.Dropout`` would draw for it alone."""
-    kept = torch.empty(images.shape, dtype=images.dtype, device=images.device)
-    for one, generator in zip(kept, generators, strict=True):
+    mask = torch.empty(images.shape, dtype=images.dtype, device=images.device)
+    for one, generator in zip(mask, generators, strict=True):
         one.bernoulli_(1 - share, generator=generator)
-    return images * kept.div_(1 - share)
+    return images * mask.div_(1 - share)
 
 
 def _module_step(module: nn.Module, like: Tensor) -> Step:
