@@ -43,7 +43,7 @@ from xaibench.core.types import Precision
 from xaibench.explainers.base import target_gradient
 from xaibench.models import build
 from xaibench.models.networks.base import Network
-from xaibench.models.training.fitting import _cross_entropy
+from xaibench.models.training.fitting import _LOSSES
 from xaibench.models.training.graphed_steps import LearningStep
 from xaibench.models.training.network_stack import Stack
 
@@ -354,7 +354,8 @@ def learning(on: Machine, networks: list[nn.Module], side: int) -> tuple[Learnin
         torch.default_generator.manual_seed(0)
         batch = stack.prepare(torch.randn(on.size(512, 8), 1, side, side).to(on.device))
     targets = torch.arange(len(batch), device=on.device) % 2
-    return LearningStep(stack, _cross_entropy), *(each.expand(len(networks), *each.shape) for each in (batch, targets))
+    step = LearningStep(stack, _LOSSES["logits"])
+    return step, *(each.expand(len(networks), *each.shape) for each in (batch, targets))
 
 
 def dropout_mlp(seed: int) -> Network:

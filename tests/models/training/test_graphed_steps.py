@@ -14,7 +14,7 @@ from torch import nn
 from xaibench.models import build, fit_many
 from xaibench.models.networks.base import Network
 from xaibench.models.training import graphed_steps, network_stack
-from xaibench.models.training.fitting import _cross_entropy
+from xaibench.models.training.fitting import _LOSSES
 from xaibench.models.training.graphed_steps import WARM_UP, CudaGraphs, LearningStep
 from xaibench.models.training.network_stack import Adam, Stack
 
@@ -133,7 +133,7 @@ def test_a_replay_reads_the_present_learning_rate_and_batch(graphs):
     for captures in (True, False):
         with pretended():
             stack = Stack([network("mlp", seed) for seed in range(2)], (1, 8, 8), [0.01, 0.02], [0, 1], DEVICE)
-            step = LearningStep(stack, _cross_entropy)
+            step = LearningStep(stack, _LOSSES["logits"])
             for batch in range(8):
                 stack._adam.lr.fill_(0.001 * batch)
                 images = torch.randn(2, 5, 1, 8, 8, generator=torch.Generator().manual_seed(batch)).to(DEVICE)

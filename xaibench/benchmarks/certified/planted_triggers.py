@@ -148,8 +148,8 @@ def plant_trigger(
         counts = ", ".join(f"{name} {count}" for name, count in found.items())
         raise ValueError(
             f"The network does not use the patch: {int(accepted.sum())} of {len(originals)} images pass all "
-            f"interventions ({counts}), expected a fraction of at least {least:g}. Train its head on images with the patch, use "
-            "xaibench.benchmarks.triggered, or a larger patch."
+            f"interventions ({counts}), expected a fraction of at least {least:g}. Train its head on images with the "
+            "patch, use xaibench.benchmarks.triggered, or a larger patch."
         )
     labels = torch.full((int(accepted.sum()),), label)
     return PlantedSplit(planted[accepted], masks[accepted], labels, originals[accepted], share, found)
