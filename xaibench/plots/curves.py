@@ -66,7 +66,7 @@ def curves(
 
 def _check_curves(label: str, fractions: Any, values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Convert both to float64 arrays, without the samples whose curve is undefined."""
-    x, y = (np.asarray(part.cpu() if hasattr(part, "cpu") else part, dtype=np.float64) for part in (fractions, values))
+    x, y = (np.asarray(one.cpu() if hasattr(one, "cpu") else one, dtype=np.float64) for one in (fractions, values))
     if x.ndim != 1 or y.ndim != 2 or len(x) != y.shape[1] or len(x) == 0:
         raise ValueError(f"{label}: curves must be (fractions [P], values [N, P]), got {x.shape} and {y.shape}.")
     return x, y[~np.isnan(y).any(axis=1)]

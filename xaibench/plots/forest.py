@@ -98,15 +98,15 @@ def forest(
 def _draw_panel(
     axes: Any, rows: pd.DataFrame, methods: Sequence[str], controls: Mapping[str, str], best: Collection[str]
 ) -> None:
-    found: dict[Any, Any] = rows.to_dict("index")
+    by_method: dict[Any, Any] = rows.to_dict("index")
     for number, (name, label) in enumerate(controls.items()):
         style: dict[str, Any] = {
             "color": _COLORS[number % len(_COLORS)],
             "linestyle": _STYLES[number % len(_STYLES)],
         }
-        axes.axvline(found.get(name, {}).get("mean", math.nan), linewidth=0.9, label=label, **style)
+        axes.axvline(by_method.get(name, {}).get("mean", math.nan), linewidth=0.9, label=label, **style)
     for place, name in enumerate(methods):
-        row = found.get(name)
+        row = by_method.get(name)
         if row is None or math.isnan(row["mean"]):
             continue
         if not math.isnan(row["low"]):

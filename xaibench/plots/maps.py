@@ -168,10 +168,10 @@ class _Content:
         self, axes: Axes, row: int, name: str | None, slices: tuple[int, ...], corner: tuple[float, float]
     ) -> None:
         """Draw an image, or a map by its name, with the outline of the mask: one panel, or three of a volume."""
-        found, side = None if name is None else self.maps[name][row], _VOLUME_SIDE if slices else _SIDE
+        drawn, side = None if name is None else self.maps[name][row], _VOLUME_SIDE if slices else _SIDE
         colors = in_colors(self.images[row])
-        if found is not None:
-            colors = _color_map(found, self.signed) if not slices else _over(colors, found, self.signed)
+        if drawn is not None:
+            colors = _color_map(drawn, self.signed) if not slices else _over(colors, drawn, self.signed)
         places = self.rectangles(row)
         for tile, mask, (x, y, width, height) in zip(
             _panels(colors, slices), _panels(self.masks[row], slices), places, strict=True
@@ -183,7 +183,7 @@ class _Content:
                     list(_outline_segments(mask, (left, top, width, height))), colors=_OUTLINE, linewidths=1.2
                 )
             )
-        if found is not None and not found.any():
+        if drawn is not None and not drawn.any():
             x, y = places[1][0] if slices else 0, places[2][1] if slices else 0  # the free corner next to the slices
             middle = (corner[0] + (x + side) / 2, corner[1] + (y + side) / 2)
             axes.text(*middle, "zero everywhere", ha="center", va="center", color="#888888")
@@ -232,26 +232,26 @@ def _to_numpy(values: Array) -> NDArray[Any]:
 
 
 def _check_shape(name: str, given: Array, shape: tuple[int, ...]) -> NDArray[Any]:
-    found = _to_numpy(given)
-    if found.shape != shape:
+    array = _to_numpy(given)
+    if array.shape != shape:
         axes = "[H, W]" if len(shape) == 3 else "[D, H, W]"
-        raise ValueError(f"{name}: got {list(found.shape)}, expected {list(shape)}, one {axes} for each image.")
-    if not np.isfinite(found).all():
+        raise ValueError(f"{name}: got {list(array.shape)}, expected {list(shape)}, one {axes} for each image.")
+    if not np.isfinite(array).all():
         raise ValueError(
             f"{name}: received NaN or infinite values, expected finite ones; check the method that computed the maps."
         )
-    return found
+    return array
 
 
 def _check_spacing(spacing: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return ``[N, axes]``."""
-    found, wanted = np.asarray(spacing, dtype=np.float64), (shape[0], len(shape) - 1)
-    if found.shape not in (wanted[1:], wanted) or not (np.isfinite(found) & (found > 0)).all():
+    array, wanted = np.asarray(spacing, dtype=np.float64), (shape[0], len(shape) - 1)
+    if array.shape not in (wanted[1:], wanted) or not (np.isfinite(array) & (array > 0)).all():
         raise ValueError(
-            f"spacing: got {np.array2string(found, threshold=8)}, expected {wanted[1]} positive numbers, one per "
+            f"spacing: got {np.array2string(array, threshold=8)}, expected {wanted[1]} positive numbers, one per "
             f"spatial axis, or an array {list(wanted)} of them."
         )
-    return np.broadcast_to(found, wanted)
+    return np.broadcast_to(array, wanted)
 
 
 def in_colors(image: NDArray[Any]) -> NDArray[np.float64]:
@@ -261,17 +261,17 @@ def in_colors(image: NDArray[Any]) -> NDArray[np.float64]:
     return plain if low >= 0 and high <= 1 else (plain - low) / ((high - low) or 1.0)
 
 
-def _color_map(found: NDArray[Any], signed: bool) -> NDArray[np.float64]:
+def _color_map(values_of_map: NDArray[Any], signed: bool) -> NDArray[np.float64]:
     """Return ``[H, W, 3]``, a map in color, scaled by its own maximum."""
-    scaled = found / (np.abs(found).max() or 1.0)
+    scaled = values_of_map / (np.abs(values_of_map).max() or 1.0)
     values, name = ((scaled + 1) / 2, "RdBu_r") if signed else (np.abs(scaled), "inferno")
     return np.asarray(matplotlib.colormaps[name](values)[..., :3], dtype=np.float64)
 
 
-def _over(colors: NDArray[np.float64], found: NDArray[Any], signed: bool) -> NDArray[np.float64]:
+def _over(colors: NDArray[np.float64], values: NDArray[Any], signed: bool) -> NDArray[np.float64]:
     """Return a map in color over its image in gray, the more opaque the larger its magnitude."""
-    gray, opacity = colors.mean(-1, keepdims=True), np.abs(found)[..., None] / (np.abs(found).max() or 1.0)
-    return np.asarray(opacity * _color_map(found, signed) + (1 - opacity) * gray)
+    gray, opacity = colors.mean(-1, keepdims=True), np.abs(values)[..., None] / (np.abs(values).max() or 1.0)
+    return np.asarray(opacity * _color_map(values, signed) + (1 - opacity) * gray)
 
 
 def _panels(tile: NDArray[Any], slices: tuple[int, ...]) -> list[NDArray[Any]]:

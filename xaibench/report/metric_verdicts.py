@@ -63,10 +63,10 @@ class MetricVerdict:
         else:
             shares = {way: 1 - right for way, right in self.right.items()}
             what = "it gave two maps of which one is worse the same score"
-        found = [
+        shares_text = [
             f"in {100 * share:.0f} % of the draws {_DEGRADED[way]}" for way, share in shares.items() if share > DOUBT
         ]
-        return f"On {_OF[truth]} {what} {' and '.join(found)}."
+        return f"On {_OF[truth]} {what} {' and '.join(shares_text)}."
 
 
 @functools.cache

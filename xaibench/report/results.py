@@ -106,18 +106,18 @@ class RunResults:
         of = {name: part.truth for name, part in self.metrics.items()}
         # Names other than the known kinds come last.
         order = dict.fromkeys((*list(of.values())[:1], *TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True)))
-        found = {truth: tuple(name for name in of if of[name] == truth) for truth in order}
-        return {truth: names for truth, names in found.items() if names}
+        by_truth = {truth: tuple(name for name in of if of[name] == truth) for truth in order}
+        return {truth: names for truth, names in by_truth.items() if names}
 
     @cached_property
     def cautions(self) -> dict[str, str]:
         """Warnings about metrics that did not pass their trials with the kind of truth of their scores."""
-        found = {}
+        warnings = {}
         for name, part in self.metrics.items():
             tried = known_verdicts().get(name.removesuffix(f" ({part.truth})"), {}).get(part.truth)
             if tried is not None and not part.own and tried.verdict != "passes":
-                found[name] = tried.caution(part.truth)
-        return found
+                warnings[name] = tried.caution(part.truth)
+        return warnings
 
     @cached_property
     def leading(self) -> tuple[str, ...]:
@@ -144,8 +144,8 @@ class RunResults:
     def answers(self) -> dict[tuple[str, str], frozenset[str]]:
         """Controls that are the answer by construction of the data, by subset and variant."""
         controls = {name for name, part in self.explainers.items() if part.control}
-        found = {cell: answering_controls(*cell) & controls for cell in self._places}
-        return {cell: names for cell, names in found.items() if names}
+        by_cell = {cell: answering_controls(*cell) & controls for cell in self._places}
+        return {cell: names for cell, names in by_cell.items() if names}
 
     @cached_property
     def _places(self) -> list[tuple[str, str]]:
@@ -210,9 +210,9 @@ class RunResults:
     @cached_property
     def pictures(self) -> dict[tuple[str, str, str], SampleCell]:
         """Samples with images and maps by subset, variant and model, in display order."""
-        found = {cell.cell: cell for cell in read_samples(self.path)}
+        by_cell = {cell.cell: cell for cell in read_samples(self.path)}
         order = itertools.product(self.subsets, self.variants, self.models)
-        return {cell: found[cell] for cell in order if cell in found}
+        return {cell: by_cell[cell] for cell in order if cell in by_cell}
 
 
 def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
@@ -317,20 +317,20 @@ def _split_by_truth(scores: pd.DataFrame, parts: Mapping[str, PartDescription]) 
     known = order_parts(parts, scores["metric"].cat.categories)
     pairs = scores.groupby(["metric", "truth"], observed=True).size().index
     of = {name: [truth for metric, truth in pairs if metric == name] for name in known}
-    found = {}
+    split = {}
     for name, part in known.items():
         if len(of[name]) < 2:
-            found[name] = replace(part, truth="".join(of[name]))
+            split[name] = replace(part, truth="".join(of[name]))
             continue
         for truth in of[name]:
             words = {"name": f"{name} ({truth})", "label": f"{part.label} ({truth})", "truth": truth}
             if len(of.get(part.skill_of, ())) > 1:
                 words["skill_of"] = f"{part.skill_of} ({truth})"
-            found[words["name"]] = replace(part, **words)
+            split[words["name"]] = replace(part, **words)
             rows = (scores["metric"] == name) & (scores["truth"] == truth)
             scores["metric"] = scores["metric"].cat.add_categories(words["name"])
             scores.loc[rows, "metric"] = words["name"]
-    return found
+    return split
 
 
 def _known_first(known: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:

@@ -362,13 +362,13 @@ def variance_components(scores: ArrayLike, drawn: SamplingDesign) -> VarianceCom
 
     Example:
         >>> drawn = SamplingDesign.of(8, data_sets=[0] * 4 + [1] * 4, groups=[0, 1, 2, 3] * 2)
-        >>> found = variance_components([0.1, 0.3, 0.2, 0.2, 1.1, 1.3, 1.2, 1.2], drawn)
-        >>> [round(float(share), 3) for share in found.shares()[:, 0]]
+        >>> components = variance_components([0.1, 0.3, 0.2, 0.2, 1.1, 1.3, 1.2, 1.2], drawn)
+        >>> [round(float(share), 3) for share in components.shares()[:, 0]]
         [0.987, 0.0, 0.013, 0.0]
     """
     columns, _ = as_columns(scores)
-    found = [_components(column, drawn) for column in columns.T]
-    return VarianceComponents(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
+    components = [_components(column, drawn) for column in columns.T]
+    return VarianceComponents(*np.array(components, dtype=np.float64).reshape(-1, 4).T)
 
 
 def _components(column: Floats, drawn: SamplingDesign) -> tuple[float, float, float, float]:

@@ -27,11 +27,11 @@ def curve_sets(run: RunResults) -> dict[tuple[str, str, str], pd.DataFrame]:
     if run.curves.empty:
         return {}
     order = {name: i for i, name in enumerate(run.metrics)}
-    found = {
-        (str(dataset), str(model), str(metric)): part
-        for (dataset, model, metric), part in run.curves.groupby(["dataset", "model", "metric"], sort=False)
+    curves = {
+        (str(dataset), str(model), str(metric)): table
+        for (dataset, model, metric), table in run.curves.groupby(["dataset", "model", "metric"], sort=False)
     }
-    return dict(sorted(found.items(), key=lambda item: (item[0][:2], order.get(item[0][2], len(order)))))
+    return dict(sorted(curves.items(), key=lambda item: (item[0][:2], order.get(item[0][2], len(order)))))
 
 
 def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
@@ -45,7 +45,7 @@ def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
     Returns:
         The figure. The number in a panel's title is the area under its mean.
     """
-    lines = {str(name): part.sort_values("fraction") for name, part in curves.groupby("explainer", sort=False)}
+    lines = {str(name): table.sort_values("fraction") for name, table in curves.groupby("explainer", sort=False)}
     known = [name for name in run.explainers if name in lines]
     names = [*known, *(name for name in lines if name not in known)]
     areas = {name: _area(lines[name]) for name in names}
@@ -139,16 +139,16 @@ def budget_lines(run: RunResults) -> dict[str, dict[int, str]]:
 
     Empty if no method has several budgets. If one does, a method with a single budget is a series of one point.
     """
-    found: dict[tuple[str, str], dict[int, str]] = {}
+    entries_of: dict[tuple[str, str], dict[int, str]] = {}
     for name, part in run.explainers.items():
         others = {key: value for key, value in part.parameters.items() if key != "budget"}
         if budget := part.parameters.get("budget"):
-            found.setdefault((part.method or part.label, repr(sorted(others.items()))), {})[int(budget)] = name
-    if max(map(len, found.values()), default=0) < 2:
+            entries_of.setdefault((part.method or part.label, repr(sorted(others.items()))), {})[int(budget)] = name
+    if max(map(len, entries_of.values()), default=0) < 2:
         return {}
-    labels = [label for label, _ in found]
+    labels = [label for label, _ in entries_of]
     lines = {}
-    for (label, _), entries in found.items():
+    for (label, _), entries in entries_of.items():
         # Two series of one method differ in another parameter; the names of their entries tell them apart.
         least = min(entries)
         own = label if labels.count(label) == 1 else entries[least].removesuffix(f"-{least}")

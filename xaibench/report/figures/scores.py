@@ -193,13 +193,13 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
     tick = {name: i for i, name in enumerate(explainers)}
     slot = 0.8 / len(run.variants)
     for number, variant in enumerate(run.variants):
-        part = rows[rows["variant"] == variant]
-        if part.empty:
+        boxes = rows[rows["variant"] == variant]
+        if boxes.empty:
             continue
         shift = (number - (len(run.variants) - 1) / 2) * slot
-        x = part["explainer"].map(tick).to_numpy(float) + shift
-        _draw_boxes(axes, x, part, _background_color(run, variant), half=0.4 * slot)
-        ranked = part[part["control"] & part["rank"].notna()]
+        x = boxes["explainer"].map(tick).to_numpy(float) + shift
+        _draw_boxes(axes, x, boxes, _background_color(run, variant), half=0.4 * slot)
+        ranked = boxes[boxes["control"] & boxes["rank"].notna()]
         if len(ranked):
             best = ranked["median"].to_numpy()[ranked["rank"].to_numpy(float).argmin()]
             axes.axhline(best, color=_background_color(run, variant), lw=0.9, ls=(0, (4, 2)), zorder=1)

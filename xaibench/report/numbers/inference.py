@@ -111,11 +111,11 @@ def _group_and_row_numbers(run: RunResults, scores: pd.DataFrame) -> tuple[NDArr
     # Look groups up once per image; an image without a group is its own group.
     images, first, index = np.unique(image, return_index=True, return_inverse=True)
     keys = ["dataset", "data_seed", "sample"]
-    found = scores.iloc[first][keys].astype({"dataset": str})
+    samples_of = scores.iloc[first][keys].astype({"dataset": str})
     known = samples.drop_duplicates(keys)[[*keys, "group"]]
-    group = found.merge(known, on=keys, how="left")["group"].to_numpy()
+    group = samples_of.merge(known, on=keys, how="left")["group"].to_numpy()
     own = pd.isna(group)
-    named = pd.factorize(pd.Series([f"{d}\n{g}" for d, g in zip(found["dataset"], group, strict=True)]))[0]
+    named = pd.factorize(pd.Series([f"{d}\n{g}" for d, g in zip(samples_of["dataset"], group, strict=True)]))[0]
     return np.where(own, len(images) + images, named)[index].astype(np.int64), row
 
 
@@ -157,7 +157,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         method and a control are corrected separately from pairs of two methods, and the last three columns of the
         summary refer to the former.
     """
-    found, pairs = [], []
+    rows, pairs = [], []
     directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
     for cell in cell_matrices(run):
         for k, metric in enumerate(cell.metrics):
@@ -178,8 +178,8 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
             for m, name in enumerate(cell.methods):
                 key = dict(zip(KEYS, (*cell.cell, name, metric), strict=True))
                 numbers = {"low": intervals[m, 0], "high": intervals[m, 1], "sample_rank": ranks[m]}
-                found.append(key | numbers | {"n_ranked": n} | standings[name])
-    table = pd.DataFrame(found, columns=[*KEYS, *INFERRED])
+                rows.append(key | numbers | {"n_ranked": n} | standings[name])
+    table = pd.DataFrame(rows, columns=[*KEYS, *INFERRED])
     joined = summary.astype(dict.fromkeys(KEYS, str)).merge(table, on=list(KEYS), how="left")
     joined.index = summary.index
     joined[list(KEYS)] = summary[list(KEYS)]  # keep the order of the categories
@@ -211,8 +211,8 @@ def promises(run: RunResults) -> list[str]:
     by_cell = scores.groupby(list(CELL), observed=True)[["data_seed", "seed"]].nunique()
     sets, trainings = (by_cell[name].to_numpy() for name in ("data_seed", "seed"))
     level = np.where(sets > 1, "data sets", np.where(trainings > 1, "trainings", "samples"))
-    found = [(name, int((level == name).sum())) for name in _INTERVAL_SCOPES]
-    levels = [(name, count) for name, count in found if count]
+    counts = [(name, int((level == name).sum())) for name in _INTERVAL_SCOPES]
+    levels = [(name, count) for name, count in counts if count]
     return [
         f"The 95 % intervals{'' if len(levels) == 1 else f' of {count} cell' + 's' * (count > 1)} account for "
         f"{_INTERVAL_SCOPES[name]}"
@@ -237,10 +237,10 @@ def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> N
 
 def _bundle_within_data_sets(data_sets: NDArray[Any], groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """Apply :func:`bundled` within each data set."""
-    found = np.zeros(len(groups), dtype=np.int64)
+    bundles = np.zeros(len(groups), dtype=np.int64)
     for each in np.unique(data_sets):
-        found[data_sets == each] = bundled(groups[data_sets == each])
-    return found
+        bundles[data_sets == each] = bundled(groups[data_sets == each])
+    return bundles
 
 
 def _standings(
@@ -322,11 +322,11 @@ def _deviations(
     if cell.drawn.level == "data sets":
         return sets @ _sum_rows(residual, cell.drawn.data_sets, sets.shape[1])
     samples, index = of_samples
-    found = samples @ _sum_rows(residual, index, samples.shape[1])
+    sums = samples @ _sum_rows(residual, index, samples.shape[1])
     if cell.drawn.level == "trainings":
         count = int(cell.drawn.trainings.max()) + 1
-        found = found + rng.standard_normal((len(samples), count)) @ _sum_rows(residual, cell.drawn.trainings, count)
-    return np.asarray(found, dtype=np.float64)
+        sums = sums + rng.standard_normal((len(samples), count)) @ _sum_rows(residual, cell.drawn.trainings, count)
+    return np.asarray(sums, dtype=np.float64)
 
 
 def _sum_rows(rows: Floats, index: NDArray[np.int64], count: int) -> Floats:
@@ -339,7 +339,7 @@ def _scale_deviations(cell: Matrices, deviation: Floats, tail: Floats) -> Floats
     """Scale deviations ``[R, K, M]`` to the variance of each mean and the tails of its degrees of freedom."""
     from scipy.stats import chi2
 
-    found = np.zeros_like(deviation)
+    scaled = np.zeros_like(deviation)
     for k in range(len(cell.metrics)):
         estimate = nested_means(cell.values[:, k], cell.drawn)
         spread = deviation[:, k].std(axis=0)
@@ -347,8 +347,8 @@ def _scale_deviations(cell: Matrices, deviation: Floats, tail: Floats) -> Floats
         df, which = np.unique(np.round(np.minimum(estimate.df[known], 1e6), 2), return_inverse=True)
         heavier = np.sqrt(df / chi2.ppf(tail[:, None], df))[:, which]
         size = np.sqrt(estimate.variance[known]) / spread[known]
-        found[:, k, known] = deviation[:, k, known] * size * heavier
-    return found
+        scaled[:, k, known] = deviation[:, k, known] * size * heavier
+    return scaled
 
 
 def pair_tests(
@@ -375,8 +375,8 @@ def pair_tests(
     if not len(i):
         return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
     difference = paired_differences(values[:, i], values[:, j])
-    found = nested_means(difference, drawn)
-    p, intervals = found.p_values(), found.intervals()
+    means = nested_means(difference, drawn)
+    p, intervals = means.p_values(), means.intervals()
     of_controls = every | (controls[i] != controls[j])
     corrected = np.full(len(p), np.nan)
     for family in (of_controls, ~of_controls):
@@ -385,12 +385,12 @@ def pair_tests(
         {
             "first": names[i],
             "second": names[j],
-            "difference": found.mean,
+            "difference": means.mean,
             "low": intervals[:, 0],
             "high": intervals[:, 1],
             "p": p,
             "p_holm": corrected,
-            "df": found.df,
+            "df": means.df,
             "n_valid": (~np.isnan(difference)).sum(axis=0),
             "n_groups": groups,
             "of_controls": of_controls,

@@ -108,9 +108,9 @@ class Standings:
         if metric in self.tests:
             ahead = self._are_ahead(k, cells)
             names = [self.explainers[m] for m in np.flatnonzero(whole & (ahead != 0))]
-            found = self.tests[metric].test([self.cells[i] for i in cells], list(itertools.combinations(names, 2)))
+            tests = self.tests[metric].test([self.cells[i] for i in cells], list(itertools.combinations(names, 2)))
             higher = self.run.metrics[metric].higher_is_better
-            for name, ends in rank_intervals(names, found, higher_is_better=higher).items():
+            for name, ends in rank_intervals(names, tests, higher_is_better=higher).items():
                 ranks[:, self.explainers.index(name)] = ends
         return {f"first:{metric}": ranks[0], f"last:{metric}": ranks[1], f"ahead:{metric}": ahead}
 
@@ -126,8 +126,8 @@ class Standings:
             if (control := self.explainers[c]) not in methods:
                 # A control that is the answer by construction of the data has no rank in that cell.
                 there = [self.cells[i] for i, is_ranked in zip(cells, ranked[:, c], strict=True) if is_ranked]
-                found = self.tests[self.metrics[k]].test(there, [(name, control) for name in methods])
-                columns = (found[name].tolist() for name in ("first", "second", "difference", "p_holm"))
+                tests = self.tests[self.metrics[k]].test(there, [(name, control) for name in methods])
+                columns = (tests[name].tolist() for name in ("first", "second", "difference", "p_holm"))
                 rows += zip(*columns, strict=True)
                 families += 1
         if not families:
@@ -428,19 +428,19 @@ def _selections(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Itera
 
 
 def _resampled_cell_means(
-    matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], found: Standings
+    matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], standings: Standings
 ) -> Floats:
     """Return the resampled means ``[R, C, K, M]``; NaN if a cell has no score."""
-    shape = (RESAMPLES, len(found.cells), len(found.metrics), len(found.explainers))
+    shape = (RESAMPLES, len(standings.cells), len(standings.metrics), len(standings.explainers))
     means = np.full(shape, np.nan, dtype=np.float32)
     for cell in matrices:
-        if cell.cell not in found.cells:
+        if cell.cell not in standings.cells:
             continue
-        mine = [k for k, metric in enumerate(cell.metrics) if metric in found.metrics]
-        metrics = [found.metrics.index(cell.metrics[k]) for k in mine]
+        mine = [k for k, metric in enumerate(cell.metrics) if metric in standings.metrics]
+        metrics = [standings.metrics.index(cell.metrics[k]) for k in mine]
         for m, method in enumerate(cell.methods):
-            if method in found.explainers:
-                place = found.cells.index(cell.cell), metrics, found.explainers.index(method)
+            if method in standings.explainers:
+                place = standings.cells.index(cell.cell), metrics, standings.explainers.index(method)
                 means[:, *place] = resampled[cell.cell][1:, mine, m]
     return means.astype(np.float64)
 
@@ -504,10 +504,10 @@ class CellTests:
         """
         from scipy.stats import t
 
-        found = self.test(cells, pairs)
-        mean, half = found["difference"], t.ppf(0.975, found["df"]) * np.sqrt(found["variance"])
+        tests = self.test(cells, pairs)
+        mean, half = tests["difference"], t.ppf(0.975, tests["df"]) * np.sqrt(tests["variance"])
         names = [*_PAIR, "difference", "low", "high", "df", "p", "p_holm"]
-        return pd.DataFrame(found | {"low": mean - half, "high": mean + half}, columns=names)
+        return pd.DataFrame(tests | {"low": mean - half, "high": mean + half}, columns=names)
 
     def test(
         self,
@@ -570,8 +570,8 @@ def _over_cells(
 def _satterthwaite(variances: Floats, df: Floats) -> Floats:
     """Return the degrees of freedom of sums of independent variances ``[places, pairs]``; infinite for sums of 0."""
     total, spread = variances.sum(axis=0), (variances**2 / df).sum(axis=0)
-    found: Floats = np.divide(total**2, spread, out=np.full(len(total), np.inf), where=spread > 0)
-    return found
+    df_of_sum: Floats = np.divide(total**2, spread, out=np.full(len(total), np.inf), where=spread > 0)
+    return df_of_sum
 
 
 def rank_intervals(

@@ -42,10 +42,10 @@ def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricCorrela
 
     A skill is left out if the run also has the score that it is derived from.
     """
-    found: dict[tuple[str, str, str, str], MetricCorrelations] = {}
+    correlations: dict[tuple[str, str, str, str], MetricCorrelations] = {}
     own = [name for name, part in run.metrics.items() if part.skill_of not in run.metrics]
     if len(own) < MIN_METRICS:
-        return found
+        return correlations
     chosen = [name for name in TABLE_4_EXPLAINERS if name in run.explainers]
     chosen = chosen or [name for name, part in run.explainers.items() if not part.control][:3]
     direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
@@ -61,8 +61,8 @@ def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricCorrela
         for name in chosen:
             if name in cell.methods and len(metrics) >= 2:
                 scores = signs * values[:, :, cell.methods.index(name)]
-                found[*cell.cell, name] = correlate(scores, metrics, hits)
-    return found
+                correlations[*cell.cell, name] = correlate(scores, metrics, hits)
+    return correlations
 
 
 def correlate(scores: Floats, names: list[str], binary: list[bool]) -> MetricCorrelations:
@@ -93,19 +93,19 @@ def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
     return float(pearsonr(x, y).statistic if biserial else spearmanr(x, y).statistic)
 
 
-def mean_agreements(found: dict[tuple[str, str, str, str], MetricCorrelations]) -> dict[str, MetricCorrelations]:
+def mean_agreements(correlations: dict[tuple[str, str, str, str], MetricCorrelations]) -> dict[str, MetricCorrelations]:
     """Average the coefficients over the cells in which they are defined, per explainer; sample counts are added."""
     by_explainer: dict[str, list[MetricCorrelations]] = {}
-    for (*_, name), one in found.items():
+    for (*_, name), one in correlations.items():
         by_explainer.setdefault(name, []).append(one)
     means = {}
     for name, parts in by_explainer.items():
-        metrics = list(dict.fromkeys(metric for part in parts for metric in part.coefficients))
-        stacked = np.stack([part.coefficients.reindex(index=metrics, columns=metrics).to_numpy() for part in parts])
+        metrics = list(dict.fromkeys(metric for each in parts for metric in each.coefficients))
+        stacked = np.stack([each.coefficients.reindex(index=metrics, columns=metrics).to_numpy() for each in parts])
         known = (~np.isnan(stacked)).sum(0)
         r = np.divide(np.nansum(stacked, axis=0), known, out=np.full(known.shape, np.nan), where=known > 0)
-        n = np.sum([part.n.reindex(index=metrics, columns=metrics, fill_value=0) for part in parts], axis=0)
-        kinds = [part.kind.reindex(index=metrics, columns=metrics) == "point-biserial" for part in parts]
+        n = np.sum([each.n.reindex(index=metrics, columns=metrics, fill_value=0) for each in parts], axis=0)
+        kinds = [each.kind.reindex(index=metrics, columns=metrics) == "point-biserial" for each in parts]
         kind = pd.DataFrame(
             np.where(np.any(kinds, axis=0), "point-biserial", "spearman"), index=metrics, columns=metrics
         )
@@ -115,7 +115,7 @@ def mean_agreements(found: dict[tuple[str, str, str, str], MetricCorrelations]) 
     return means
 
 
-def table_4(run: RunResults, found: dict[tuple[str, str, str, str], MetricCorrelations]) -> list[dict[str, Any]]:
+def table_4(run: RunResults, correlations: dict[tuple[str, str, str, str], MetricCorrelations]) -> list[dict[str, Any]]:
     """Return our correlations next to the paper's Table 4.
 
     Each row has ``cell``, ``pair`` (of metrics) and ``cells``. ``cells`` follow the explainers of :func:`agreements`:
@@ -123,11 +123,11 @@ def table_4(run: RunResults, found: dict[tuple[str, str, str, str], MetricCorrel
     it correlates over. Therefore its coefficients are listed for every cell of one of its data sets, and are None for
     all others.
     """
-    explainers = list(dict.fromkeys(name for *_, name in found))
+    explainers = list(dict.fromkeys(name for *_, name in correlations))
     rows = []
-    for cell in dict.fromkeys(key[:3] for key in found):
+    for cell in dict.fromkeys(key[:3] for key in correlations):
         words = [place(cell[0]), place(cell[1]), run.models[cell[2]].label]
-        matrices = [found.get((*cell, name)) for name in explainers]
+        matrices = [correlations.get((*cell, name)) for name in explainers]
         for pair, theirs in TABLE_4.items():
             if not all(set(pair) <= set(one.coefficients) for one in matrices if one):
                 continue

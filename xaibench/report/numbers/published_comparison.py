@@ -44,7 +44,7 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
         ``set, model, same_network, explainer`` and ``cells``, a list in the order of :func:`shown_metrics` with ``ours,
         low, high, theirs, difference``, or None if the run has no score.
     """
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    entries: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in summary.astype({"subset": str, "model": str, "explainer": str, "metric": str}).to_dict("records"):
         key = published_set(row["subset"])
         theirs = TABLE_3.get((key or "", row["explainer"]), {}).get(row["metric"])
@@ -53,14 +53,14 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
         name = (key, row["model"], row["explainer"])
         head = {"set": SETS[key], **_network_entry(run, row["model"]), "explainer": row["explainer"], "metrics": {}}
         numbers = {"ours": row["mean"], "low": row["low"], "high": row["high"], "theirs": theirs}
-        entry = found.setdefault(name, head)
+        entry = entries.setdefault(name, head)
         entry["metrics"][row["metric"]] = numbers | {"difference": row["mean"] - theirs}
     shown = [part.name for part in shown_metrics(run)]
     order = {key: i for i, key in enumerate(SETS)}
-    names = sorted(found, key=lambda name: order[name[0]])
+    names = sorted(entries, key=lambda name: order[name[0]])
     places = {name[:2]: i for i, name in enumerate(names)}
-    cells = {name: [found[name]["metrics"].get(metric) for metric in shown] for name in names}
-    return [found[name] | {"place": places[name[:2]], "cells": cells[name]} for name in names]
+    cells = {name: [entries[name]["metrics"].get(metric) for metric in shown] for name in names}
+    return [entries[name] | {"place": places[name[:2]], "cells": cells[name]} for name in names]
 
 
 def shown_metrics(run: RunResults) -> list[PartDescription]:

@@ -46,15 +46,15 @@ def rankings(boards: Mapping[str, Boards]) -> dict[str, Ranking]:
     Returns:
         Metric to ranking; only of metrics with three or more explainers.
     """
-    found = {}
+    by_metric = {}
     for board in boards.values():
         standings = board.standings
         for metric in standings.leading:
             if metric in standings.tests:
                 ranking = _rank(standings, metric)
                 if len(ranking.means) > 2:
-                    found[metric] = ranking
-    return found
+                    by_metric[metric] = ranking
+    return by_metric
 
 
 def _rank(standings: Standings, metric: str) -> Ranking:
@@ -101,14 +101,14 @@ def overall_comparisons(boards: Mapping[str, Boards]) -> pd.DataFrame:
         The rows of :meth:`.CellTests.over` with the column ``metric``. Pairs that lack a cell are corrected with the
         other pairs of the same cells.
     """
-    found = []
+    tables = []
     for board in boards.values():
         for metric in board.standings.leading:
             if metric in board.standings.tests:
                 whole = tests_over_cells(board.standings, metric)
                 partial = _tests_over_common_cells(board.standings.tests[metric], whole)
-                found += [rows.assign(metric=metric) for rows in (whole, *partial)]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["metric", "first", "second"])
+                tables += [rows.assign(metric=metric) for rows in (whole, *partial)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["metric", "first", "second"])
 
 
 def _tests_over_common_cells(tests: CellTests, whole: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -130,16 +130,16 @@ def _groups(names: list[str], tests: pd.DataFrame) -> tuple[tuple[str, ...], ...
     for first, second, p in tests[["first", "second", "p_holm"]].itertuples(index=False, name=None):
         if p < ALPHA and first in number and second in number:
             differs[number[first], number[second]] = differs[number[second], number[first]] = True
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     reached = 0
     for start in range(len(names)):
         end = start + 1
         while end < len(names) and not differs[start : end + 1, start : end + 1].any():
             end += 1
         if end - start > 1 and end > reached:
-            found.append(tuple(names[start:end]))
+            groups.append(tuple(names[start:end]))
         reached = max(reached, end)
-    return tuple(found)
+    return tuple(groups)
 
 
 #: Smallest share of repetitions that is reported.
@@ -176,13 +176,13 @@ def reproducibility(run: RunResults) -> list[Reproducibility]:
     Returns:
         One entry per cell and metric, in the order of the cells; empty if each network was trained once.
     """
-    found = []
+    rows = []
     for cell in cell_matrices(run):
         if cell.drawn.level != "samples":
             methods = [m for m, name in enumerate(cell.methods) if not run.explainers[name].control]
             leading = [k for k, name in enumerate(cell.metrics) if name in run.leading]
-            found += [_metric_reproducibility(cell, k, methods) for k in leading] if methods else []
-    return found
+            rows += [_metric_reproducibility(cell, k, methods) for k in leading] if methods else []
+    return rows
 
 
 def _metric_reproducibility(cell: Matrices, metric: int, methods: list[int]) -> Reproducibility:
@@ -202,8 +202,8 @@ def _means_of_trainings(cell: Matrices, values: Floats) -> Floats:
     drawn = cell.drawn
     places = sorted(set(zip(drawn.data_sets.tolist(), drawn.trainings.tolist(), strict=True)))
     rows = [values[(drawn.data_sets == data_set) & (drawn.trainings == training)] for data_set, training in places]
-    counts = np.array([(~np.isnan(part)).sum(axis=0) for part in rows])
-    sums = np.array([np.nansum(part, axis=0) for part in rows])
+    counts = np.array([(~np.isnan(scores)).sum(axis=0) for scores in rows])
+    sums = np.array([np.nansum(scores, axis=0) for scores in rows])
     means: Floats = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
     return means
 
@@ -214,8 +214,8 @@ def _taus(means: Floats) -> list[float]:
 
     if means.shape[1] < 3:
         return []
-    found = (float(kendalltau(one, other).statistic) for one, other in itertools.combinations(means, 2))
-    return [tau for tau in found if not np.isnan(tau)]
+    taus = (float(kendalltau(one, other).statistic) for one, other in itertools.combinations(means, 2))
+    return [tau for tau in taus if not np.isnan(tau)]
 
 
 def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
@@ -233,7 +233,7 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
     standings = boards.standings
     control = np.array([standings.run.explainers[name].control for name in standings.explainers], dtype=bool)
     directions = standings.run.metrics
-    found = {}
+    firsts_of = {}
     for metric in standings.leading:
         k = standings.metrics.index(metric)
         means = boards.means[:, :, k]  # [R, C, M]
@@ -244,5 +244,5 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
             firsts = losses == losses.min(axis=1, keepdims=True)
             shares = (firsts / firsts.sum(axis=1, keepdims=True)).mean(axis=0)
             listed = zip(np.array(standings.explainers)[placed].tolist(), shares.tolist(), strict=True)
-            found[metric] = sorted((pair for pair in listed if pair[1] >= MIN_SHARE), key=lambda pair: -pair[1])
-    return found
+            firsts_of[metric] = sorted((pair for pair in listed if pair[1] >= MIN_SHARE), key=lambda pair: -pair[1])
+    return firsts_of

@@ -95,11 +95,11 @@ class _Run:
 
 
 def _compare(first: _Run, second: _Run, folder: str | os.PathLike[str]) -> pd.DataFrame:
-    found = []
+    compared = []
     for name in sorted(first.datasets & second.datasets):
         one, other = first.scores_of(name), second.scores_of(name)
-        found.append(_compare_paired(one, other) if _share_images(one, other) else _compare_unpaired(one, other))
-    tables = [table for table in found if len(table)]
+        compared.append(_compare_paired(one, other) if _share_images(one, other) else _compare_unpaired(one, other))
+    tables = [table for table in compared if len(table)]
     if not tables:
         raise RunFolderError(
             f"{folder} has no score in common with the first run; expected the same data sets, models and explainers."
@@ -145,9 +145,9 @@ def _compare_paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     known = both["group_first"].fillna(both["group_second"])
     groups = known.groupby([both[name] for name in row]).first().reindex(wide.index)
     drawn = _sampling_design(wide.index.to_frame(index=False).assign(group=groups.to_numpy()))
-    found = nested_means(differences, drawn)
-    table["difference"] = found.mean
-    table[["low", "high"]] = found.intervals()
+    means = nested_means(differences, drawn)
+    table["difference"] = means.mean
+    table[["low", "high"]] = means.intervals()
     rounding = np.abs(differences) <= TOLERANCE * table["scale"].to_numpy()
     table["p"] = nested_means(np.where(rounding, 0.0, differences), drawn).p_values()
     return table
@@ -186,11 +186,11 @@ def _compare_unpaired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index(_KEYS).assign(paired=False) if rows else pd.DataFrame()
 
 
-def _test_result(found: NestedMeans, rounding: float) -> dict[str, float]:
+def _test_result(mean: NestedMeans, rounding: float) -> dict[str, float]:
     """Return the difference with its interval and p-value; NaN if a run has a single score."""
-    difference, (low, high) = float(found.mean[0]), found.intervals()[0]
-    p = float(found.p_values()[0])
-    if found.variance[0] == 0:  # the scores of each run are all equal
+    difference, (low, high) = float(mean.mean[0]), mean.intervals()[0]
+    p = float(mean.p_values()[0])
+    if mean.variance[0] == 0:  # the scores of each run are all equal
         low, high, p = difference, difference, float(abs(difference) <= rounding)
     return {"difference": difference, "low": float(low), "high": float(high), "p": p}
 

@@ -112,20 +112,20 @@ def share_bars(run: RunResults) -> ShareBars | None:
     Returns:
         The tables; None if the suite has no reference.
     """
-    found = share_means(run)
-    if not found:
+    shares = share_means(run)
+    if not shares:
         return None
-    first = found[0].explainer
+    first = shares[0].explainer
     label = run.references[first].label if first in run.references else first
-    return ShareBars(tuple(_share_tables(run, found)), tuple(found), label, _reference_scores(run, first))
+    return ShareBars(tuple(_share_tables(run, shares)), tuple(shares), label, _reference_scores(run, first))
 
 
-def _share_tables(run: RunResults, found: list[ShareMeans]) -> Iterator[ShareTable]:
+def _share_tables(run: RunResults, shares: list[ShareMeans]) -> Iterator[ShareTable]:
     for variant in run.variants:
-        mine = [row for row in found if row.cell[1] == variant]
+        mine = [row for row in shares if row.cell[1] == variant]
         cells = list(dict.fromkeys(row.cell for row in mine))
         where = {(row.explainer, row.cell): row for row in mine}
-        names = list(dict.fromkeys(row.explainer for row in found))
+        names = list(dict.fromkeys(row.explainer for row in shares))
         order = [names[0], *(name for name in run.explainers if name in names)]
         rows = {name: [where.get((name, cell)) for cell in cells] for name in order}
         heads = tuple((place(cell[0]), run.models[cell[2]].label) for cell in cells)
@@ -139,8 +139,8 @@ def _reference_scores(run: RunResults, reference: str) -> dict[str, dict[tuple[s
         return {}
     mine = scores[(scores["explainer"] == reference) & scores["correct"]]
     means = mine.groupby(["metric", "subset", "variant", "model"], observed=True)["value"].mean()
-    found: dict[str, dict[tuple[str, str, str], float]] = {part.label: {} for part in run.metrics.values()}
+    means_of: dict[str, dict[tuple[str, str, str], float]] = {part.label: {} for part in run.metrics.values()}
     for metric, subset, variant, model, mean in means.reset_index().itertuples(index=False, name=None):
         if metric in run.metrics:
-            found[run.metrics[metric].label][subset, variant, model] = float(mean)
-    return found
+            means_of[run.metrics[metric].label][subset, variant, model] = float(mean)
+    return means_of

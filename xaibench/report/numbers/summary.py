@@ -256,13 +256,13 @@ def count_unscored(scores: pd.DataFrame) -> dict[str, UnscoredMaps]:
     """
     scores = scores[scores["correct"]]
     chance = is_scored_as_chance(scores["reason"]) & scores["value"].notna()
-    found = {}
+    counts = {}
     for name in dict.fromkeys(scores["explainer"][chance | scores["value"].isna()]):
         own = scores["explainer"] == name
         rows = scores.loc[own, _MAP]
         as_chance, maps = len(rows[chance[own]].drop_duplicates()), len(rows.drop_duplicates())
-        found[str(name)] = UnscoredMaps(as_chance, maps, int(scores["value"][own].isna().sum()), int(own.sum()))
-    return found
+        counts[str(name)] = UnscoredMaps(as_chance, maps, int(scores["value"][own].isna().sum()), int(own.sum()))
+    return counts
 
 
 def is_scored_as_chance(reasons: pd.Series) -> pd.Series:
@@ -294,14 +294,14 @@ def unscored_notes(counts: Mapping[str, UnscoredMaps], labels: Mapping[str, str]
 
 def _counts_in_words(counts: Mapping[str, tuple[int, int]], labels: Mapping[str, str]) -> str:
     if len(counts) == len(labels) > 1 and len(set(counts.values())) == 1:
-        part, whole = next(iter(counts.values()))
-        return f"{part:,} of {whole:,} of every method"
+        count, whole = next(iter(counts.values()))
+        return f"{count:,} of {whole:,} of every method"
     known = sorted((name for name in labels if name in counts), key=lambda name: -counts[name][0] / counts[name][1])
     named = [f"{labels[name]} {counts[name][0]:,} of {counts[name][1]:,}" for name in known[:_MAX_NAMES]]
     if len(known) <= _MAX_NAMES:
         return listed(named)
-    part, whole = counts[known[_MAX_NAMES]]
-    return f"{', '.join(named)} and at most {part / whole:.0%} of {len(known) - _MAX_NAMES} others".replace("%", " %")
+    count, whole = counts[known[_MAX_NAMES]]
+    return f"{', '.join(named)} and at most {count / whole:.0%} of {len(known) - _MAX_NAMES} others".replace("%", " %")
 
 
 #: Accuracy of a failed training in percent; the paper's data sets have two classes.
@@ -331,7 +331,7 @@ def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
     """
     from scipy.stats import t
 
-    found = {}
+    margins = {}
     groups = {cell: _training_spread(group) for cell, group in run.trainings.groupby(list(CELL), observed=True)}
     learned = run.accuracy.get("learned", run.accuracy["trainings"])
     failing = set(run.accuracy.loc[learned < run.accuracy["trainings"], "model"])
@@ -340,13 +340,13 @@ def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
         spread = _cell_spread(groups, cell)
         trainings = int(row["trainings"] or 0) if not pd.isna(row["trainings"]) else 0
         if spread.df < 1 or trainings < 1:
-            found[cell] = math.nan
+            margins[cell] = math.nan
             continue
         variance = 2 * spread.variance / trainings + _sampling_variance(row, "mean") + _sampling_variance(row, "paper")
-        found[cell] = float(t.ppf(1 - ALPHA / 2, spread.df)) * math.sqrt(variance)
+        margins[cell] = float(t.ppf(1 - ALPHA / 2, spread.df)) * math.sqrt(variance)
         if cell[2] in failing and float(row["mean"]) > float(row["paper"]):
-            found[cell] += _max_failure_share(row) * max(0.0, float(row["mean"]) - _FAILED_ACCURACY)
-    return found
+            margins[cell] += _max_failure_share(row) * max(0.0, float(row["mean"]) - _FAILED_ACCURACY)
+    return margins
 
 
 def _max_failure_share(row: pd.Series) -> float:

@@ -88,7 +88,7 @@ def facts(run: RunResults) -> dict[str, str]:
 
 
 def _join_parts(parts: Iterable[Any]) -> str:
-    return " · ".join(str(part) for part in parts if part)
+    return " · ".join(str(word) for word in parts if word)
 
 
 def _format_date(text: Any) -> str:
@@ -104,7 +104,7 @@ def _format_duration(seconds: Any) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     parts = [f"{hours} h" if hours else "", f"{minutes} min" if minutes else "", f"{rest} s" if not hours else ""]
-    return " ".join(part for part in parts if part)
+    return " ".join(word for word in parts if word)
 
 
 def heading(truth: str) -> str:
@@ -207,7 +207,7 @@ def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
     Empty if the run folder has no parameters.
     """
     stated = run.settings.get("explainers", {})
-    found = {}
+    described = {}
     for name, part in run.explainers.items():
         own = stated.get(name, {})
         # The batch size does not change the maps.
@@ -216,8 +216,8 @@ def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
             key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for key, value in shown.items()
         }
-        found[name] = [(key, "none" if shown[key] is None else text, key in own) for key, text in texts.items()]
-    return found if any(found.values()) else {}
+        described[name] = [(key, "none" if shown[key] is None else text, key in own) for key, text in texts.items()]
+    return described if any(described.values()) else {}
 
 
 def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
@@ -253,7 +253,7 @@ def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]
     }
 
 
-def board_values(found: Boards) -> dict[str, Any]:
+def board_values(boards: Boards) -> dict[str, Any]:
     """Return the leaderboards of a kind of truth as JSON-ready values for the page's script.
 
     ``own`` are the indices of its metrics in the run's order, ``ranking`` the position in it of the metric that orders
@@ -261,10 +261,10 @@ def board_values(found: Boards) -> dict[str, Any]:
     ``cells`` and ``metrics``: for each, one row of :data:`_OF_METRIC` per explainer. Rows are in the order of
     ``ranked``; None for an explainer without a ranked score.
     """
-    some = found.standings
+    some = boards.standings
     chosen: dict[str, Any] = {}
-    for choice, cells in found.cells.items():
-        columns = found.columns(choice)
+    for choice, cells in boards.cells.items():
+        columns = boards.columns(choice)
         chosen[".".join("" if i is None else str(i) for i in choice)] = {
             "cells": len(cells),
             "metrics": [_board_lines(columns, metric) for metric in some.metrics],

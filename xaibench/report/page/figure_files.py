@@ -74,9 +74,9 @@ class FigureWriter:
         folder: Folder of the files.
     """
 
-    def __init__(self, run: RunResults, found: Findings, folder: Path) -> None:
+    def __init__(self, run: RunResults, findings: Findings, folder: Path) -> None:
         self._run, self._folder = run, folder
-        self._figures = figures(run, found)
+        self._figures = figures(run, findings)
         self._files = dict(zip(self._figures, file_names(self._figures), strict=True))
 
     def begin(self, helper: Executor) -> Mapping[str, Future[Markup | None]]:
@@ -152,18 +152,18 @@ def _import_figures() -> None:
     """Do nothing: the import of this module has done it."""
 
 
-def figures(run: RunResults, found: Findings) -> dict[str, Callable[[], Drawn]]:
+def figures(run: RunResults, findings: Findings) -> dict[str, Callable[[], Drawn]]:
     """Return the figures of a run by name, as functions that draw them; None if there is nothing to draw."""
     draw = functools.partial
-    drawn: dict[str, Callable[[], Drawn]] = {"forest": draw(forest_figure, run, found.boards)}
-    drawn |= {f"box-{metric}": draw(score_figure, run, found.summary, metric) for metric in run.metrics}
+    drawn: dict[str, Callable[[], Drawn]] = {"forest": draw(forest_figure, run, findings.boards)}
+    drawn |= {f"box-{metric}": draw(score_figure, run, findings.summary, metric) for metric in run.metrics}
     drawn |= {f"maps-{kind}": draw(map_figure, run, kind, map_rows(run, kind)) for kind in MAP_KINDS}
-    drawn |= {f"ranks-{metric}": draw(ranking_figure, run, ranking) for metric, ranking in found.ranks.items()}
+    drawn |= {f"ranks-{metric}": draw(ranking_figure, run, ranking) for metric, ranking in findings.ranks.items()}
     labels = {name: part.label for name, part in run.metrics.items()}
-    for explainer, matrix in mean_agreements(found.agreements).items():
+    for explainer, matrix in mean_agreements(findings.agreements).items():
         drawn[f"agreement-{explainer}"] = draw(plots.agreement, matrix, labels)
-    drawn |= {f"budgets-{metric}": draw(budget_figure, run, scores) for metric, scores in found.budgets.items()}
-    drawn |= {"-".join(("curves", *key)): draw(band_figure, run, part, key[2]) for key, part in found.curves.items()}
+    drawn |= {f"budgets-{metric}": draw(budget_figure, run, scores) for metric, scores in findings.budgets.items()}
+    drawn |= {"-".join(("curves", *key)): draw(band_figure, run, part, key[2]) for key, part in findings.curves.items()}
     drawn |= {f"sheet-{cell[0]}-{cell[2]}": draw(overlay_figure, run, part) for cell, part in sheets(run).items()}
     return drawn
 
@@ -175,10 +175,10 @@ def file_names(names: Iterable[str]) -> list[str]:
         >>> file_names(["box-iou", "box-../iou", "box-..:iou"])
         ['box-iou', 'box-...iou', 'box-...iou-10c6d9bf']
     """
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for name in names:
         file = re.sub(r"[^A-Za-z0-9_.+-]", ".", name)[:_MAX_NAME_LENGTH]
-        if file.casefold() in found:
+        if file.casefold() in files:
             file += f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
-        found[file.casefold()] = file
-    return list(found.values())
+        files[file.casefold()] = file
+    return list(files.values())

@@ -22,7 +22,7 @@ _REFERENCE = "integrated_gradients"
 def verdict(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
     """State in one sentence per metric which method is best, as far as that is significant."""
     most = _MAX_SENTENCES if len(boards) == 1 else _MAX_OF_EACH
-    found = []
+    every = []
     for truth, board in boards.items():
         sentences: list[str] = []
         for metric in board.standings.leading:
@@ -30,19 +30,19 @@ def verdict(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
                 sentences.append(" ".join([sentence, *_own_sentences(run, board, metric)]))
         if sentences and len(boards) > 1:
             sentences[0] = f"{heading(truth)}: {sentences[0]}"
-        found += sentences
-    return found
+        every += sentences
+    return every
 
 
 def unranked(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
     """Name, by kind of truth, the methods without a place because they are not better than the controls."""
-    found = []
+    sentences = []
     for truth, board in boards.items():
         names = [run.explainers[row["explainer"]].label for row in board_rows(board) if row["ahead"] == 0]
         if names:
             start = f"{heading(truth)}: no place" if len(boards) > 1 else "No place"
-            found.append(f"{start}, because not significantly better than the controls: {', '.join(names)}.")
-    return found
+            sentences.append(f"{start}, because not significantly better than the controls: {', '.join(names)}.")
+    return sentences
 
 
 def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
@@ -110,10 +110,10 @@ def _difference(
     board: Boards, metric: str, first: str, second: str, cells: Sequence[tuple[str, str, str]]
 ) -> _Difference | None:
     """Test by how much the mean of ``first`` over cells is better; None without a test in each of them."""
-    found = board.standings.tests[metric].over(cells, [(first, second)])
-    if found.empty:
+    tests = board.standings.tests[metric].over(cells, [(first, second)])
+    if tests.empty:
         return None
-    row = found.iloc[0]
+    row = tests.iloc[0]
     sign = 1 if (row["first"] == first) == board.standings.run.metrics[metric].higher_is_better else -1
     low, high = sorted(sign * float(row[end]) for end in ("low", "high"))
     return _Difference(sign * float(row["difference"]), low, high, float(row["p"]))

@@ -97,11 +97,11 @@ def sheet_tables(run: RunResults) -> list[dict[str, Any]]:
     Returns:
         ``dataset``, ``model``, ``explainers``, ``rows`` (label, image and tiles), and how many images are ``left_out``.
     """
-    found = sheets(run)
-    wanted = sum(len(samples.sheet) * (1 + len(sheet_explainers(run, samples))) for samples in found.values())
+    cells = sheets(run)
+    wanted = sum(len(samples.sheet) * (1 + len(sheet_explainers(run, samples))) for samples in cells.values())
     share = min(1.0, MOST_TILES / wanted) if wanted else 1.0
     tables = []
-    for cell, samples in found.items():
+    for cell, samples in cells.items():
         kept = samples.sheet[: max(int(share * len(samples.sheet)), 1)]
         rows = [_sheet_row(run, samples, number) for number in kept]
         names = {"dataset": place(cell[0]), "model": run.models[cell[2]].label}

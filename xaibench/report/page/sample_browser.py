@@ -79,12 +79,12 @@ def browser(run: RunResults, room: int) -> Browser:
         if count >= min(ENOUGH, longest):
             break
     small = max([max(cell.maps.shape[2:]) for cell in cells if cell.voxels is None], default=0) <= SMALL
-    found = [
+    described = [
         _describe_cell(run, cell, kept, tables[cell].of(cell, len(kept[0])))
         for cell, kept in zip(cells, pictures, strict=True)
         if kept[0]
     ]
-    return Browser(found, count, 0 if small else reduced)
+    return Browser(described, count, 0 if small else reduced)
 
 
 #: Images, masks and maps of a cell's samples as ``data:`` addresses.

@@ -125,16 +125,16 @@ def make_report(
             f"{run_dir} is an address, not a local folder; say into which folder the report goes: --out FOLDER."
         )
     target = Path(out) if out is not None else run.path
-    found = compute_findings(run)
-    figures = FigureWriter(run, found, target / "figures")
+    findings = compute_findings(run)
+    figures = FigureWriter(run, findings, target / "figures")
     begun = None if helper is None else figures.begin(helper)
-    _write(target / SUMMARY.name, found.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
-    _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
-    page = _render(run, found, lambda: figures.finish(begun), target)
+    _write(target / SUMMARY.name, findings.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
+    _write(target / COMPARISONS.name, findings.pairs.to_csv(index=False).encode())
+    page = _render(run, findings, lambda: figures.finish(begun), target)
     _write(target / "report.html", page.encode())
-    leaderboards = {truth: board.standings.board() for truth, board in found.boards.items()}
-    ranked, best = _printable(run, leaderboards), best_by_cell(run, found.summary, leaderboards)
-    notes = [*unranked(run, found.boards), *filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
+    leaderboards = {truth: board.standings.board() for truth, board in findings.boards.items()}
+    ranked, best = _printable(run, leaderboards), best_by_cell(run, findings.summary, leaderboards)
+    notes = [*unranked(run, findings.boards), *filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
     return Report(target / "report.html", ranked, best, notes)
 
 
@@ -196,15 +196,15 @@ MAX_PAGE_BYTES = 4_900_000
 _SAMPLES, _SAMPLE_DATA = "<!-- samples -->", "<!-- sample data -->"
 
 
-def _render(run: RunResults, found: Findings, draw: Callable[[], dict[str, Markup]], target: Path) -> str:
+def _render(run: RunResults, findings: Findings, draw: Callable[[], dict[str, Markup]], target: Path) -> str:
     templates = template_environment()
-    first = subject(run, found.boards)
-    content = _page_content(run, found, first)
+    first = subject(run, findings.boards)
+    content = _page_content(run, findings, first)
     tables = {table.name: table for table in _page_tables(run, content)}
     for table in tables.values():
         _write(target / "tables" / f"{table.name}.csv", to_csv(table).encode())
         _write(target / "tables" / f"{table.name}.tex", to_latex(table).encode())
-    values = json_block(page_values(run, found.boards))
+    values = json_block(page_values(run, findings.boards))
     page = templates.get_template("report.html.j2").render(
         run=run,
         **content,
@@ -219,27 +219,27 @@ def _render(run: RunResults, found: Findings, draw: Callable[[], dict[str, Marku
     return page.replace(_SAMPLES, view, 1).replace(_SAMPLE_DATA, data, 1)
 
 
-def _page_content(run: RunResults, found: Findings, first: str) -> dict[str, Any]:
-    rows = {truth: board_rows(board) for truth, board in found.boards.items()}
+def _page_content(run: RunResults, findings: Findings, first: str) -> dict[str, Any]:
+    rows = {truth: board_rows(board) for truth, board in findings.boards.items()}
     order = list(dict.fromkeys(row["explainer"] for board in rows.values() for row in board))
-    pairs = method_pairs(run, found.pairs, overall_comparisons(found.boards), first, order)
+    pairs = method_pairs(run, findings.pairs, overall_comparisons(findings.boards), first, order)
     return {
         "facts": facts(run),
-        "verdict": verdict(run, found.boards),
-        "forest": forest_content(run, found.boards),
+        "verdict": verdict(run, findings.boards),
+        "forest": forest_content(run, findings.boards),
         "strip": map_strip(run, order),
-        "counts": counts(run, found.summary),
+        "counts": counts(run, findings.summary),
         "boards": {truth: board for truth, board in rows.items() if board},
         "pairs": pairs,
         "pairs_data": json_block(pairs.data) if pairs else "",
         "parameters": parameters(run),
-        "grids": grid_tables(run, found.summary),
+        "grids": grid_tables(run, findings.summary),
         "shares": share_bars(run),
         "share_words": SHARE_LABELS,
-        "ranks": found.ranks,
+        "ranks": findings.ranks,
         "claims": claims(run),
         "claims_left_out": exclusions(run),
-        "firsts": {name: shares for board in found.boards.values() for name, shares in first_places(board).items()},
+        "firsts": {name: shares for board in findings.boards.values() for name, shares in first_places(board).items()},
         "reproducibility": reproducibility(run),
         "scored": scored_rule(run),
         "all_scored": scored_rule(run) == "all",
@@ -248,17 +248,17 @@ def _page_content(run: RunResults, found: Findings, first: str) -> dict[str, Any
         "promises": [*promises(run), *(f"{name}: {said}" for name, said in run.environment.get("notes", {}).items())],
         "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},
         "published": {
-            "scores": published.scores(run, found.summary),
+            "scores": published.scores(run, findings.summary),
             "accuracies": published.accuracies(run),
             "thresholding": published.thresholding(run),
         },
         "agreement": {
-            "table": table_4(run, found.agreements),
-            "explainers": list(mean_agreements(found.agreements)),
-            "cells": len({key[:3] for key in found.agreements}),
+            "table": table_4(run, findings.agreements),
+            "explainers": list(mean_agreements(findings.agreements)),
+            "cells": len({key[:3] for key in findings.agreements}),
         },
-        "curves": [(key, "-".join(("curves", *key))) for key in found.curves],
-        "budgets": found.budgets,
+        "curves": [(key, "-".join(("curves", *key))) for key in findings.curves],
+        "budgets": findings.budgets,
         "sheets": sheet_tables(run),
         "accuracy": accuracy_rows(run),
         "trainings": records(run.trainings),
