@@ -1,7 +1,8 @@
 """A results repository on the Hub is checked, and made into a site, as one in a folder is."""
 
+import shutil
+
 import pytest
-from generators.hub import Repo
 
 from xaibench.data.annotated import MissingDataError
 from xaibench.leaderboard.checks import check
@@ -11,11 +12,7 @@ from xaibench.leaderboard.manifest import ResultError, find_results, open_reposi
 @pytest.fixture
 def published(hub, repository):
     """The address of the repository."""
-    files = {
-        path.relative_to(repository).as_posix(): path.read_bytes() for path in repository.rglob("*") if path.is_file()
-    }
-    repo = hub.repos["ann/results"] = Repo(private=False)
-    repo.branches["main"] = repo.commit(files)
+    shutil.copytree(repository, hub.folder / "ann/results/main")
     return "hf://ann/results"
 
 
@@ -41,7 +38,7 @@ def test_it_is_checked_and_made_into_a_site(published, typed, tmp_path):
 
 
 def test_one_without_results_is_named_by_its_address(hub):
-    hub.repos["ann/empty"] = Repo(private=False)
+    (hub.folder / "ann/empty/main").mkdir(parents=True)
     with (
         pytest.raises(ResultError, match="hf://ann/empty contains no results"),
         open_repository("hf://ann/empty") as folder,

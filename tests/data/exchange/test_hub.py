@@ -1,15 +1,14 @@
 """``load("hf://...")`` and ``xaibench push`` with a folder in place of the Hub."""
 
 import json
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import huggingface_hub
 import pandas as pd
 import pytest
 import torch
 from generators import folder as own_folder
+from generators.hub import hub  # noqa: F401
 from report.conftest import write_run
 from typer.testing import CliRunner
 
@@ -21,41 +20,6 @@ from xaibench.hub import LicenseError, push_dataset, push_run
 from xaibench.runfolder.tables import RunFolderError
 
 SET = "xai-tris/rigid-corr-8x8"
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A folder whose subfolders are repositories; ``private`` lists the visibility of each."""
-    folder, private = tmp_path / "hub", {}
-
-    class Api:
-        def __init__(self, **options):
-            pass
-
-        def create_repo(self, repo, *, repo_type, private, exist_ok):
-            assert (repo_type, exist_ok) == ("dataset", True)
-            visible.setdefault(repo, private)
-            return f"https://hub/{repo}"
-
-        def repo_info(self, repo, *, repo_type):
-            return SimpleNamespace(private=visible[repo])
-
-        def create_branch(self, repo, **options):
-            pass
-
-        def upload_folder(self, *, repo_id, folder_path, revision, **options):
-            shutil.copytree(folder_path, folder / repo_id / (revision or "main"), dirs_exist_ok=True)
-
-    def download(repo, *, revision, **options):
-        target = folder / repo / (revision or "main")
-        if not target.exists():
-            raise huggingface_hub.errors.LocalEntryNotFoundError("it cannot be reached.")
-        return str(target)
-
-    visible = private
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    return SimpleNamespace(folder=folder, private=private)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +41,7 @@ def assert_same(one, other):
         assert all(torch.equal(a, b) for a, b in zip(getattr(one, split)[:], getattr(other, split)[:], strict=True))
 
 
-def test_a_data_set_is_uploaded_and_loaded(hub):
+def test_a_data_set_is_uploaded_and_loaded(hub):  # noqa: F811
     arguments = (SET, "ann/sets", "--seed", 3, "--set", "n_samples=100")
     listed = push(*arguments)
     assert listed.exit_code == 0, listed.output
@@ -92,14 +56,14 @@ def test_a_data_set_is_uploaded_and_loaded(hub):
     assert "XAI-TRIS" in card.text
 
 
-def test_branches_and_visibility(hub):
+def test_branches_and_visibility(hub):  # noqa: F811
     assert push_dataset(small(), "ann/open", public=True, revision="v2") == "https://hub/ann/open/tree/v2"
     assert_same(xb.load("hf://datasets/ann/open@v2"), small())
     with pytest.raises(ValueError, match="ann/open"):
         push_dataset(small(), "ann/open")
 
 
-def test_results_of_a_run_are_uploaded_without_names_of_machines_and_files(hub, run):
+def test_results_of_a_run_are_uploaded_without_names_of_machines_and_files(hub, run):  # noqa: F811
     assert push(run, "ann/scores", "--yes", "--license", "mit").exit_code == 0
     there = hub.folder / "ann/scores/main"
     names = {file.name for file in there.iterdir()}
@@ -113,14 +77,14 @@ def test_results_of_a_run_are_uploaded_without_names_of_machines_and_files(hub, 
 
 
 @pytest.mark.parametrize("name", ["pet", "voc", "lidc", "sixray", "gender"])
-def test_data_sets_of_others_are_not_uploaded(hub, name):
+def test_data_sets_of_others_are_not_uploaded(hub, name):  # noqa: F811
     result = push(name, "ann/sets", "--yes", "--license", "mit")
     assert result.exit_code == 2
     assert "cannot be uploaded" in result.output
     assert hub.private == {}
 
 
-def test_own_images_need_a_license(hub, tmp_path):
+def test_own_images_need_a_license(hub, tmp_path):  # noqa: F811
     own_folder.write(tmp_path / "mine")
     dataset = xb.load(f"folder:{tmp_path / 'mine'}", size=16)
     with pytest.raises(LicenseError):
@@ -137,13 +101,13 @@ def test_own_images_need_a_license(hub, tmp_path):
     "arguments",
     [("xai-tris/nothing", "a/b"), (SET, "sets"), (SET, "a/b@v1"), (SET, "a/b", "--set", "alpha")],
 )
-def test_bad_arguments(hub, arguments):
+def test_bad_arguments(hub, arguments):  # noqa: F811
     result = push(*arguments, "--yes")
     assert (result.exit_code, hub.private) == (2, {})
     assert "Traceback" not in result.output
 
 
-def test_a_repository_that_is_not_there(hub):
+def test_a_repository_that_is_not_there(hub):  # noqa: F811
     with pytest.raises(MissingDataError, match="hf://ann/none"):
         xb.load("hf://ann/none")
 
