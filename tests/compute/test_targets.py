@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.compute.targets import as_targets, label_pairs
+from xaibench.compute.output import as_targets, label_pairs
 
 
 @pytest.mark.parametrize(

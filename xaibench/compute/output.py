@@ -1,4 +1,6 @@
-"""The output of a network that is explained or scored: probability, logit or margin of a class, or any function.
+"""The output of a network that is explained or scored, and the classes for which it is.
+
+The output is the probability, logit or margin of a class, or any function of what the network returns.
 
 The head is a function and not a module, so explainers that go through the modules (LRP, DeepLIFT) see no softmax layer.
 
@@ -14,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -26,9 +29,8 @@ from xaibench.compute.network_outputs import (
     find_logits,
     look_like_labels,
 )
-from xaibench.compute.targets import Targets
-from xaibench.core.checks import check_choice
-from xaibench.core.messages import warn_caller
+from xaibench.core.checks import check_choice, plain_array
+from xaibench.core.messages import kind_of, listed, warn_caller
 from xaibench.core.types import Output
 
 #: An output by name, or a function that computes one number per image ``[N]`` from whatever the network returns.
@@ -36,6 +38,128 @@ OutputOrFunction: TypeAlias = Output | Callable[[Any], Tensor]
 
 #: Tolerance for the sum of the probabilities in half precision.
 _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The explained classes of some images.
+
+    Attributes:
+        classes: ``[M]`` int64.
+        rows: ``[M]`` int64, the image of each class if the targets are multi-hot; None for one class per image.
+        labels: Number of labels of multi-hot targets; None for one class per image.
+    """
+
+    classes: Tensor
+    rows: Tensor | None = None
+    labels: int | None = None
+
+    def expand(self, images: Tensor) -> Tensor:
+        """Return the image of each class: ``images`` themselves for one class per image."""
+        return images if self.rows is None else images[self.rows.to(images.device)]
+
+    def check_labels(self, outputs: int) -> None:
+        """Check that multi-hot targets have one column per output of the model.
+
+        Raises:
+            ValueError: If they do not.
+        """
+        if self.labels not in (None, outputs):
+            raise ValueError(
+                f"targets: multi-hot rows of {self.labels} labels, but the model has {outputs} outputs; expected "
+                f"[N, {outputs}]."
+            )
+
+
+def as_targets(targets: Any, samples: int) -> Targets:
+    """Convert targets to class indices.
+
+    Args:
+        targets: One class for all images; a list, array or tensor ``[N]`` of classes; or multi-hot rows ``[N, K]`` of
+            bools, 0 and 1.
+        samples: Number of images N.
+
+    Returns:
+        The classes. Multi-hot rows give one class per set label, row by row (see :func:`label_pairs`).
+
+    Raises:
+        ValueError: If the shape is wrong, a row contains other numbers than 0 and 1, or no label is set.
+        TypeError: If the targets are not integers.
+
+    Example:
+        >>> as_targets(1, 3).classes.tolist(), as_targets([[0, 1], [1, 1]], 2).classes.tolist()
+        ([1, 1, 1], [1, 0, 1])
+    """
+    y = _as_tensor(targets)
+    if y.ndim == 2:
+        if len(y) != samples:
+            raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}, K], one multi-hot row per image.")
+        rows, classes = label_pairs(y)
+        if not len(rows):
+            raise ValueError("targets: no label is set in any row, so there is nothing to explain; leave such out.")
+        return Targets(classes, rows, y.shape[1])
+    if y.is_floating_point() or y.is_complex() or y.dtype is torch.bool:
+        raise TypeError(
+            f"targets: got {y.dtype}, expected integers, the class index of each sample (or multi-hot rows [N, K])."
+        )
+    if y.ndim == 0:
+        y = y.expand(samples)
+    if y.shape != (samples,):
+        raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}], one class index per image.")
+    return Targets(y.long())
+
+
+def label_pairs(targets: Any) -> tuple[Tensor, Tensor]:
+    """Return the image and the label of every set label of multi-hot targets, row by row.
+
+    Explanations of multi-hot targets have this order: map ``m`` of ``explain(..., targets, output="sigmoid")`` explains
+    label ``labels[m]`` of image ``rows[m]``.
+
+    Args:
+        targets: ``[N, K]`` of bools, 0 and 1: a tensor, an array or nested lists.
+
+    Returns:
+        ``rows [M]`` and ``labels [M]``, int64. A single column (K = 1) is the positive class of a network with one
+        output, which is class 1.
+
+    Raises:
+        ValueError: If the shape is wrong, or there are other numbers than 0 and 1.
+
+    Example:
+        >>> rows, labels = label_pairs([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+        >>> rows.tolist(), labels.tolist()
+        ([0, 0, 2], [0, 2, 1])
+    """
+    y = _as_tensor(targets)
+    if y.ndim != 2 or y.is_complex():
+        raise ValueError(f"targets: got {list(y.shape)} {y.dtype}, expected multi-hot rows [N, K] of 0 and 1.")
+    wrong = ((y != 0) & (y != 1)).any(1)
+    if wrong.any():
+        raise ValueError(
+            f"targets: numbers other than 0 and 1 in rows {listed(wrong.nonzero().flatten().tolist(), most=5)}; "
+            "expected class indices [N] or multi-hot rows [N, K]."
+        )
+    rows, labels = y.nonzero(as_tuple=True)
+    return rows, labels + 1 if y.shape[1] == 1 else labels
+
+
+def _as_tensor(targets: Any) -> Tensor:
+    if isinstance(targets, Tensor):
+        with torch.inference_mode(False):
+            return targets.clone() if targets.is_inference() else targets.detach()
+    if isinstance(targets, np.ndarray | np.generic | int | list | tuple):
+        try:
+            found: np.ndarray[Any, Any] = plain_array(np.asanyarray(targets), "targets")
+        except ValueError as error:
+            raise ValueError(f"targets: rows of different lengths; expected [N] or [N, K] ({error}).") from error
+        if found.dtype.kind in "fiub":
+            # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
+            return torch.from_numpy(np.array(found, dtype=found.dtype.newbyteorder("="), order="C"))
+        raise TypeError(f"targets: got {found.dtype}, expected integers, the class index of each sample.")
+    raise TypeError(
+        f"targets: got {kind_of(targets)}, expected one class, or a list, array or tensor of class indices [N] or "
+        "multi-hot rows [N, K]."
+    )
 
 
 class UnsupportedModelError(ValueError):

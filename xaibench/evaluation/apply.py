@@ -251,7 +251,7 @@ class AppliedExplainer:
         progress: bool = False,
     ) -> None:
         from xaibench.explainers import EXPLAINERS, build, explain
-        from xaibench.explainers.building import configured, part_output
+        from xaibench.explainers.api import configured, part_output
 
         part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
         given = dict(parameters or {})

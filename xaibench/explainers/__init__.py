@@ -7,11 +7,9 @@ of the model.
 
 import lazy_loader
 
-from xaibench.compute.output import ExplainedOutput, UnsupportedModelError
-from xaibench.compute.targets import label_pairs
-from xaibench.explainers.api import explain
+from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, label_pairs
+from xaibench.explainers.api import build, explain
 from xaibench.explainers.base import Attribution, Channels, Explainer, reduce_channels
-from xaibench.explainers.building import build
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
 from xaibench.explainers.shared.fitting import NotFittedError, NotFittedForModelError
 from xaibench.explainers.table import EXPLAINERS, gradient_free

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -199,3 +200,10 @@ def target_output(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
     """Return each sample's target output ``[N]``, without gradients."""
     with torch.no_grad():
         return torch.as_tensor(model(images)).gather(1, targets[:, None]).squeeze(1)
+
+
+def explainer_name(part: Any) -> str:
+    """Return the name of an explainer: that of its class or function."""
+    while isinstance(part, functools.partial):
+        part = part.func
+    return str(getattr(part, "__name__", type(part).__name__))

@@ -13,7 +13,7 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_count
 from xaibench.core.types import Output
-from xaibench.explainers.building import build
+from xaibench.explainers.api import build
 from xaibench.explainers.shared.fitting import NotFittedError, iterate_images
 
 

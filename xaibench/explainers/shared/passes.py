@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 from torch import Tensor, nn
 
 from xaibench.compute.output import ExplainedOutput
-from xaibench.explainers.base import Explainer
-from xaibench.explainers.building import explainer_name
+from xaibench.explainers.base import Explainer, explainer_name
 
 #: Passes of one gradient with respect to the image: each row goes forward, and backward at the same cost.
 GRADIENT = 2

@@ -20,8 +20,7 @@ from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import precision_context
 from xaibench.compute.lending import evaluation_mode, writes_input
 from xaibench.compute.network_outputs import check_scalars, model_device_and_dtype, probe
-from xaibench.compute.output import ExplainedOutput, OutputOrFunction, target_margins, two_sided
-from xaibench.compute.targets import Targets, as_targets
+from xaibench.compute.output import ExplainedOutput, OutputOrFunction, Targets, as_targets, target_margins, two_sided
 from xaibench.core.checks import check_count, plain_array
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
@@ -60,7 +59,7 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
     Args:
         model: Decides device and precision.
         images: ``[N, C, H, W]``, or volumes ``[N, C, D, H, W]``.
-        targets: As :func:`xaibench.compute.targets.as_targets` accepts them. Multi-hot targets give one sample per set
+        targets: As :func:`xaibench.compute.output.as_targets` accepts them. Multi-hot targets give one sample per set
             label. Ignored if they are None and ``output`` is a callable.
         output: The score of the metric; multi-hot targets need ``"sigmoid"``, ``"logit"`` or a callable.
 
