@@ -304,8 +304,8 @@ explaining = { samples = 2 }
 #: Table -> its last line before, and the one that is added behind it.
 LINES = {
     "xaibench/metrics/table.py": (
-        '"roc_auc": "xaibench.metrics.localization.roc_auc:roc_auc",',
-        '"added_share": "xaibench.metrics.localization.added_share:added_share",',
+        '"localization.roc_auc": ("roc_auc", "average_precision"),',
+        '"localization.added_share": ("added_share",),',
     ),
     "xaibench/explainers/table.py": (
         '"saliency": "xaibench.explainers.gradients.saliency:Saliency",',
