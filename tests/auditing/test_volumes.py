@@ -139,18 +139,3 @@ def test_importance_in_the_first_slices_is_at_the_border(areas):
     nothing = find_decisive_regions(make_subject(Brightest(), torch.zeros(9, 1, *SIDES)), 8, np.random.default_rng(0))
     findings = {f.key: f for f in find_suspicious_images(areas, {"a": maps}, ["a"], np.full(15, np.nan), nothing)}
     assert list(findings["border"].images) == [3]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"images": torch.ones(9, 1, 4, 4, 4, 4)},
-            r"got torch.float32 \[9, 1, 4, 4, 4, 4\].*volumes: \[N, C, D, H, W\]",
-        ),
-        ({"masks": torch.zeros(15, 8, 10)}, r"got \[15, 8, 10\], expected \[15, 8, 10, 12\], one \[D, H, W\]"),
-    ],
-)
-def test_bad_volumes_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        make_subject(Brightest(), **({"images": area_volumes(15)} | change))

@@ -175,15 +175,15 @@ def _known_causes(subject: Subject, seed: int, train: bool, progress: bool) -> d
     rng = {key: np.random.default_rng([seed, index]) for index, key in enumerate(keys)}
     with ProgressBar("decisive regions", len(subject.images), "image", shown=progress) as bar:
         regions = find_decisive_regions(subject, _SAMPLES, rng["decisive_regions"], bar.advance)
-    found = {
+    causes = {
         "decisive_regions": regions,
         "insertions": insert_images(subject, _SAMPLES, rng["insertions"]),
         "mosaics": make_mosaics(subject, _SAMPLES, rng["mosaics"]),
         "blinded_copies": blind_copies(subject, _SAMPLES, rng["blinded_copies"]),
     }
     if train:
-        found["planted_trigger"] = train_planted_trigger(subject, _SAMPLES, rng["planted_trigger"], progress)
-    return found
+        causes["planted_trigger"] = train_planted_trigger(subject, _SAMPLES, rng["planted_trigger"], progress)
+    return causes
 
 
 def _count_maps(subject: Subject, candidates: Candidates, causes: Mapping[str, KnownCauses]) -> int:

@@ -92,14 +92,14 @@ def _by_labels(subject: Subject, labels: Tensor, seed: int) -> NetworkTest:
         truth = labels.numpy() > 0
         hits = (answers[:, None] == truth[None]).mean(2)
     rng, count = np.random.default_rng(seed), len(hits)
-    found = float(hits[np.arange(count), np.arange(count)].mean())
+    agreement_with_labels = float(hits[np.arange(count), np.arange(count)].mean())
     shuffled = np.array([hits[np.arange(count), rng.permutation(count)].mean() for _ in range(_SHUFFLED_LABELS)])
-    p = (1 + int((shuffled >= found - 1e-12).sum())) / (1 + _SHUFFLED_LABELS)
-    return NetworkTest("labels", found, float(shuffled.mean()), p)
+    p = (1 + int((shuffled >= agreement_with_labels - 1e-12).sum())) / (1 + _SHUFFLED_LABELS)
+    return NetworkTest("labels", agreement_with_labels, float(shuffled.mean()), p)
 
 
 def _by_weights(subject: Subject, seed: int, progress: bool) -> NetworkTest:
-    found = _information(subject, subject.logits)
+    own_information = _information(subject, subject.logits)
     others = []
     with ProgressBar("testing the network", _SHUFFLED_COPIES, "copy", shown=progress) as bar:
         for index in range(_SHUFFLED_COPIES):
@@ -108,8 +108,8 @@ def _by_weights(subject: Subject, seed: int, progress: bool) -> NetworkTest:
                 outputs = subject.ask(subject.images, copied)
             others.append(_information(subject, outputs.nan_to_num(0.0)))
             bar.advance()
-    p = (1 + sum(other >= found - 1e-12 for other in others)) / (1 + _SHUFFLED_COPIES)
-    return NetworkTest("shuffled weights", found, float(np.mean(others)), p)
+    p = (1 + sum(other >= own_information - 1e-12 for other in others)) / (1 + _SHUFFLED_COPIES)
+    return NetworkTest("shuffled weights", own_information, float(np.mean(others)), p)
 
 
 def _information(subject: Subject, logits: Tensor) -> float:
@@ -162,9 +162,9 @@ def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Modul
                 norm.reset_running_stats()
                 norm.momentum = None
                 norm.train()
-            place = next(copied.parameters())
+            parameter = next(copied.parameters())
             with isolated_rng(0):
-                copied(images.to(place.device, place.dtype))
+                copied(images.to(parameter.device, parameter.dtype))
     return copied.eval()
 
 

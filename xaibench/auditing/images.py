@@ -247,14 +247,14 @@ def read_samples(
     labels = (
         batch.targets if batch.targets is None else _number_labels(batch.targets, collection.classes, classes, outputs)
     )
-    own = collection.classes is not None and labels is not None and classes is None
+    takes_names = collection.classes is not None and labels is not None and classes is None
     return {
         "images": batch.images,
         "labels": labels,
         "masks": masks if bool(masks.any()) else None,
         "ids": batch.ids,
         "groups": None if groups is None else groups[numbers],
-        "classes": collection.classes if own else classes,
+        "classes": collection.classes if takes_names else classes,
     }
 
 

@@ -262,8 +262,8 @@ def render(audit: Audit) -> str:
         HTML with all pictures inside. No scripts.
     """
     shared = template_environment()
-    own = jinja2.FileSystemLoader(_TEMPLATES)
-    environment = shared.overlay(loader=jinja2.ChoiceLoader([own, *filter(None, [shared.loader])]))
+    templates = jinja2.FileSystemLoader(_TEMPLATES)
+    environment = shared.overlay(loader=jinja2.ChoiceLoader([templates, *filter(None, [shared.loader])]))
     asked = [question for question in audit.questions if not question.skipped]
     data = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
     return environment.get_template("audit.html.j2").render(
@@ -318,7 +318,7 @@ def _facts(audit: Audit) -> dict[str, dict[str, str]]:
 
 def _kind(audit: Audit, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
     """Return the questions of a kind of truth, with a forest plot of the explainers against their closest control."""
-    own = [question for question in asked if question.truth == kind]
+    of_kind = [question for question in asked if question.truth == kind]
     rows = [
         (verdict, closest)
         for verdict in sorted(audit.verdicts, key=sort_key)
@@ -327,9 +327,9 @@ def _kind(audit: Audit, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
     labels = [verdict.explainer for verdict in sorted(audit.verdicts, key=sort_key)]
     return {
         "truth": kind,
-        "questions": own,
+        "questions": of_kind,
         "labels": [*labels, *audit.record["settings"]["controls"]],
-        "means": {question.key: question.means() for question in own},
+        "means": {question.key: question.means() for question in of_kind},
         "plot": _forest(rows) if rows else "",
     }
 

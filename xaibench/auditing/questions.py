@@ -86,8 +86,8 @@ def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> Know
     """
     quarters, small = _quarters(subject.images), _halved(subject.images)
     classes = subject.targets.numpy()
-    images, masks, guests = [], [], []
-    for guest in _guests(classes, 4 * count, rng):
+    images, masks, guests = [], [], _guests(classes, 4 * count, rng)
+    for guest in guests:
         other = int(rng.choice(np.flatnonzero(classes != classes[guest])))
         chosen = rng.permutation([guest, other, *rng.choice(len(classes), len(quarters) - 2)])
         mosaic, mask = subject.canvas.expand_as(subject.images[0]).clone(), _empty_mask(subject)
@@ -96,7 +96,6 @@ def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> Know
             mask[window] = bool(classes[image] == classes[guest])
         images.append(mosaic)
         masks.append(mask)
-        guests.append(guest)
     return _verify(subject, images, masks, guests, count)
 
 
@@ -112,8 +111,8 @@ def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Kno
         At most ``count`` samples; the mask is the inserted image, whose class is explained.
     """
     quarters, small, classes = _quarters(subject.images), _halved(subject.images), subject.targets.numpy()
-    images, masks, guests = [], [], []
-    for guest in _guests(classes, 8 * count, rng):
+    images, masks, guests = [], [], _guests(classes, 8 * count, rng)
+    for guest in guests:
         host = int(rng.choice(np.flatnonzero(classes != classes[guest])))
         window = quarters[int(rng.integers(len(quarters)))]
         image, mask = subject.images[host].clone(), _empty_mask(subject)
@@ -121,7 +120,6 @@ def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Kno
         mask[window] = True
         images.append(image)
         masks.append(mask)
-        guests.append(guest)
     return _verify(subject, images, masks, guests, count)
 
 
@@ -142,14 +140,13 @@ def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests:
     if not images:
         return _nothing(subject)
     x, m, y = torch.stack(images), torch.stack(masks), subject.targets[guests]
-    canvas = subject.canvas
-    without = torch.where(m[:, None], canvas, x)
-    alone = torch.where(m[:, None], x, canvas)
-    whole, less, only = (subject.ask(part) for part in (x, without, alone))
+    without = torch.where(m[:, None], subject.canvas, x)
+    alone = torch.where(m[:, None], x, subject.canvas)
+    whole, less, only = map(subject.ask, (x, without, alone))
     answered = subject.answers(whole).gather(1, y[:, None])[:, 0]
     gone = ~subject.answers(less).gather(1, y[:, None])[:, 0]
-    lost, kept = ((whole - other).gather(1, y[:, None])[:, 0] for other in (less, only))
-    chosen = (answered & gone & (lost > kept)).nonzero().flatten()[:count]
+    fall_without, fall_alone = ((whole - other).gather(1, y[:, None])[:, 0] for other in (less, only))
+    chosen = (answered & gone & (fall_without > fall_alone)).nonzero().flatten()[:count]
     groups = subject.groups[guests][chosen.numpy()]
     return KnownCauses(x[chosen], m[chosen], y[chosen], groups, [(0, len(chosen), subject.model)], len(images))
 
@@ -177,7 +174,7 @@ def find_decisive_regions(
         return _nothing(subject)
     windows = _search_windows(subject.images)
     others = [int(rng.choice(np.flatnonzero(classes != one))) for one in classes]
-    images, masks, targets, places, groups = [], [], [], [], []
+    indices, masks = [], []
     for index, other in enumerate(others):
         advance(1)
         a, b, target = subject.images[index], subject.images[other], int(classes[index])
@@ -190,16 +187,13 @@ def find_decisive_regions(
         window = windows[int(loss.argmax())]
         mask = _empty_mask(subject)
         mask[window] = True
-        images.append(a)
+        indices.append(index)
         masks.append(mask)
-        targets.append(target)
-        places.append(place_of(mask))
-        groups.append(int(subject.groups[index]))
-    if not images:
+    if not indices:
         return _nothing(subject, tried=len(others))
-    found = slice(0, count)
-    x, m, y = torch.stack(images)[found], torch.stack(masks)[found], torch.tensor(targets)[found]
-    return KnownCauses(x, m, y, np.array(groups)[found], [(0, len(x), subject.model)], len(others), places)
+    chosen, places = indices[:count], [place_of(mask) for mask in masks]
+    samples = subject.images[chosen], torch.stack(masks)[:count], subject.targets[chosen], subject.groups[chosen]
+    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(others), places)
 
 
 def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
@@ -223,7 +217,7 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
         visible = _empty_mask(subject)
         visible[window] = True
         network = blind(subject.model, visible)
-        seen, unseen = (subject.ask(part, network) for part in (images, subject.canvas.expand_as(images)))
+        seen, unseen = (subject.ask(shown, network) for shown in (images, subject.canvas.expand_as(images)))
         answer = seen.argmax(1)
         copies.append((network, visible))
         answers.append(answer)
@@ -280,8 +274,8 @@ def place_of(mask: Tensor) -> str:
     *depth, row, column = (int(3 * middle[axis] / side) for axis, side in enumerate(mask.shape))
     depth = depth if mask.shape[0] > 1 else []
     vertical, horizontal = ("top", "", "bottom")[row], ("left", "", "right")[column]
-    place = " ".join(filter(None, (vertical, horizontal))) or "center"
-    return " of the ".join([place, *(f"{('first', 'middle', 'last')[third]} slices" for third in depth)])
+    position = " ".join(filter(None, (vertical, horizontal))) or "center"
+    return " of the ".join([position, *(f"{('first', 'middle', 'last')[third]} slices" for third in depth)])
 
 
 def _search_windows(images: Tensor) -> list[Window]:
@@ -381,8 +375,8 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     except ValueError:  # too few images pass the interventions
         return nothing
     n = min(count, len(planted))
-    found = (planted.images[:n], planted.masks[:n], planted.targets[:n])
-    return KnownCauses(*found, np.arange(n), [(0, n, network)], len(images))
+    samples = (planted.images[:n], planted.masks[:n], planted.targets[:n])
+    return KnownCauses(*samples, np.arange(n), [(0, n, network)], len(images))
 
 
 def _planted_copies(
@@ -402,16 +396,16 @@ def _fine_tune(
     network: nn.Module, subject: Subject, images: Tensor, targets: Tensor, rng: np.random.Generator, progress: bool
 ) -> None:
     """Train all weights of a network, in place, until it answers all images with their targets."""
-    place = resolve_device(subject.device)
-    network.to(place).requires_grad_(True)
+    device = resolve_device(subject.device)
+    network.to(device).requires_grad_(True)
     kind = next(parameter.dtype for parameter in network.parameters())
     optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE)
     with ProgressBar("training a copy", _EPOCHS, "epoch", shown=progress) as bar, isolated_rng(0), torch.enable_grad():
         for _ in range(_EPOCHS):
             right = 0
             for part in torch.split(torch.from_numpy(rng.permutation(len(images))), _BATCH_SIZE):
-                wanted = targets[part].to(place)
-                logits = check_logits(network(images[part].to(place, kind)), len(part))
+                wanted = targets[part].to(device)
+                logits = check_logits(network(images[part].to(device, kind)), len(part))
                 loss = _loss(logits, wanted, subject)
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]

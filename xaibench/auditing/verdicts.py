@@ -71,19 +71,23 @@ def find_suspicious_images(
     Returns:
         The findings, the most important first.
     """
-    found = [_decisive_regions(subject, regions), _border(subject, maps, trusted), _disagreement(subject, agreements)]
-    return [finding for finding in (*found, _wrong(subject)) if finding is not None]
+    findings = [
+        _decisive_regions(subject, regions),
+        _border(subject, maps, trusted),
+        _disagreement(subject, agreements),
+    ]
+    return [finding for finding in (*findings, _wrong(subject)) if finding is not None]
 
 
 def _decisive_regions(subject: Subject, regions: KnownCauses) -> Finding | None:
     if not len(regions):
         return None
-    place, count = Counter(regions.places).most_common(1)[0]
+    location, count = Counter(regions.places).most_common(1)[0]
     share = float(regions.masks[0].double().mean())
     text = (
         f"In {len(regions.places)} of {regions.tried} images, one small region ({share:.0%} of the image) decides the "
         f"answer: without it the network answers otherwise, and in another image it brings the answer about. Most "
-        f"often, in {count} images, it is at the {place}. If the object is not there, this is a shortcut, such as a "
+        f"often, in {count} images, it is at the {location}. If the object is not there, this is a shortcut, such as a "
         "tag or a logo."
     )
     hits = [
@@ -275,28 +279,30 @@ def _describe_closest(comparisons: Sequence[Comparison], titles: Mapping[str, st
 
 def _compare_all(explainer: str, controls: Sequence[str], questions: Sequence[Question]) -> list[Comparison]:
     """Compare with each control per kind of truth, and with chance per question."""
-    found = []
+    comparisons = []
     for kind in dict.fromkeys(question.truth for question in questions):
-        own = [question for question in questions if question.truth == kind]
-        groups = np.concatenate([question.groups for question in own])
+        of_kind = [question for question in questions if question.truth == kind]
+        groups = np.concatenate([question.groups for question in of_kind])
         for control in controls:
-            differences = np.concatenate([q.scores[explainer] - q.scores[control] for q in own])
-            found.append(_compare(kind, control, differences, groups))
-        found += [_compare(question.key, CHANCE, question.scores[explainer], question.groups) for question in own]
-    return found
+            differences = np.concatenate([q.scores[explainer] - q.scores[control] for q in of_kind])
+            comparisons.append(_compare(kind, control, differences, groups))
+        comparisons += [
+            _compare(question.key, CHANCE, question.scores[explainer], question.groups) for question in of_kind
+        ]
+    return comparisons
 
 
 def _compare(about: str, control: str, differences: NDArray[np.float64], groups: NDArray[np.int64]) -> Comparison:
     """Test one mean difference; groups are images, which may have samples in several questions."""
-    found = nested_means(differences, SamplingDesign.of(len(differences), groups=groups))
-    mean, two_sided = float(found.mean[0]), float(found.p_values()[0])
-    low, high = (float(end) for end in found.intervals()[0])
+    means = nested_means(differences, SamplingDesign.of(len(differences), groups=groups))
+    mean, two_sided = float(means.mean[0]), float(means.p_values()[0])
+    low, high = (float(end) for end in means.intervals()[0])
     if math.isnan(two_sided):
         better = worse = 1.0
     else:
         better, worse = (two_sided / 2, 1 - two_sided / 2) if mean > 0 else (1 - two_sided / 2, two_sided / 2)
         better, worse = (1.0, 1.0) if mean == 0 else (better, worse)
-    return Comparison(about, control, mean, low, high, better, worse, int(found.groups[0]))
+    return Comparison(about, control, mean, low, high, better, worse, int(means.groups[0]))
 
 
 def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: int) -> int | None:
@@ -321,5 +327,5 @@ def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: i
 
 def sort_key(verdict: Verdict) -> tuple[int, float, str]:
     """Return the place of a verdict in tables: supported explainers first, the most certain first."""
-    place = ("supported", "undecided", "refuted").index(verdict.outcome)
-    return place, 1.0 if verdict.p != verdict.p else verdict.p, verdict.explainer
+    rank = ("supported", "undecided", "refuted").index(verdict.outcome)
+    return rank, 1.0 if verdict.p != verdict.p else verdict.p, verdict.explainer

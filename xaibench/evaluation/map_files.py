@@ -50,7 +50,7 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     """
     path = Path(path)
     try:
-        found = _read(path, ids)
+        maps_by_id = _read(path, ids)
     except MapFileError:
         raise
     except FileNotFoundError as error:
@@ -59,19 +59,19 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
         raise MapFileError(
             f"{path} cannot be read ({first_line(error)}); expected maps as .npz, .npy or .safetensors, or a folder."
         ) from error
-    missing = [one for one in ids if one not in found]
-    unknown = sorted(set(found) - set(ids))
+    missing = [one for one in ids if one not in maps_by_id]
+    unknown = sorted(set(maps_by_id) - set(ids))
     if missing or unknown:
         problems = [f"{len(missing)} of {len(ids)} samples have no map ({listed(missing, _SHOWN)})"] if missing else []
         problems += [f"{len(unknown)} maps have unknown sample ids ({listed(unknown, _SHOWN)})"] if unknown else []
         raise MapFileError(f"{path}: {'; '.join(problems)}. A template shows the ids: {_TEMPLATE}")
-    shapes = {np.shape(found[one]) for one in ids}
+    shapes = {np.shape(maps_by_id[one]) for one in ids}
     if len(shapes) != 1 or len(next(iter(shapes))) not in (2, 3):
         got = ", ".join(str(list(shape)) for shape in sorted(shapes))
         raise MapFileError(
             f"{path}: expected a map [H, W] (volumes: [D, H, W]) for each sample, all of one size, got {got}."
         )
-    maps = np.stack([found[one] for one in ids])
+    maps = np.stack([maps_by_id[one] for one in ids])
     if not maps.any():
         raise MapFileError(
             f"{path}: all {len(ids)} maps are zero everywhere, as in an unchanged template. Put your maps into its "

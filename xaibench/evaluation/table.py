@@ -284,8 +284,8 @@ class Evaluation:
     def _beats_controls(self, metric: str) -> dict[str, bool]:
         pairs = self.compare(metric)[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None)
         higher = self.metrics[metric].higher_is_better
-        found = compare_with_controls(pairs, self.controls, higher_is_better=higher)
-        return {method: against.beats for method, against in found.items()}
+        comparisons = compare_with_controls(pairs, self.controls, higher_is_better=higher)
+        return {method: against.beats for method, against in comparisons.items()}
 
     def compare(self, metric: str) -> pd.DataFrame:
         """Compare every pair of methods by one metric, over the samples on which both have a score.
@@ -308,9 +308,9 @@ class Evaluation:
             return pd.DataFrame(columns=columns)
         firsts, seconds = (matrix[list(side)].to_numpy(dtype=np.float64) for side in zip(*pairs, strict=True))
         differences = paired_differences(firsts, seconds)
-        found = nested_means(differences, self._design(len(differences)))
-        p, n = found.p_values(), (~np.isnan(differences)).sum(0)
-        values = zip(pairs, found.mean, found.intervals(), p, holm(p), n, strict=True)
+        means = nested_means(differences, self._design(len(differences)))
+        p, n = means.p_values(), (~np.isnan(differences)).sum(0)
+        values = zip(pairs, means.mean, means.intervals(), p, holm(p), n, strict=True)
         rows = [(*pair, mean, low, high, p, p_holm, int(n)) for pair, mean, (low, high), p, p_holm, n in values]
         return pd.DataFrame(rows, columns=columns)
 
@@ -327,9 +327,9 @@ class Evaluation:
 
         matrix = self.matrix(metric)
         higher = self.metrics[metric].higher_is_better
-        found = mean_ranks(matrix.to_numpy(), self._design(len(matrix)), higher_is_better=higher)
-        ranks = pd.Series(found.ranks, index=matrix.columns, name="rank").sort_values()
-        return Ranks(ranks, found.critical_difference, found.n)
+        result = mean_ranks(matrix.to_numpy(), self._design(len(matrix)), higher_is_better=higher)
+        ranks = pd.Series(result.ranks, index=matrix.columns, name="rank").sort_values()
+        return Ranks(ranks, result.critical_difference, result.n)
 
     def table(self) -> pd.DataFrame:
         """Format the summary as a table with one row per method and one column per metric: ``mean [low, high]``.

@@ -81,10 +81,10 @@ class MetaEvaluation:
         Returns:
             ``{(metric, truth): verdict}``, the worst verdict over the degradations.
         """
-        table, found = self.table(), dict[tuple[str, str], Verdict]()
+        table, verdicts = self.table(), dict[tuple[str, str], Verdict]()
         for metric, truth, verdict in zip(table["metric"], table["truth"], table["verdict"], strict=True):
-            found[metric, truth] = max(found.get((metric, truth), "passes"), verdict, key=_VERDICTS.index)
-        return found
+            verdicts[metric, truth] = max(verdicts.get((metric, truth), "passes"), verdict, key=_VERDICTS.index)
+        return verdicts
 
 
 #: The verdicts from best to worst.
@@ -149,9 +149,9 @@ def meta_evaluate(
         check_choice("truth", truth, TRUTHS)
     if isinstance(metrics, str) or callable(metrics):
         metrics = [metrics]
-    given = metrics.items() if isinstance(metrics, Mapping) else [(one, {}) for one in metrics]
+    chosen = metrics.items() if isinstance(metrics, Mapping) else [(one, {}) for one in metrics]
     how: dict[str, Any] = {"protocol": DEFAULT, "sign": DEFAULT_SIGN, "device": "cpu"}
-    applied = [AppliedMetric(metric, parameters, **how) for metric, parameters in given]
+    applied = [AppliedMetric(metric, parameters, **how) for metric, parameters in chosen]
     by_truth: dict[Truth, list[AppliedMetric]] = {}
     for metric in applied:
         for kind in _select_truths(metric, truth):

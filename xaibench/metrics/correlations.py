@@ -110,14 +110,14 @@ def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, Floats]:
 def _as_floats(values: Any, name: str) -> Floats:
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.ndim != 1:
         raise ValueError(
-            f"The scores of {name!r} must be [N], got the shape {list(found.shape)}; score with reduction='none'."
+            f"The scores of {name!r} must be [N], got the shape {list(scores.shape)}; score with reduction='none'."
         )
-    if np.isinf(found).any():
+    if np.isinf(scores).any():
         raise ValueError(f"The scores of {name!r} must be finite, or NaN where undefined; got infinity.")
-    return found
+    return scores
 
 
 def _sign(name: str, given: Mapping[str, bool]) -> float:

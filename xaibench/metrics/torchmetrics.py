@@ -236,15 +236,15 @@ def make_class(metric: str, module: str) -> type[MeanScore]:
     function = METRICS.resolve(metric)
     name, base = class_name(metric), _BASES[function.info.kind]
     taken = inspect.signature(function).parameters.values()
-    own = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _OF_FORM]
+    keywords = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _OF_FORM]
 
     def initialize(self: MeanScore, **parameters: Any) -> None:
         check_names(name, parameters, defaults)
         base.__init__(self, metric, defaults | parameters)
 
-    defaults = {one.name: one.default for one in own}
+    defaults = {one.name: one.default for one in keywords}
     initialize.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *own], return_annotation=None
+        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *keywords], return_annotation=None
     )
     initialize.__name__, initialize.__qualname__ = "__init__", f"{name}.__init__"
     members = {"__init__": initialize, "__doc__": _docstring(metric, function, list(defaults)), "__module__": module}
@@ -255,10 +255,10 @@ def _docstring(metric: str, function: Callable[..., Any], parameters: list[str])
     doc = inspect.getdoc(function) or ""
     told = re.search(r"^Args:\n((?: +.*\n|\n)*)", doc + "\n", re.MULTILINE)
     entries = re.split(r"^    (?=\w)", told[1].rstrip() + "\n", flags=re.MULTILINE) if told else []
-    own = "".join(f"    {entry}" for entry in entries if entry.partition(":")[0] in parameters)
+    described = "".join(f"    {entry}" for entry in entries if entry.partition(":")[0] in parameters)
     summary = doc.partition("\n")[0]
     head = f"Mean :func:`xaibench.metrics.{metric}` over all samples since the last reset.\n\n{summary}"
-    return f"{head}\n\nArgs:\n{own}" if own else f"{head}\n"
+    return f"{head}\n\nArgs:\n{described}" if described else f"{head}\n"
 
 
 if TYPE_CHECKING:

@@ -73,16 +73,6 @@ def test_at_the_area_it_is_the_mean_over_all_orders(name, inside):
     np.testing.assert_allclose(chance_level(name, mask, {"threshold": "area"}), [scores.mean()], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", CUT)
-def test_at_the_area_it_is_the_mean_over_many_maps_of_noise(name):
-    mask = np.zeros((8, 8), dtype=bool)
-    mask[1:4, 2:7] = True
-    maps = noise(20_000, mask.shape)
-    scores = METRICS.resolve(name)(maps, np.broadcast_to(mask, maps.shape), threshold="area", reduction="none")
-    (level,) = chance_level(name, mask, {"threshold": "area"})
-    assert abs(scores.mean() - level) < 4 * scores.std() / math.sqrt(len(scores))
-
-
 @pytest.mark.parametrize(("name", "parameters"), [("mass_accuracy", {}), ("hit", {"tolerance": 1.0}), ("emd", {})])
 def test_the_others_are_the_mean_over_many_maps_of_noise(name, parameters):
     mask = np.zeros((3, 4), dtype=bool)

@@ -149,19 +149,6 @@ def test_emd_by_hand():
     assert emd(half, mask) == pytest.approx(math.hypot(3, 3) / 2, rel=1e-15)
 
 
-def test_emd_of_a_map_moved_as_a_whole_is_the_way_it_was_moved():
-    mask = np.zeros((9, 9), dtype=bool)
-    mask[1:4, 2:4] = True
-    assert emd(np.roll(mask, (4, 3), axis=(0, 1)).astype(float), mask) == pytest.approx(5.0, rel=1e-14)
-
-
-def test_emd_of_a_column_is_the_distance_of_the_cumulative_sums():
-    rng = np.random.default_rng(0)
-    values, mask = rng.random((40, 1)), rng.random((40, 1)) < 0.3
-    source, target = oracle.distributions(values, mask)
-    assert emd(values, mask) == pytest.approx(np.abs(np.cumsum(source - target)).sum(), rel=1e-13)
-
-
 def test_emd_64x64_is_the_distance_of_the_rows_when_columns_are_constant():
     # Constant along the columns on both sides: the optimum moves mass straight up and down, a problem of one dimension.
     rng = np.random.default_rng(0)
@@ -191,14 +178,6 @@ def test_emd_perf_divides_by_the_diameter():
     for diameter, length in (("image", math.sqrt(7**2 + 7**2)), ("released", math.sqrt(2 * 8 * 8))):
         scores = emd_perf(maps, masks, diameter=diameter, reduction="none")
         np.testing.assert_allclose(scores, 1 - distances / length, rtol=1e-15)
-
-
-def test_emd_perf_is_zero_from_corner_to_corner_and_one_at_home():
-    mask, opposite = np.zeros((5, 9), dtype=bool), np.zeros((5, 9))
-    mask[0, 0], opposite[4, 8] = True, 3.0
-    assert emd_perf(opposite, mask) == 0.0
-    assert emd_perf(5.0 * mask, mask) == 1.0
-    assert emd_perf(np.ones((1, 1)), np.ones((1, 1), dtype=bool)) == 1.0
 
 
 def test_each_problem_has_the_solver_for_its_size(monkeypatch):
@@ -315,14 +294,6 @@ def test_progress(workers):
         np.testing.assert_allclose(states[-1].lower, score, rtol=1e-9)
         assert len(states) > 1 or np.isnan(score)
         assert all(state.lower <= score * (1 + 1e-9) and score <= state.upper * (1 + 1e-9) for state in states[:-1])
-
-
-def test_samples_keep_their_number_when_the_batch_is_cut(monkeypatch):
-    monkeypatch.setattr("xaibench.metrics.shared.inputs._BLOCK_PIXELS", 2 * 8 * 8)
-    seen = []
-    maps = np.random.default_rng(0).random((5, 8, 8))
-    emd(maps, maps < 0.5, progress=seen.append)
-    assert [state.sample for state in seen] == [0, 1, 2, 3, 4]
 
 
 def test_when_the_time_is_up_there_is_an_error_or_an_interval():

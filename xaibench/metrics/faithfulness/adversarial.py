@@ -123,17 +123,17 @@ def adversarial(
     check_choice("pixels", pixels, ("top", "random"))
     if step_size is not None:
         check_amount("step_size", step_size)
-    low, high = _check_bounds(bounds, samples.images)
+    lowest, highest = _check_bounds(bounds, samples.images)
     alpha, k = step_size or 2.5 * epsilon / steps, count_of_share(fraction, samples.pixels)
     with torch.inference_mode(False), model_scorer(model, samples, 1, output=output, batch_size=batch_size) as scorer:
 
         def drops(group: slice) -> Tensor:
             rank = ranks(values[group]) if pixels == "top" else _random_ranks(seed, values[group])
             batch = samples.images[group], samples.targets[group], (rank < k)[:, None]
-            return _attack(scorer, *batch, epsilon, alpha, steps, bounds=(low, high))
+            return _attack(scorer, *batch, epsilon, alpha, steps, bounds=(lowest, highest))
 
-        found = scorer.rows.each(len(samples), drops)
-    return reduce_tensor(found.masked_fill(constant(values), math.nan), reduction, maps)
+        scores = scorer.rows.each(len(samples), drops)
+    return reduce_tensor(scores.masked_fill(constant(values), math.nan), reduction, maps)
 
 
 def _attack(

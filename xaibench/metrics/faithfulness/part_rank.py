@@ -108,13 +108,13 @@ def _correlation(scores: Tensor, maps: Tensor, numbers: Tensor, importance: Part
     values = sums / areas.clamp_min(1) if importance == "mean" else sums
     values.masked_fill_(constant(maps)[:, None], 0)  # otherwise the areas would decide
     both = torch.stack([values, score_drops(scores), (areas > 0).double()]).cpu()  # waits for the device once
-    found = torch.full((len(flat),), torch.nan, dtype=torch.float64)
+    coefficients = torch.full((len(flat),), torch.nan, dtype=torch.float64)
     for number, visible in enumerate(both[2] > 0):
         pair = both[:2, number, visible]
         if pair.shape[1] > 1:
             ranks = centered_ranks(pair)
-            found[number] = correlation(ranks[:1], ranks[1:])[0]
-    return found
+            coefficients[number] = correlation(ranks[:1], ranks[1:])[0]
+    return coefficients
 
 
 @MetricInfo(

@@ -90,8 +90,8 @@ def _correlation(flat: Tensor, subsets: Tensor, drops: Tensor) -> Tensor:
     # Sums of the same values in another order differ by rounding.
     varies = sums.amax(1) - sums.amin(1) > TOLERANCE * flat.abs().sum(1)
     one, other = (_peak_scaled(values - values.mean(1, keepdim=True)) for values in (sums, _peak_scaled(drops)))
-    found = (one * other).sum(1) / (one.square().sum(1) * other.square().sum(1)).sqrt()
-    return torch.where(varies & (drops != drops[:, :1]).any(1), found.clamp(-1, 1), torch.nan)
+    coefficients = (one * other).sum(1) / (one.square().sum(1) * other.square().sum(1)).sqrt()
+    return torch.where(varies & (drops != drops[:, :1]).any(1), coefficients.clamp(-1, 1), torch.nan)
 
 
 def _peak_scaled(values: Tensor) -> Tensor:

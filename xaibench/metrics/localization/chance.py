@@ -148,11 +148,11 @@ def expected_iou_at_area(k: int, both: int, tied: int, tied_inside: int, n_tied:
     from scipy.stats import hypergeom  # imported on use, because it is slow to load
 
     if n_tied == tied:  # nothing is drawn
-        found, chance = np.array([tied_inside]), np.array([1.0])
+        drawn, chance = np.array([tied_inside]), np.array([1.0])
     else:
-        found = np.arange(max(0, n_tied - (tied - tied_inside)), min(n_tied, tied_inside) + 1)
-        chance = np.asarray(hypergeom.pmf(found, tied, tied_inside, n_tied), dtype=np.float64)
-    inside = both + found
+        drawn = np.arange(max(0, n_tied - (tied - tied_inside)), min(n_tied, tied_inside) + 1)
+        chance = np.asarray(hypergeom.pmf(drawn, tied, tied_inside, n_tied), dtype=np.float64)
+    inside = both + drawn
     return float(chance @ (inside / (2 * k - inside)) / chance.sum())
 
 
@@ -263,9 +263,9 @@ def skill_scores(metric: str, scores: Scores, masks: Array, parameters: Mapping[
     chance = _chance_scores(metric, truth, parameters or {})
     info = METRICS.resolve(metric).info
     best = info.range[1] if info.higher_is_better else info.range[0]
-    found = np.asarray(scores.cpu() if hasattr(scores, "cpu") else scores, dtype=np.float64).reshape(-1)
-    skills = np.full(len(found), math.nan)
-    np.divide(found - chance, best - chance, out=skills, where=chance != best)
+    values = np.asarray(scores.cpu() if hasattr(scores, "cpu") else scores, dtype=np.float64).reshape(-1)
+    skills = np.full(len(values), math.nan)
+    np.divide(values - chance, best - chance, out=skills, where=chance != best)
     return skills
 
 

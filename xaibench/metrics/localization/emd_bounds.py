@@ -312,7 +312,7 @@ def _by_levels(
         w1.warm_up()  # compilation does not count towards the limit
     most_pairs = _PAIRS_OF_BOUNDS if _is_volume(supply.shape) else math.inf
     solve = w1.exact_emd if exact else functools.partial(w1.interval_emd, most_pairs=most_pairs)
-    found = solve(
+    bounds = solve(
         supply, demand, spacing=spacing.tolist(), time_limit=time_limit, progress=report if progress else None
     )
-    return found.lower, found.upper
+    return bounds.lower, bounds.upper

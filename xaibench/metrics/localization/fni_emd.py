@@ -147,9 +147,9 @@ def _distance(sample: int, values: Floats, mask: Bools, spacing: Floats) -> floa
     inside, rounding = magnitude[mask].sum(), ROUNDING * spacing.max()
     if kernels_enabled() and len(outside) * len(marked) > FEW_PAIRS:
         check_exact_size(mask.shape, len(outside) * len(marked))
-        found = _bounds_of_large(np.where(mask, 0.0, magnitude), mask / len(marked), float(inside), spacing)
-        check_proven(np.array([sample]), np.array([found]), rounding)
-        return found[1]
+        bounds = _bounds_of_large(np.where(mask, 0.0, magnitude), mask / len(marked), float(inside), spacing)
+        check_proven(np.array([sample]), np.array([bounds]), rounding)
+        return bounds[1]
     if len(outside) * len(marked) > _MOST_PAIRS:
         raise ValueError(
             f"fni_emd: got {len(outside):,} pixels outside and {len(marked):,} in the ground truth, expected at most "

@@ -38,12 +38,12 @@ def shapley_error(maps: Array, values: Array, *, reduction: Reduction = "mean") 
         >>> shapley_error(np.array([[1.0, -1.0, 0.5]]), np.array([[1.0, -0.5, 0.0]]))  # (0 + 0.5 + 0.5) / 1.5
         0.6666666666666666
     """
-    given, exact = _check_values(maps, values, reduction)
+    attributions, exact = _check_values(maps, values, reduction)
     # Divide by the largest value, so that sums do not overflow.
-    largest = np.maximum(np.abs(given), np.abs(exact)).max(axis=1, keepdims=True)
+    largest = np.maximum(np.abs(attributions), np.abs(exact)).max(axis=1, keepdims=True)
     unit = np.where(largest > 0, largest, 1.0)
     size = (np.abs(exact) / unit).sum(axis=1)
-    scores = share(np.abs(given / unit - exact / unit).sum(axis=1), size, size > 0)
+    scores = share(np.abs(attributions / unit - exact / unit).sum(axis=1), size, size > 0)
     return reduce_scores(scores, reduction, like=maps)
 
 
@@ -72,9 +72,9 @@ def sign_agreement(maps: Array, values: Array, *, reduction: Reduction = "mean")
         >>> sign_agreement(np.array([[3.0, 0.1, -2.0]]), np.array([[1.0, -0.5, 0.0]]))
         0.5
     """
-    given, exact = _check_values(maps, values, reduction)
+    attributions, exact = _check_values(maps, values, reduction)
     valued = exact != 0
-    agree = (np.sign(given) == np.sign(exact)) & valued
+    agree = (np.sign(attributions) == np.sign(exact)) & valued
     scores = share(agree.sum(axis=1), valued.sum(axis=1), valued.any(axis=1))
     return reduce_scores(scores, reduction, like=maps)
 
@@ -82,10 +82,10 @@ def sign_agreement(maps: Array, values: Array, *, reduction: Reduction = "mean")
 def _check_values(maps: Array, values: Array, reduction: Reduction) -> tuple[Floats, Floats]:
     """Check both and return them as ``[N, H·W]``."""
     check_reduction(reduction)
-    given, exact = checked_maps(maps), checked_maps(values, "values")
-    if given.shape != exact.shape:
+    attributions, exact = checked_maps(maps), checked_maps(values, "values")
+    if attributions.shape != exact.shape:
         raise ValueError(
-            f"maps and values must have the same shape [N, H, W] or [H, W], got maps {list(given.shape)} and values "
-            f"{list(exact.shape)}."
+            f"maps and values must have the same shape [N, H, W] or [H, W], got maps "
+            f"{list(attributions.shape)} and values {list(exact.shape)}."
         )
-    return flat(given), flat(exact)
+    return flat(attributions), flat(exact)

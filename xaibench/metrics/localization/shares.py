@@ -79,19 +79,19 @@ def shares(maps: Array, masks: Array, reliance: Array, *, reduction: Reduction =
         Shares(on_truth=0.25, relied_on=0.25, not_relied_on=0.5)
     """
     check_reduction(reduction)
-    given, faithful = checked_maps(maps), checked_maps(reliance, "reliance")
+    values, faithful = checked_maps(maps), checked_maps(reliance, "reliance")
     _, truth = check_pair(maps, masks)
-    if given.shape != faithful.shape:
+    if values.shape != faithful.shape:
         raise ValueError(
-            f"maps and reliance must have the same shape [N, H, W] or [H, W], got maps {list(given.shape)} and "
+            f"maps and reliance must have the same shape [N, H, W] or [H, W], got maps {list(values.shape)} and "
             f"reliance {list(faithful.shape)}."
         )
-    mass, relied = _mass(given), _mass(faithful)
+    mass, relied = _mass(values), _mass(faithful)
     true, common = flat(truth), np.minimum(mass, relied)
     undefined = np.isnan(common).any(axis=1) | ~true.any(axis=1)
     parts = np.where(true, mass, 0.0), np.where(true, 0.0, common), np.where(true, 0.0, mass - common)
-    found = (np.where(undefined, np.nan, part.sum(axis=1)) for part in parts)
-    return Shares(*(reduce_scores(part, reduction, like=maps) for part in found))
+    sums = (np.where(undefined, np.nan, masses.sum(axis=1)) for masses in parts)
+    return Shares(*(reduce_scores(masses, reduction, like=maps) for masses in sums))
 
 
 def _mass(maps: Floats) -> Floats:

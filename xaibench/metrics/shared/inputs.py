@@ -264,16 +264,16 @@ def pixel_spacing(spacing: Spacing, shape: Sequence[int]) -> Floats:
     count, axes = shape[0], len(shape) - 1
     if spacing is None:
         return np.ones((count, axes))
-    given = np.asarray(spacing)
-    if given.dtype.kind not in "fiu":
+    numbers = np.asarray(spacing)
+    if numbers.dtype.kind not in "fiu":
         raise TypeError(f"spacing must hold real numbers, got {spacing!r}.")
-    if given.shape not in ((axes,), (count, axes)):
-        hint = " A single volume is [1, D, H, W]." if axes == 2 and given.shape == (3,) else ""
+    if numbers.shape not in ((axes,), (count, axes)):
+        hint = " A single volume is [1, D, H, W]." if axes == 2 and numbers.shape == (3,) else ""
         raise ValueError(
             f"spacing must hold {axes} numbers, one per spatial axis, or a row of them per sample, [{count}, {axes}], "
-            f"got the shape {list(given.shape)}.{hint}"
+            f"got the shape {list(numbers.shape)}.{hint}"
         )
-    lengths = np.broadcast_to(given.astype(np.float64), (count, axes))
+    lengths = np.broadcast_to(numbers.astype(np.float64), (count, axes))
     if not (np.isfinite(lengths) & (lengths > 0)).all():
         raise ValueError(f"spacing must be positive and finite, got values from {lengths.min()} to {lengths.max()}.")
     return lengths

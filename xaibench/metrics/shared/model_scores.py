@@ -321,22 +321,22 @@ class ModelScorer:
         Either may fail: a network that calls ``view`` where ``reshape`` is needed raises an error, and a trace only
         records operations on tensors.
         """
-        given = self._model
-        if not isinstance(given, nn.Module) or image.dtype == torch.float64:
+        model = self._model
+        if not isinstance(model, nn.Module) or image.dtype == torch.float64:
             return
-        if not any(isinstance(module, nn.Conv2d) for module in given.modules()):
+        if not any(isinstance(module, nn.Conv2d) for module in model.modules()):
             return
         self._memory_format = torch.channels_last
         fuses = rows >= _MIN_ROWS_TO_FUSE and image.device.type == "cpu"
         for fused in (True, False) if fuses else (False,):
             try:
-                self._model = _fuse_batchnorm(given) if fused else given
+                self._model = _fuse_batchnorm(model) if fused else model
                 with torch.inference_mode():
                     if torch.allclose(self.outputs(image), outputs, rtol=1e-3, atol=1e-4):
                         return
             except Exception:  # tracing runs arbitrary code of the model; if it fails, the model runs as it is
                 continue
-        self._model, self._memory_format = given, torch.contiguous_format
+        self._model, self._memory_format = model, torch.contiguous_format
 
 
 @contextmanager

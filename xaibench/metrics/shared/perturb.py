@@ -160,11 +160,11 @@ def perturbed_scores_in_order(
     base_of = resolve_baseline(baseline, samples.images)
 
     def prepare(group: slice) -> MakeRows:
-        image, base, place = samples.images[group], base_of(group), order(group)
+        image, base, positions = samples.images[group], base_of(group), order(group)
         top, rest = (image, base) if reveal else (base, image)
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
-            inside = (place.first[sample] >= start[point]) & (place.last[sample] < stop[point])
+            inside = (positions.first[sample] >= start[point]) & (positions.last[sample] < stop[point])
             return torch.where(inside[:, None], top[sample], rest[sample])
 
         return rows
@@ -198,8 +198,8 @@ def ranks(maps: Tensor) -> Tensor:
         [[[2, 0], [1, 3]]]
     """
     order = order_descending(maps.flatten(1))
-    place = torch.arange(order.shape[1], device=maps.device).expand_as(order)
-    return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
+    positions = torch.arange(order.shape[1], device=maps.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, positions).reshape(maps.shape)
 
 
 def segment_order(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> PixelOrder:
@@ -264,10 +264,10 @@ def blurred(images: Tensor) -> Tensor:
     """
     sides = without_unit_axes(images.shape[2:])
     *deep, down, across = (_banded(size).to(images) for size in sides)
-    found = down @ images.reshape(*images.shape[:2], *sides) @ across
+    result = down @ images.reshape(*images.shape[:2], *sides) @ across
     for band in deep:
-        found = band @ found.flatten(3)
-    return found.reshape(images.shape)
+        result = band @ result.flatten(3)
+    return result.reshape(images.shape)
 
 
 def _banded(size: int) -> Tensor:
@@ -317,17 +317,17 @@ def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
             f"{type(baseline).__name__}."
         )
     is_number = isinstance(baseline, int | float)  # torch would round it to float32
-    given = torch.as_tensor(baseline, dtype=images.dtype if is_number else None).detach().to(images)
+    values = torch.as_tensor(baseline, dtype=images.dtype if is_number else None).detach().to(images)
     try:
-        expanded = given.expand(images.shape)
+        expanded = values.expand(images.shape)
     except RuntimeError:
         raise ValueError(
-            f"baseline must broadcast to the images, got {list(given.shape)} for images {list(images.shape)}. "
+            f"baseline must broadcast to the images, got {list(values.shape)} for images {list(images.shape)}. "
             "One color is [C, 1, 1] (volumes: [C, 1, 1, 1])."
         ) from None
-    if not given.isfinite().all():
+    if not values.isfinite().all():
         raise ValueError("baseline must be finite, got NaN or infinity.")
-    is_shared = given.ndim < images.ndim or len(given) == 1
+    is_shared = values.ndim < images.ndim or len(values) == 1
     return _Baselines(expanded, images, expanded[:1] if is_shared else None)
 
 

@@ -137,7 +137,7 @@ def centered_ranks(values: Tensor) -> Floats:
 def correlation(one: Floats, other: Floats) -> Floats:
     """Return Spearman's correlation per sample from centered ranks ``[N, P]``; NaN if either is constant."""
     size = np.sqrt((one**2).sum(1)) * np.sqrt((other**2).sum(1))
-    found = np.full(len(one), np.nan)
-    np.divide((one * other).sum(1), size, out=found, where=size > 0)
-    np.clip(found, -1.0, 1.0, out=found)  # rounding may exceed the range
-    return found
+    coefficients = np.full(len(one), np.nan)
+    np.divide((one * other).sum(1), size, out=coefficients, where=size > 0)
+    np.clip(coefficients, -1.0, 1.0, out=coefficients)  # rounding may exceed the range
+    return coefficients
