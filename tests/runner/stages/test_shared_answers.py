@@ -43,9 +43,9 @@ def asked(monkeypatch):
     """The rows that networks are asked about deletions."""
     rows, ask = [], idsds.perturbed_scores_in_order
 
-    def counted(model, samples, places, spans, **how):
+    def counted(model, samples, places, spans, *settings):
         rows.append(len(samples) * len(spans))
-        return ask(model, samples, places, spans, **how)
+        return ask(model, samples, places, spans, *settings)
 
     monkeypatch.setattr(idsds, "perturbed_scores_in_order", counted)
     return rows

@@ -170,7 +170,5 @@ def _score_drop(
     pixels = samples.pixels
     counts = [count_of_share(share, pixels) for share in check_fractions(fraction)]
     spans = [(0, count) for count in (pixels if reveal else 0, *counts)]  # the first is the image itself
-    scores = perturbed_scores(
-        model, samples, values, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
-    )
+    scores = perturbed_scores(model, samples, values, spans, baseline, output, batch_size, reveal=reveal)
     return reduce_tensor(scores[:, 0] - scores[:, 1:].mean(1), reduction, maps)

@@ -70,16 +70,8 @@ def deletion_scores(
     check_common(batch_size, "none")
     # The position of a pixel is the number of its segment, so a segment is a span of length one.
     spans = [(0, 0), *((number, number + 1) for number in range(int(numbers.max()) + 1))]
-    return perturbed_scores_in_order(
-        model,
-        samples,
-        lambda group: PixelOrder.of_pixels(numbers[group]),
-        spans,
-        baseline=baseline,
-        reveal=False,
-        output=output,
-        batch_size=batch_size,
-    )
+    order = lambda group: PixelOrder.of_pixels(numbers[group])  # noqa: E731
+    return perturbed_scores_in_order(model, samples, order, spans, baseline, output, batch_size)
 
 
 def _grid_of(samples: LabeledImages, grid_size: int) -> Tensor:

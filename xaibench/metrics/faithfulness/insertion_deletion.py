@@ -104,9 +104,9 @@ def deletion(
         >>> deletion(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="logit")
         0.875
     """
-    cut = segmentation, n_segments
+    units = segmentation, n_segments
     return _area(
-        model, images, maps, targets, steps, baseline, output, cut, batch_size, reduction, return_curves, reveal=False
+        model, images, maps, targets, steps, baseline, output, units, batch_size, reduction, return_curves, reveal=False
     )
 
 
@@ -180,9 +180,9 @@ def insertion(
         >>> score, curves.values.tolist()
         (0.625, [[0.0, 0.0, 1.0, 1.0, 1.0]])
     """
-    cut = segmentation, n_segments
+    units = segmentation, n_segments
     return _area(
-        model, images, maps, targets, steps, baseline, output, cut, batch_size, reduction, return_curves, reveal=True
+        model, images, maps, targets, steps, baseline, output, units, batch_size, reduction, return_curves, reveal=True
     )
 
 
@@ -194,7 +194,7 @@ def _area(
     steps: int,
     baseline: Baseline,
     output: ModelOutput,
-    cut: tuple[Segmentation, int],
+    units: tuple[Segmentation, int],
     batch_size: int | None,
     reduction: Reduction,
     return_curves: bool,
@@ -207,18 +207,7 @@ def _area(
     shares = min(steps, pixels)
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     spans = [(0, count) for count in counts]
-    curve = perturbed_scores(
-        model,
-        samples,
-        values,
-        spans,
-        baseline=baseline,
-        reveal=reveal,
-        output=output,
-        batch_size=batch_size,
-        segmentation=cut[0],
-        n_segments=cut[1],
-    )
+    curve = perturbed_scores(model, samples, values, spans, baseline, output, batch_size, reveal=reveal, units=units)
     fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
     # The area is a mean of the curve; rounding must not move it outside of the curve's range.
     area = torch.trapezoid(curve, fractions).clamp(curve.amin(1), curve.amax(1))

@@ -101,16 +101,8 @@ def saco(
     ends = [round(i * pixels / number) for i in range(number + 1)]
     spans = [(0, 0), *itertools.pairwise(ends)]
     rank = ranks(values)
-    scores = perturbed_scores_in_order(
-        model,
-        samples,
-        lambda group: PixelOrder.of_pixels(rank[group]),
-        spans,
-        baseline=baseline,
-        reveal=False,
-        output=output,
-        batch_size=batch_size,
-    )
+    order = lambda group: PixelOrder.of_pixels(rank[group])  # noqa: E731
+    scores = perturbed_scores_in_order(model, samples, order, spans, baseline, output, batch_size)
     sizes = torch.tensor(ends, device=values.device).diff()
     group = torch.arange(number, device=values.device).repeat_interleave(sizes, output_size=pixels)
     scaled = unit_scaled(values).flatten(1)  # the scale of each map cancels in the ratio

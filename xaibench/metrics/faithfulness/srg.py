@@ -102,17 +102,9 @@ def srg(
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     inner = counts[1:-1]
     spans = [*((0, count) for count in inner), *((pixels - count, pixels) for count in inner)]
+    units = segmentation, n_segments
     class_scores = perturbed_scores(
-        model,
-        samples,
-        values,
-        spans,
-        baseline=baseline,
-        reveal=False,
-        output=output,
-        batch_size=batch_size,
-        segmentation=segmentation,
-        n_segments=n_segments,
+        model, samples, values, spans, baseline, output, batch_size, reveal=False, units=units
     )
     least_first, most_first = class_scores[:, len(inner) :], class_scores[:, : len(inner)]
     gain = torch.nn.functional.pad(least_first - most_first, (1, 1))  # the curves meet at both ends

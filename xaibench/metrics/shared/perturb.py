@@ -88,13 +88,12 @@ def perturbed_scores(
     samples: LabeledImages,
     maps: Tensor,
     spans: Sequence[tuple[int, int]],
-    *,
     baseline: Baseline,
-    reveal: bool,
     output: ModelOutput,
     batch_size: int | None,
-    segmentation: Segmentation = "pixels",
-    n_segments: int = 100,
+    *,
+    reveal: bool,
+    units: tuple[Segmentation, int] = ("pixels", 1),
 ) -> Tensor:
     """Return the model's scores ``[N, P]`` for images with the pixels of a range of ranks replaced.
 
@@ -104,16 +103,16 @@ def perturbed_scores(
         maps: ``[N, H, W]``; the largest value is the most important.
         spans: P pairs of the first rank and the one after the last: ``(0, n)`` are the n most important pixels.
         baseline: The image that replaces pixels.
-        reveal: ``True``: the pixels in the range are from the image, the others from the baseline. ``False``: the
-            reverse.
         output: Class score, see :data:`~xaibench.metrics.shared.model_scores.ModelOutput`.
         batch_size: Rows per forward pass.
-        segmentation: Units that are replaced together, see :func:`segment_order`.
-        n_segments: Approximate number of units.
+        reveal: ``True``: the pixels in the range are from the image, the others from the baseline. ``False``: the
+            reverse.
+        units: Units that are replaced together, and their approximate number; see :func:`segment_order`.
 
     Returns:
         float64; a row of NaN for a constant map, which does not rank pixels.
     """
+    segmentation, n_segments = units
     check_choice("segmentation", segmentation, get_args(Segmentation))
     check_count("n_segments", n_segments)
 
@@ -122,11 +121,8 @@ def perturbed_scores(
             return PixelOrder.of_pixels(ranks(maps[group]))
         return segment_order(maps[group], samples.images[group], segmentation, n_segments)
 
-    scores = perturbed_scores_in_order(
-        model, samples, order, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
-    )
-    scores.masked_fill_(constant(maps)[:, None], torch.nan)
-    return scores
+    scores = perturbed_scores_in_order(model, samples, order, spans, baseline, output, batch_size, reveal=reveal)
+    return scores.masked_fill_(constant(maps)[:, None], torch.nan)
 
 
 def perturbed_scores_in_order(
@@ -134,11 +130,11 @@ def perturbed_scores_in_order(
     samples: LabeledImages,
     order: Callable[[slice], PixelOrder],
     spans: Sequence[tuple[int, int]],
-    *,
     baseline: Baseline,
-    reveal: bool,
     output: ModelOutput,
     batch_size: int | None,
+    *,
+    reveal: bool = False,
 ) -> Tensor:
     """Return the model's scores ``[N, P]`` as :func:`perturbed_scores`, for a given order of the pixels.
 
@@ -148,9 +144,9 @@ def perturbed_scores_in_order(
         order: Returns the order of the pixels for a group of samples.
         spans: P pairs of the first position and the one after the last; segments that are entirely inside are changed.
         baseline: The image that replaces pixels.
-        reveal: As in :func:`perturbed_scores`.
         output: Class score.
         batch_size: Rows per forward pass.
+        reveal: As in :func:`perturbed_scores`.
 
     Returns:
         float64.
