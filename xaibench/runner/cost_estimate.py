@@ -16,7 +16,7 @@ from xaibench.runner.engines import default_device_workers
 from xaibench.runner.parts import ModelPart, build_network
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.jobs import ExplainJob, TrainJob
-from xaibench.runner.request import RequestFields, RunRequest, takes_request_fields
+from xaibench.runner.request import RequestFields, RunRequest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,6 @@ class Estimate:
     unknown: Mapping[str, int]
 
 
-@takes_request_fields
 def estimate(
     suite: str | Path | RunRequest,
     out: str | Path | None = None,

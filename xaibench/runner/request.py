@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack
 
 from xaibench.core.checks import check_names
 from xaibench.runner.plan.plan import Plan, make_plan
@@ -20,8 +18,6 @@ from xaibench.runner.store import Store
 from xaibench.runner.suites.files import load_suite, suite_file
 from xaibench.runner.suites.narrowing import IMAGES, narrowed, without_missing, write_suite
 from xaibench.runner.suites.schema import Suite
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class RequestFields(TypedDict, total=False):
@@ -126,7 +122,9 @@ class RunRequest:
 
         Raises:
             TypeError: If there are both a request and other settings.
+            UnknownParameterError: If a setting is unknown; names the nearest.
         """
+        check_names("RunRequest", settings, [one.name for one in fields(cls)])
         if not isinstance(suite, RunRequest):
             return cls(suite, out, **settings)
         defaults = {one.name: one.default for one in fields(cls)}
@@ -196,44 +194,6 @@ class OpenRequest:
     store: Store
     published: Published | None = None
     beside: Sequence[str] = ()
-
-
-def takes_request_fields(function: _F) -> _F:
-    """Let a function that takes ``**fields: Unpack[RequestFields]`` list and check the fields of :class:`RunRequest`.
-
-    Its signature and docstring list every field, and an unknown keyword is an error that names the nearest.
-    """
-    signature = inspect.signature(function)
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    listed = [
-        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
-        for one in fields(RunRequest)
-        if one.name in RequestFields.__annotations__
-    ]
-    signature = signature.replace(parameters=[*own, *listed])
-
-    @functools.wraps(function)
-    def checked(*args: Any, **keywords: Any) -> Any:
-        check_names(function.__name__, keywords, signature.parameters)
-        return function(*args, **keywords)
-
-    checked.__signature__ = signature  # type: ignore[attr-defined]
-    entries = _documented_fields()
-    text = "".join(entries[one.name] for one in listed if one.name in entries)
-    checked.__doc__ = re.sub(
-        r"^    \*\*fields: .*\n(?:     .*\n)*",
-        lambda _: text,
-        inspect.cleandoc(function.__doc__ or ""),
-        flags=re.MULTILINE,
-    )
-    return cast("_F", checked)
-
-
-def _documented_fields() -> dict[str, str]:
-    """Return the entries of the section "Attributes" of :class:`RunRequest`, by field."""
-    section = inspect.cleandoc(RunRequest.__doc__ or "").partition("Attributes:\n")[2] + "\n"
-    entries = re.findall(r"^    \w+: .*\n(?:     .*\n)*", section, flags=re.MULTILINE)
-    return {entry.split(":")[0].strip(): entry for entry in entries}
 
 
 @contextlib.contextmanager

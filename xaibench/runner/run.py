@@ -27,7 +27,7 @@ from xaibench.runner.plan.job_base import STAGES, Job, Outcome, Stage
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.published_scores import add_published
-from xaibench.runner.request import OpenRequest, RequestFields, RunRequest, takes_request_fields
+from xaibench.runner.request import OpenRequest, RequestFields, RunRequest
 from xaibench.runner.scheduling import Schedule
 from xaibench.runner.stages.collect import collect
 from xaibench.runner.stages.execute import reuse_scores
@@ -90,7 +90,6 @@ class Run:
         return [("folder", self.folder), ("jobs", self.jobs), ("seconds", round(self.seconds, 1)), *counts]
 
 
-@takes_request_fields
 def run(
     suite: str | Path | RunRequest,
     out: str | Path | None = None,

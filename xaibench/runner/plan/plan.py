@@ -89,7 +89,7 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
 
     Raises:
         UnknownNameError: If a data set, model, explainer or metric is unknown; names the nearest.
-        SuiteError: If a part does not accept a parameter; names the line of the file.
+        SuiteError: If a part does not accept a parameter; names the table and the parameter.
     """
     check_parts(suite)
     cells = tuple(
