@@ -47,8 +47,8 @@ xaibench networks check xai-tris-8x8                    # train them again and c
     "results": """
 xaibench results add runs/mine --out results             # a result for each method of a run
 xaibench results check results                           # valid, and exactly the rows of their suites; runs nothing
-xaibench results verify results --new --record           # run the library's methods again, and list them in verified.csv
-xaibench results verify results/squared --explainers mine.py:squared   # EXECUTES your installed mine.py
+xaibench results verify results --new --record           # run the library methods again; list them in verified.csv
+xaibench results verify results/squared --explainers mine.py:squared   # EXECUTES mine.py
 """,
     "run": """
 xaibench run xai-tris-8x8 --quick                              # a small form, in a minute

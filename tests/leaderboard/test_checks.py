@@ -211,7 +211,7 @@ ATTACKS = {
     "facts with another network": facts(lambda w: w["networks"].append("xai-tris/xor-white-8x8,mlp,0,0,111111")),
     "facts with fewer samples": facts(lambda w: w.update(networks=[line[:-2] for line in w["networks"]])),
     "facts that turn a metric": facts(lambda w: w["parts"]["metrics"]["topk_precision"].update(higher_is_better=False)),
-    "facts with malformed groups": facts(lambda w: w.update(groups=["text"])),
+    "facts with malformed groups": facts(lambda w: w.update(samples=["dataset,data_seed,sample,group", "a,b,0,1"])),
     "facts of another kind": facts(lambda w: w.update(parts=[])),
     "samples that are no picture": lambda at: (at.parent.parent / "suites" / at.name / "samples.png").write_bytes(
         b"GIF"

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,10 +38,10 @@ NETWORKS = TableSchema(
 )
 _NETWORK = ["dataset", "model", "data_seed", "seed"]
 
-#: Largest size of the file. A million samples with groups take 14 MB.
-_MAX_BYTES = 16 << 20
-#: Columns of the groups, each stored as one line of numbers, because a suite may have thousands of samples.
-_GROUP_COLUMNS = ("sample", "group")
+#: The tables of the facts, stored as the lines of CSV files.
+_TABLES = {"networks": NETWORKS, "accuracy": ACCURACY, "trainings": TRAININGS, "samples": SAMPLES}
+#: Largest size of the file. A million samples with groups take 40 MB.
+_MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +70,10 @@ class SuiteFacts:
 
     def to_json(self) -> bytes:
         """Return the content of ``facts.json``."""
-        known = self.samples.dropna(subset="group")
-        groups = [
-            {"dataset": str(rows["dataset"].iloc[0]), "data_seed": int(rows["data_seed"].iloc[0])}
-            | {column: " ".join(map(str, rows[column])) for column in _GROUP_COLUMNS}
-            for _, rows in known.groupby(["dataset", "data_seed"], sort=False)
-        ]
         content = {
             "images": dict(self.images),
             "parts": self.parts.plain(),
-            "networks": self.networks.to_csv(index=False).splitlines(),
-            "accuracy": self.accuracy.to_csv(index=False).splitlines(),
-            "trainings": self.trainings.to_csv(index=False).splitlines(),
-            "groups": groups,
+            **{name: getattr(self, name).to_csv(index=False).splitlines() for name in _TABLES},
             "pictures": self.layout and dataclasses.asdict(self.layout),
         }
         return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
@@ -111,20 +101,20 @@ def _parse_facts(folder: Path, content: bytes) -> SuiteFacts:
     for name in ("images", "parts"):
         if not isinstance(words, dict) or not isinstance(words.get(name), dict):
             raise ResultError(f"{file} has no {name}; remove it, and `xaibench results add` writes it again.")
-    facts = SuiteFacts(
+    tables = {}
+    for name, table in _TABLES.items():
+        lines = words.get(name)
+        rows = table.parse_csv(io.StringIO("\n".join(map(str, lines))), file) if lines else table.empty()
+        if np.isinf(rows.select_dtypes("float").to_numpy()).any():
+            raise ResultError(f"{file} has an infinite number; remove it, and `xaibench results add` writes it again.")
+        tables[name] = rows
+    return SuiteFacts(
         folder,
         parse_parts(words["parts"], file),
         words["images"],
         parse_layout(words.get("pictures"), file),
-        _parse_lines(NETWORKS, words.get("networks"), file),
-        _parse_lines(ACCURACY, words.get("accuracy"), file),
-        _parse_lines(TRAININGS, words.get("trainings"), file),
-        _parse_groups(words.get("groups"), file),
+        **tables,
     )
-    for table in (facts.networks, facts.accuracy, facts.trainings, facts.samples):
-        if np.isinf(table.select_dtypes("float").to_numpy()).any():
-            raise ResultError(f"{file} has an infinite number; remove it, and `xaibench results add` writes it again.")
-    return facts
 
 
 def write_facts(run: Path, folder: Path) -> SuiteFacts:
@@ -183,9 +173,8 @@ def _write_files(run: Path, folder: Path) -> None:
     # Which networks were explained depends on the methods of the run.
     accuracy = ACCURACY.read(run).drop(columns=["explained", "scored"])
     trainings = TRAININGS.read(run).drop(columns=["explained"])
-    facts = SuiteFacts(
-        folder, parts, image_checksums(run), layout, _explained(run), accuracy, trainings, SAMPLES.read(run)
-    )
+    samples = SAMPLES.read(run).dropna(subset="group")[["dataset", "data_seed", "sample", "group"]]
+    facts = SuiteFacts(folder, parts, image_checksums(run), layout, _explained(run), accuracy, trainings, samples)
     (folder / FACTS_FILE).write_bytes(facts.to_json())
 
 
@@ -195,25 +184,6 @@ def _explained(run: Path) -> pd.DataFrame:
     digits = rows["correct"].map({True: "1", False: "0"}).astype(str)
     networks = digits.groupby([rows[name] for name in _NETWORK], observed=True, sort=False).agg("".join).reset_index()
     return networks.astype({"dataset": str, "model": str})
-
-
-def _parse_lines(table: TableSchema, lines: Any, file: Path) -> pd.DataFrame:
-    """Parse a table that is stored as the lines of a CSV file; empty if there is none."""
-    return table.parse_csv(io.StringIO("\n".join(map(str, lines))), file) if lines else table.empty()
-
-
-def _parse_groups(groups: Any, file: Path) -> pd.DataFrame:
-    rows = []
-    try:
-        for group in groups or []:
-            numbers = [group[column].split() for column in _GROUP_COLUMNS]
-            rows += [(group["dataset"], group["data_seed"], *pair) for pair in zip(*numbers, strict=True)]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ResultError(
-            f"{file} has malformed groups of samples ({error}); remove it, and `xaibench results add` writes it again."
-        ) from error
-    table = pd.DataFrame(rows, columns=["dataset", "data_seed", *_GROUP_COLUMNS])
-    return _parse_lines(SAMPLES, table.to_csv(index=False).splitlines(), file)
 
 
 def shown_samples(run: Path) -> list[SampleCell]:

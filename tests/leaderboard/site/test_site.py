@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from leaderboard.forging import png, with_scores, with_text
+from leaderboard.forging import with_text
 from leaderboard.site.repositories import METHODS, OTHER, VERSION, change_scores, verified, write_repository
 from typer.testing import CliRunner
 
@@ -212,15 +212,6 @@ def test_another_suite_opens_the_site_where_the_largest_cannot_be_shown(one, tmp
         xb.leaderboard.write_site(one, tmp_path / "other")
 
 
-def test_a_damaged_picture_costs_the_maps_alone(one, tmp_path):
-    for name, picture in {"lime": png((9, 9)), "saliency": b"GIF89a"}.items():
-        folder = one / name / f"tiny@{VERSION}"
-        with_scores(folder, picture=picture)
-    built = xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
-    assert set(rows_of(built.page, "data")) == {"lime", "saliency", "sobel"}
-    assert [path.name for path in (tmp_path / "site").rglob("maps-*.webp")] == ["maps-sobel.webp"]
-
-
 def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_path):
     xb.leaderboard.write_site(one, tmp_path / "site")
     before = text(tmp_path / "site" / "index.html")
@@ -233,12 +224,6 @@ def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_pat
     page = text(tmp_path / "site" / "index.html")
     assert set(rows_of(built.page, "data")) == {"saliency", "sobel"}
     assert f"1 result is not shown:</strong> lime/tiny@{VERSION}: " in page
-
-
-def test_a_result_cannot_turn_a_metric_around(one, tmp_path):
-    change_scores(one / "lime" / f"tiny@{VERSION}", lambda rows: rows.assign(higher_is_better=False))
-    xb.leaderboard.write_site(one, tmp_path / "site")
-    assert "lower is better" not in text(tmp_path / "site" / "index.html")
 
 
 def test_a_method_whose_maps_ignore_the_network_is_a_control_whatever_it_declares(one, tmp_path):
@@ -265,33 +250,6 @@ def test_the_first_page_is_of_most_information_or_of_the_suite_that_is_named(tmp
     assert [page["tiny"] for page in pages] == [f"suites/tiny.{VERSION}.html", "index.html"]
     with pytest.raises(SiteError, match="no results of the suite 'tinny'; did you mean 'tiny'"):
         xb.leaderboard.write_site(tmp_path / "results", tmp_path / "site", first="tinny")
-
-
-def test_maps_scored_as_chance_and_undefined_scores_are_counted_where_there_are_any(one, tmp_path):
-    def leave_out(scores):
-        scores = scores.astype({"reason": object})
-        chance = scores["sample"] == 0
-        return scores.assign(reason=scores["reason"].mask(chance, "map is all zero: scored as chance"))
-
-    def defined(scores):
-        return scores.assign(value=scores["value"].fillna(0.5), reason="")
-
-    for name in ("saliency", "lime", "sobel"):
-        change_scores(one / name / f"tiny@{VERSION}", defined)
-    xb.leaderboard.write_site(one, tmp_path / "site")
-    page = text(tmp_path / "site" / "index.html")
-    assert "scored as chance" not in page
-    assert "enter no mean" not in page
-
-    change_scores(one / "lime" / f"tiny@{VERSION}", leave_out)
-    change_scores(one / "sobel" / f"tiny@{VERSION}", lambda scores: scores.assign(value=np.nan))
-    scores = pd.read_parquet(one / "lime" / f"tiny@{VERSION}" / "scores.parquet")
-    counted = scores[scores["correct"]].drop_duplicates(["dataset", "model", "seed", "sample"])
-    xb.leaderboard.write_site(one, tmp_path / "site")
-    page = text(tmp_path / "site" / "index.html")
-    assert f"above the threshold: LIME {(counted['sample'] == 0).sum()} of {len(counted)}." in page
-    every = int(scores["correct"].sum())
-    assert f"Undefined scores, which enter no mean: Sobel {every} of {every}." in page
 
 
 def test_a_method_without_a_defined_score_has_a_page_and_no_place(one, tmp_path):

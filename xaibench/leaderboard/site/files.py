@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -25,31 +25,24 @@ class SiteError(ValueError):
     """A site that cannot be built. The message says why, and what to do."""
 
 
-@dataclass(frozen=True)
-class SuiteEntry:
+class SuiteEntry(NamedTuple):
     """A suite as other pages refer to it.
 
     Attributes:
         key: ``SUITE@VERSION``.
+        suite: Name of the suite.
+        version: Version of the suite.
         title: Display name.
         slug: Name in addresses.
         page: Address of its page, relative to the root.
     """
 
     key: str
+    suite: str
+    version: str
     title: str
     slug: str
     page: str
-
-    @property
-    def suite(self) -> str:
-        """Name of the suite."""
-        return self.key.partition("@")[0]
-
-    @property
-    def version(self) -> str:
-        """Version of the suite."""
-        return self.key.partition("@")[2]
 
 
 @dataclass(frozen=True)
@@ -86,16 +79,8 @@ class Site:
             **values: Variables of the template.
         """
         root = "../" * page.count("/")
-        known: dict[str, Any] = {
-            "subsets": [],
-            "variants": [],
-            "models": [],
-            "explainers": [],
-            "metrics": [],
-            "cells": [],
-            "truths": {},
-        }
-        content = json_block({**known, "root": root, **data})
+        empty: dict[str, Any] = dict.fromkeys(("subsets", "variants", "models", "explainers", "metrics", "cells"), ())
+        content = json_block({**empty, "truths": {}, "root": root, **data})
         rendered: str = self.templates.get_template(template).render(site=self, root=root, data=content, **values)
         return rendered
 

@@ -105,20 +105,16 @@ def _raise_if_strict(excluded: Sequence[ExcludedResult], *, strict: bool) -> Non
 def _suite_entries(results: Sequence[Result], first: str = "") -> list[SuiteEntry]:
     """Return the suites; the first page is that of ``first`` or of the suite with most methods times cells."""
     suites = by_suite(results)
-    names = {key: mine[0].manifest.suite for key, mine in suites.items()}
-    candidates = [key for key in suites if first in ("", names[key])]
+    candidates = [key for key in suites if first in ("", key.partition("@")[0])]
     if not candidates:
-        raise SiteError(unknown("There are no results of the suite", first, set(names.values())))
+        raise SiteError(unknown("There are no results of the suite", first, {key.partition("@")[0] for key in suites}))
     opening = max(candidates, key=lambda key: len(suites[key]) * (len(suites[key][0].facts.accuracy) or 1))
-    return [
-        SuiteEntry(
-            key,
-            mine[0].facts.parts.title or names[key],
-            slug,
-            "index.html" if key == opening else f"suites/{slug}.html",
-        )
-        for (key, mine), slug in zip(suites.items(), file_names(suites), strict=True)
-    ]
+    entries = []
+    for (key, mine), slug in zip(suites.items(), file_names(suites), strict=True):
+        suite, _, version = key.partition("@")
+        page = "index.html" if key == opening else f"suites/{slug}.html"
+        entries.append(SuiteEntry(key, suite, version, mine[0].facts.parts.title or suite, slug, page))
+    return entries
 
 
 class _SiteBuilder:
