@@ -79,8 +79,11 @@ def missing_in_function(function, contracts=()):
     found = [f"parameter {name}" for name in parameters if name not in told]
     found += [f"no parameter {name}" for name in entries(function, "Args") if name not in parameters]
     returns = inspect.signature(function).return_annotation
-    if returns not in ("None", "NoReturn", None) and not any(
-        {"Returns", "Yields"} & set(sections(one)) for one in where
+    summary_says = not parameters and (function.__doc__ or "").startswith("Return ")
+    if (
+        returns not in ("None", "NoReturn", None)
+        and not summary_says
+        and not any({"Returns", "Yields"} & set(sections(one)) for one in where)
     ):
         found.append("Returns")
     if function.__name__ != "__post_init__":
