@@ -2,6 +2,14 @@ import pytest
 from generators.painted import Painted, PaintedSet
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    """The cache folder of xaibench, which is empty."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XAIBENCH_CACHE", str(folder))
+    return folder
+
+
 @pytest.fixture
 def painted():
     return Painted

@@ -23,11 +23,6 @@ from xaibench.data.photographs.celeba_glasses import glasses
 CASES = {"glasses": DatasetCase(write=write)}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def root(tmp_path):
     write(tmp_path)

@@ -16,11 +16,6 @@ REAL = Path(__file__).parents[3].parent / "shared" / "data"
 CASES = {"gender": DatasetCase(write=write)}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-
-
 def opened(folder, **own):
     return gender.open(folder, classes=("men", "women"), seed=0, **own)
 

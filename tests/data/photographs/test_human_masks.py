@@ -11,11 +11,6 @@ from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.photographs.human_masks import HumanMasks, list_tables, parse_mask
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "attention_label"

@@ -14,11 +14,6 @@ from xaibench.data.photographs.image_folder import OwnFolder
 PARTS = ("train", "val", "test")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 @pytest.fixture
 def mine(tmp_path):
     write(tmp_path)

@@ -13,11 +13,6 @@ REAL = Path(__file__).parents[3].parent / "shared" / "data"
 CASES = {"scene": DatasetCase(write=write)}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-
-
 def opened(folder, **own):
     return scene.open(folder, classes=("nature", "urban"), seed=0, **own)
 

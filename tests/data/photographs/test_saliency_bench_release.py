@@ -12,11 +12,6 @@ from xaibench.data.photographs.saliency_bench_release import SaliencyBenchReleas
 PARTS = ("train", "val", "test")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-
-
 def opened(directory, *classes, **own):
     part = SaliencyBenchRelease(directory)
     return part.open(part.find(), classes=classes or part.info.classes, seed=0, **own)

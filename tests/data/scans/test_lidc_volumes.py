@@ -27,7 +27,7 @@ STEP = 2.5
 
 
 @pytest.fixture(scope="module", autouse=True)
-def regular(tmp_path_factory):
+def cache(tmp_path_factory):
     """The slices of all scans are 2.5 mm apart; those of the generator have a gap before the last."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XAIBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -36,7 +36,7 @@ def regular(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def official(regular, tmp_path_factory):
+def official(cache, tmp_path_factory):
     """The official layout with all its traps."""
     root = tmp_path_factory.mktemp("lidc")
     generators.lidc.write(root)

@@ -14,12 +14,6 @@ from xaibench.data.scans.pancreas_tumor import tumor
 CASES = {"tumor": DatasetCase(write=write)}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     root = tmp_path_factory.mktemp("tumor")

@@ -13,11 +13,6 @@ PARTS = ("train", "val", "test")
 CASES = {"sixray": DatasetCase(write=write)}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def root(tmp_path):
     write(tmp_path)
