@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class Claim(Statement):
 def _make_claim(stated: Statement, values: Floats, cells: int, metric: str, **changes: str) -> Claim:
     """Return the claim for a value and its resamples ``[1 + R]``."""
     low, high = np.quantile(values[1:], [0.025, 0.975])
-    numbers = {"value": float(values[0]), "low": float(low), "high": float(high)}
+    numbers: dict[str, Any] = {"value": float(values[0]), "low": float(low), "high": float(high)}
     return Claim(**vars(stated) | changes, **numbers, cells=cells, metric=metric)
 
 
@@ -255,7 +255,7 @@ def _above(
     side does not name. Only the best one of the sides in ``best_of`` is compared. If ``largest``, the number is the
     largest share of a cell.
     """
-    shares = []
+    shares: list[Floats] = []
     for cell, methods in cells.select(where):
         sides = {}
         for side, names, other in (("better", better, worse), ("worse", worse, better)):
@@ -279,7 +279,7 @@ def _above_in_other_cell(
     for first, second in pairs:
         for cell, means in cells.select(where):
             if is_selected(cell, first):
-                names = dict(zip(CELL, cell, strict=True)) | second
+                names = dict(zip(CELL, cell, strict=True)) | dict(second)
                 other = cells.means.get((names["subset"], names["variant"], names["model"]), {})
                 yield from (_below(other[n], means[n]) for n in means if n in other and n in (methods or means))
 

@@ -46,8 +46,12 @@ def _percent(share: float, digits: int = 0) -> str:
 def _place_columns(run: RunResults) -> list[Column]:
     """Return the columns for subset and variant, or for the data set if the run has no variants."""
     headings = facet_headings(run.subsets) if run.has_variants else (DATASET_HEADING,)
+
+    def label(key: str, row: Mapping[str, Any]) -> str:
+        return place(row[key])
+
     keys = zip(headings, ("subset", "variant"), strict=False)
-    return [Column(name, lambda row, key=key: place(row[key])) for name, key in keys]
+    return [Column(name, partial(label, key)) for name, key in keys]
 
 
 def _model_label(run: RunResults, model: str) -> str:
@@ -240,7 +244,7 @@ def _grid_table(
     for column, words in heads.items():
         *outer, label = [word for word in words if word != " ↓"]
         edge, before = "" if words[0] == before else "edge", words[0]
-        shown = {"css": edge, "head_css": edge, "groups": tuple(map(ColumnGroup, outer))}
+        shown: dict[str, Any] = {"css": edge, "head_css": edge, "groups": tuple(map(ColumnGroup, outer))}
         shown |= {"kind": "grid", "missing": "·", "has_interval": True, "unit": " ↓" if " ↓" in words else ""}
         columns.append(_number(label, partial(cell, column), 3, **shown))
     lines = [{"explainer": name} for name in run.explainers if any((name, column) in scores for column in heads)]
@@ -284,7 +288,7 @@ def _head(label: str, cell: str | Callable[[Any], Any], **changes: Any) -> Colum
 
 def share_tables(run: RunResults, bars: ShareBars) -> Iterator[Table]:
     """Yield the shares of the maps' mass with their intervals, and the mean scores of the reference, if it has any."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         dict(zip(CELL, each.cell, strict=True)) | {"explainer": each.explainer, "label": bars.reference, "shares": each}
         for each in bars.every
     ]
@@ -301,10 +305,11 @@ def share_tables(run: RunResults, bars: ShareBars) -> Iterator[Table]:
     yield Table("shares", "Shares of each map’s mass with their 95 % intervals", columns, known, region_css="tall")
     if bars.scored:
         first = [row for row in rows if row["explainer"] == rows[0]["explainer"]]
-        means = [
-            _number(label, lambda row, means=means: means.get(row["shares"].cell), 2)
-            for label, means in bars.scored.items()
-        ]
+
+        def mean(means: Mapping[Any, float], row: Mapping[str, Any]) -> float | None:
+            return means.get(tuple(row[key] for key in CELL))
+
+        means = [_number(label, partial(mean, means), 2) for label, means in bars.scored.items()]
         columns = [*_place_columns(run), _head("Model", model.cell), *means]
         yield Table("reference", f"Mean scores of {bars.reference}", columns, first)
 
@@ -353,8 +358,12 @@ def reproducibility_table(run: RunResults, rows: Sequence[Reproducibility]) -> T
         _head("Cell", lambda row: run.words_of(row.cell)),
         Column("Metric", lambda row: run.metrics[row.metric].label),
     ]
+
+    def share(index: int, row: Reproducibility) -> str:
+        return _percent(row.shares[index])
+
     for index, label in enumerate(("Data sets", "Trainings", "Samples", "Residual")):
-        columns.append(_number(label, lambda row, index=index: _percent(row.shares[index])))
+        columns.append(_number(label, partial(share, index)))
     columns += [
         _number("Tau", lambda row: row.tau[0], 2, css="n strong"),
         _number("Range of tau", lambda row: _range_text(*row.tau[1:])),
@@ -449,7 +458,7 @@ def agreement_table(run: RunResults, explainers: Sequence[str], rows: Sequence[M
 
         columns += [_number("Ours", ours, 2, groups=groups, css="n first", head_css="n first")]
         columns += [_number("n", count, groups=groups, css="n faint"), *_compared_columns(index, 1, 2, groups, "")]
-    lines = _grouped([row | {"key": str(row["cell"]).lower()} for row in rows], "key", lambda row: row["cell"])
+    lines = _grouped([{**row, "key": str(row["cell"]).lower()} for row in rows], "key", lambda row: row["cell"])
     caption = "Agreement of metrics and Table 4 of the paper"
     return Table("agreement", caption, columns, lines, css="compared", region_css="tall", sort="")
 
@@ -504,9 +513,8 @@ def undefined_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table
 
 def failures_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the failed jobs."""
-    *keys, last = rows[0]
-    columns = [Column(key.capitalize(), lambda row, key=key: row[key] or "") for key in keys]
-    columns.append(Column(last.capitalize(), lambda row: row[last] or "", css="error"))
+    *_, last = rows[0]
+    columns = [Column(key.capitalize(), key, missing="", css="error" if key == last else "") for key in rows[0]]
     return Table("failures", "Failed jobs", columns, rows, css="failures", sort="")
 
 
@@ -521,9 +529,9 @@ def time_tables(costs: Costs) -> Iterator[Table]:
         widths = {stage: row.parts[stage] / most if most else 0.0 for stage in stages}
         return TableCell(round(row.share, 5), detail=widths)
 
-    bars = {"kind": "bars", "css": "stack", "format": partial(_percent, digits=1), "is_exact": True}
-    down = {"head_attributes": {"data-first": "down"}}
-    time = {"format": format_duration, "css": "n strong"}
+    bars: dict[str, Any] = {"kind": "bars", "css": "stack", "format": partial(_percent, digits=1), "is_exact": True}
+    down: dict[str, Any] = {"head_attributes": {"data-first": "down"}}
+    time: dict[str, Any] = {"format": format_duration, "css": "n strong"}
     stages = [{"stage": stage, "spent": spent} for stage, spent in costs.stages.items()]
     most = max((spent.share for spent in costs.stages.values()), default=0.0)
     columns = [
