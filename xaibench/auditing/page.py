@@ -153,7 +153,11 @@ class Audit:
         return "None of the tested explanations is supported by these images."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the maps as plain values, as ``audit.json`` contains it (``audit.schema.json``)."""
+        """Return everything but the maps as plain values, as ``audit.json`` contains it (``audit.schema.json``).
+
+        Returns:
+            Numbers and texts that JSON can hold; NaN is None.
+        """
         questions = [
             {
                 **{name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped", "samples")},
