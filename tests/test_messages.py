@@ -31,8 +31,6 @@ REASONS = {
     "benchmarks/xai_tris/photo_backgrounds.py",
     "benchmarks/xai_tris/released_pickles.py",
     "data/exchange/parquet.py",
-    "runner/store/checked_tables.py",
-    "runner/store/checked_tensors.py",
 }
 #: What no user reads: abstract methods and exit codes; and errors with an underscore, which stay within a module.
 SILENT = {"NotImplementedError", "typer.Exit"}

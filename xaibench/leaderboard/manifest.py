@@ -179,7 +179,7 @@ def _problems(content: Any) -> Iterator[str]:
         elif isinstance(value, int | float) and value < 0:
             yield f"{name} is {value}, expected at least 0"
         elif name in ("authors", "tuned_on", "versions"):
-            texts: list[Any] = [*value.values()] if isinstance(value, dict) else list(value)
+            texts = [*value.values()] if isinstance(value, dict) else [*content[name]]
             if len(texts) > 200 or not all(isinstance(text, str) and len(text) <= 100 for text in texts):
                 yield f"{name} is {str(value)[:80]!r}, expected at most 200 texts of at most 100 characters"
 

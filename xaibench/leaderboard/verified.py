@@ -63,7 +63,11 @@ class Verification:
         return ("network",) * bool(low & {"weights", "training"}) + ("image",) * ("image" in low)
 
     def to_csv(self) -> str:
-        """Return the row of ``verified.csv``."""
+        """Return the row of ``verified.csv``.
+
+        Returns:
+            The row without a line break.
+        """
         shares = (f"{self.changed[name]:.6g}" if name in self.changed else "" for name in MIN_CHANGED)
         return ",".join((self.result, self.sha256, self.xaibench, self.commit, f"{self.largest_difference:g}", *shares))
 
