@@ -202,14 +202,14 @@ def resolve_dtype(
         if dtype not in ("auto", torch.float64) and precision == "float64":
             raise ValueError(f"precision='float64' with dtype={dtype}: expected one of them, or both float64.")
     chosen = precision or current_precision()
-    kept = dtype
-    if kept == "auto":
-        kept = stored_dtype(chosen) if chosen else _model_dtype(model, images)
-    if kept == torch.float64 and device.type == "mps":
+    resolved = dtype
+    if resolved == "auto":
+        resolved = stored_dtype(chosen) if chosen else _model_dtype(model, images)
+    if resolved == torch.float64 and device.type == "mps":
         raise ValueError(
             "device 'mps' has no float64, in which this model is explained; pass precision='float32', or device='cpu'."
         )
-    return kept
+    return resolved
 
 
 def _model_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
@@ -217,9 +217,9 @@ def _model_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
         return images.dtype
     import torch
 
-    own = getattr(model, "explain_dtype", None)
-    if isinstance(own, torch.dtype):
-        return own
+    preferred = getattr(model, "explain_dtype", None)
+    if isinstance(preferred, torch.dtype):
+        return preferred
     floating = (parameter.dtype for parameter in getattr(model, "parameters", tuple)() if parameter.is_floating_point())
     return next(floating, images.dtype)
 

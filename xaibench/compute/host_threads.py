@@ -66,5 +66,5 @@ def background_threads(device: torch.device) -> Iterator[Submit]:
 
 
 def _run_immediately(work: Callable[..., _T], /, *given: Any) -> Callable[[], _T]:
-    found = work(*given)
-    return lambda: found
+    result = work(*given)
+    return lambda: result

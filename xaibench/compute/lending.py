@@ -120,7 +120,7 @@ def protect_input(model: nn.Module) -> Iterator[None]:
 
     Example:
         >>> import torch
-        >>> from xaibench.compute.model_probe import probe
+        >>> from xaibench.compute.network_outputs import probe
         >>> class Centered(nn.Module):
         ...     def forward(self, images):
         ...         return images.sub_(0.5).flatten(1)

@@ -41,11 +41,11 @@ _FURTHER_INPUTS = (
 )
 
 
-def find_logits(found: object) -> object:
+def find_logits(result: object) -> object:
     """Return the logits in the output of a network.
 
     Args:
-        found: A tensor; an object with an attribute ``logits``; a dictionary with the entry ``"logits"``, or in which
+        result: A tensor; an object with an attribute ``logits``; a dictionary with the entry ``"logits"``, or in which
             one floating-point tensor has the shape ``[N, K]``; or a tuple or list, of which the first such tensor is
             taken.
 
@@ -57,20 +57,20 @@ def find_logits(found: object) -> object:
         >>> find_logits({"features": torch.zeros(2, 8, 4, 4), "scores": torch.zeros(2, 3)}).shape
         torch.Size([2, 3])
     """
-    if isinstance(found, Mapping):
-        named = found.get("logits")
-        inside = [named] if isinstance(named, Tensor) else list(filter(_is_table, found.values()))
-        found = inside[0] if len(inside) == 1 else found
-    elif isinstance(getattr(found, "logits", None), Tensor):
-        found = found.logits  # type: ignore[attr-defined]
-    elif isinstance(found, tuple | list):
-        found = next(filter(_is_table, found), found)
-    if isinstance(found, Tensor) and found.ndim == 1 and found.is_floating_point():
-        return found[:, None]
-    return found
+    if isinstance(result, Mapping):
+        named = result.get("logits")
+        inside = [named] if isinstance(named, Tensor) else list(filter(_is_table, result.values()))
+        result = inside[0] if len(inside) == 1 else result
+    elif isinstance(getattr(result, "logits", None), Tensor):
+        result = result.logits  # type: ignore[attr-defined]
+    elif isinstance(result, tuple | list):
+        result = next(filter(_is_table, result), result)
+    if isinstance(result, Tensor) and result.ndim == 1 and result.is_floating_point():
+        return result[:, None]
+    return result
 
 
-def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
+def check_logits(result: object, count: int, name: str = "The model") -> Tensor:
     """Return the logits ``[count, K]`` in the output of a model for ``count`` images (see :func:`find_logits`).
 
     Raises:
@@ -81,47 +81,48 @@ def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
         >>> check_logits((torch.zeros(2, 3), torch.zeros(2, 3)), 2).shape
         torch.Size([2, 3])
     """
-    logits = find_logits(found)
+    logits = find_logits(result)
     if isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == count:
         return logits
     raise ValueError(
-        f"{name} returns {describe(found)} for {count} image{'s' if count != 1 else ''}, expected logits [{count}, K]. "
-        "Taken as they are: a tensor [N, K], .logits, a dictionary with the entry 'logits' or with one tensor [N, K], "
-        "and the first tensor [N, K] of a tuple. For any other network pass output=, a function of its outputs that "
-        "returns one number per image [N], such as output=lambda outputs: outputs['masks'].mean((1, 2, 3))."
+        f"{name} returns {describe(result)} for {count} image{'s' if count != 1 else ''}, expected logits "
+        f"[{count}, K]. Taken as they are: a tensor [N, K], .logits, a dictionary with the entry 'logits' or with one "
+        "tensor [N, K], and the first tensor [N, K] of a tuple. For any other network pass output=, a function of its "
+        "outputs that returns one number per image [N], such as output=lambda outputs: "
+        "outputs['masks'].mean((1, 2, 3))."
     )
 
 
-def check_plain_logits(found: object, count: int, name: str = "The model") -> Tensor:
+def check_plain_logits(result: object, count: int, name: str = "The model") -> Tensor:
     """Check that a model returned nothing but logits ``[count, K]``, as training and runs need, and return them.
 
     Raises:
         ValueError: If it did not.
     """
-    if not isinstance(found, Tensor) or found.ndim != 2:
-        check_logits(found, count, name)
+    if not isinstance(result, Tensor) or result.ndim != 2:
+        check_logits(result, count, name)
         raise ValueError(
-            f"{name} returns {describe(found)}, expected a tensor of logits [{count}, K] in trainings and runs. Wrap "
+            f"{name} returns {describe(result)}, expected a tensor of logits [{count}, K] in trainings and runs. Wrap "
             "it: xaibench.models.Wrapped(model, lambda model, images: model(images).logits)."
         )
-    return check_logits(found, count, name)
+    return check_logits(result, count, name)
 
 
-def check_scalars(found: object, count: int) -> Tensor:
+def check_scalars(result: object, count: int) -> Tensor:
     """Check that a callable ``output`` returned one number per image, and return them ``[count]``.
 
     Raises:
         ValueError: If it did not.
     """
-    if isinstance(found, Tensor) and found.shape == (count,) and found.is_floating_point():
-        return found
+    if isinstance(result, Tensor) and result.shape == (count,) and result.is_floating_point():
+        return result
     raise ValueError(
-        f"output: the function returned {describe(found)} for {count} image{'s' if count != 1 else ''}, expected one "
+        f"output: the function returned {describe(result)} for {count} image{'s' if count != 1 else ''}, expected one "
         f"floating-point number per image, [{count}]. Reduce the other dimensions, as in lambda outputs: outputs[:, 3]."
     )
 
 
-def describe(found: object) -> str:
+def describe(result: object) -> str:
     """Describe the output of a network, for messages: its shape, or its type with the shapes inside.
 
     Example:
@@ -129,23 +130,23 @@ def describe(found: object) -> str:
         >>> describe([{"boxes": torch.zeros(5, 4)}]), describe(torch.zeros(2, 3, 3))
         ("list of 1 ({'boxes': [5, 4]})", '[2, 3, 3]')
     """
-    if isinstance(found, Tensor):
-        return str(list(found.shape))
-    if isinstance(found, Mapping):
-        name = "" if type(found) is dict else f"{type(found).__name__} "
-        return f"{name}{{{', '.join(f'{key!r}: {describe(value)}' for key, value in list(found.items())[:5])}}}"
-    if isinstance(found, tuple | list):
-        inside = ", ".join(map(describe, found[:3]))
-        return f"{type(found).__name__} of {len(found)} ({inside})" if found else f"an empty {type(found).__name__}"
-    return kind_of(found)
+    if isinstance(result, Tensor):
+        return str(list(result.shape))
+    if isinstance(result, Mapping):
+        name = "" if type(result) is dict else f"{type(result).__name__} "
+        return f"{name}{{{', '.join(f'{key!r}: {describe(value)}' for key, value in list(result.items())[:5])}}}"
+    if isinstance(result, tuple | list):
+        inside = ", ".join(map(describe, result[:3]))
+        return f"{type(result).__name__} of {len(result)} ({inside})" if result else f"an empty {type(result).__name__}"
+    return kind_of(result)
 
 
-def map_tensors(change: Callable[[Tensor], Tensor], found: Any) -> Any:
+def map_tensors(change: Callable[[Tensor], Tensor], result: Any) -> Any:
     """Return a copy of the output of a network with every tensor changed.
 
     Args:
         change: Called with each tensor.
-        found: A tensor, a mapping, a tuple, a list, or an object with tensors as attributes, nested to any depth.
+        result: A tensor, a mapping, a tuple, a list, or an object with tensors as attributes, nested to any depth.
 
     Returns:
         The same structure; values of other types are the same objects.
@@ -155,21 +156,21 @@ def map_tensors(change: Callable[[Tensor], Tensor], found: Any) -> Any:
         >>> map_tensors(lambda x: x + 1, {"a": torch.zeros(2), "b": [torch.ones(1), "text"]})
         {'a': tensor([1., 1.]), 'b': [tensor([2.]), 'text']}
     """
-    if isinstance(found, Tensor):
-        return change(found)
-    if isinstance(found, Mapping):
-        changed = copy.copy(found)
-        for key, value in found.items():
+    if isinstance(result, Tensor):
+        return change(result)
+    if isinstance(result, Mapping):
+        changed = copy.copy(result)
+        for key, value in result.items():
             changed[key] = map_tensors(change, value)  # type: ignore[index]
         return changed
-    if isinstance(found, tuple | list):
-        inside = [map_tensors(change, value) for value in found]
-        return type(found)(*inside) if hasattr(found, "_fields") else type(found)(inside)
-    if any(isinstance(value, Tensor) for value in getattr(found, "__dict__", {}).values()):
-        changed = copy.copy(found)
-        vars(changed).update({name: map_tensors(change, value) for name, value in vars(found).items()})
+    if isinstance(result, tuple | list):
+        inside = [map_tensors(change, value) for value in result]
+        return type(result)(*inside) if hasattr(result, "_fields") else type(result)(inside)
+    if any(isinstance(value, Tensor) for value in getattr(result, "__dict__", {}).values()):
+        changed = copy.copy(result)
+        vars(changed).update({name: map_tensors(change, value) for name, value in vars(result).items()})
         return changed
-    return found
+    return result
 
 
 def is_sigmoid(outputs: Tensor) -> bool:
@@ -280,7 +281,7 @@ def probe(
     before = images._version
     try:
         with torch.no_grad(), evaluation_mode(model):
-            found = model(images)
+            result = model(images)
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:  # timm asserts the size
         if is_out_of_memory(error):
             raise
@@ -291,7 +292,7 @@ def probe(
         ) from error
     if images._version != before:
         remember_writer(model)
-    logits = select(found, len(images), name)
+    logits = select(result, len(images), name)
     if classes is not None:
         _check_class_count(logits.shape[1], classes, name)
     if finite and not logits.isfinite().all():
@@ -357,12 +358,12 @@ def model_device_and_dtype(model: object, images: Tensor) -> tuple[torch.device,
     return images.device, images.dtype
 
 
-def _check_class_count(found: int, classes: int | Sequence[str], name: str) -> None:
+def _check_class_count(outputs: int, classes: int | Sequence[str], name: str) -> None:
     count = classes if isinstance(classes, int) else len(classes)
-    if found != count:
+    if outputs != count:
         named = "" if isinstance(classes, int) else f" ({listed(classes, most=5)})"
         raise ValueError(
-            f"{name} returns {found} logits for {count} classes{named}. Build it with {count} outputs, replace its "
+            f"{name} returns {outputs} logits for {count} classes{named}. Build it with {count} outputs, replace its "
             "last layer and train it (xaibench.models.fit_head), or put its classes together (xaibench.models.Folded)."
         )
 

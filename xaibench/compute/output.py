@@ -149,13 +149,13 @@ def _as_tensor(targets: Any) -> Tensor:
             return targets.clone() if targets.is_inference() else targets.detach()
     if isinstance(targets, np.ndarray | np.generic | int | list | tuple):
         try:
-            found: np.ndarray[Any, Any] = plain_array(np.asanyarray(targets), "targets")
+            array: np.ndarray[Any, Any] = plain_array(np.asanyarray(targets), "targets")
         except ValueError as error:
             raise ValueError(f"targets: rows of different lengths; expected [N] or [N, K] ({error}).") from error
-        if found.dtype.kind in "fiub":
+        if array.dtype.kind in "fiub":
             # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
-            return torch.from_numpy(np.array(found, dtype=found.dtype.newbyteorder("="), order="C"))
-        raise TypeError(f"targets: got {found.dtype}, expected integers, the class index of each sample.")
+            return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+        raise TypeError(f"targets: got {array.dtype}, expected integers, the class index of each sample.")
     raise TypeError(
         f"targets: got {kind_of(targets)}, expected one class, or a list, array or tensor of class indices [N] or "
         "multi-hot rows [N, K]."
@@ -408,12 +408,12 @@ def assigned_classes(model: nn.Module, outputs: Tensor) -> Tensor:
     return torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, outputs.argmax(1, keepdim=True), value=True)
 
 
-def target_logits(model: nn.Module, found: object, targets: Tensor) -> Tensor:
+def target_logits(model: nn.Module, returned: object, targets: Tensor) -> Tensor:
     """Return the logits of the targets, where methods begin that propagate through the layers and see no head.
 
     Args:
         model: An :class:`ExplainedOutput` or a network.
-        found: What the network returned for N images.
+        returned: What the network returned for N images.
         targets: ``[N]``.
 
     Returns:
@@ -421,8 +421,8 @@ def target_logits(model: nn.Module, found: object, targets: Tensor) -> Tensor:
         function that is explained.
     """
     if not isinstance(model, ExplainedOutput):
-        return check_logits(found, len(targets)).gather(1, targets[:, None])[:, 0]
-    logits = model.select(found, len(targets))
+        return check_logits(returned, len(targets)).gather(1, targets[:, None])[:, 0]
+    logits = model.select(returned, len(targets))
     return (two_sided(logits) if model.output == "sigmoid" else logits).gather(1, targets[:, None])[:, 0]
 
 

@@ -23,10 +23,10 @@ def grid_cells(sides: Sequence[int], cell: int) -> Tensor:
         >>> grid_cells((2, 3), 2).tolist()
         [[0, 0, 1], [0, 0, 1]]
     """
-    found = torch.zeros((), dtype=torch.int64)
+    cells = torch.zeros((), dtype=torch.int64)
     for side in sides:
-        found = found[..., None] * -(-side // cell) + torch.arange(side) // cell
-    return found
+        cells = cells[..., None] * -(-side // cell) + torch.arange(side) // cell
+    return cells
 
 
 def superpixels(images: Tensor, n_segments: int) -> Tensor:
@@ -43,10 +43,10 @@ def superpixels(images: Tensor, n_segments: int) -> Tensor:
     """
     from skimage.segmentation import slic
 
-    found = []
+    segments = []
     for image in images.detach().cpu().double().numpy():
         # The usual compactness is 10 in Lab space, where color distances are in the tens, and 0.1 for gray levels.
         gray = len(image) != 3
         labels = slic(image, n_segments, compactness=0.1 if gray else 10.0, channel_axis=0, start_label=0)
-        found.append(torch.from_numpy(labels.astype(np.int64)))
-    return torch.stack(found)
+        segments.append(torch.from_numpy(labels.astype(np.int64)))
+    return torch.stack(segments)

@@ -376,13 +376,13 @@ def _targets(targets: Any, output: OutputOrFunction | None, samples: int) -> Tar
         return Targets(torch.zeros(samples, dtype=torch.int64))
     if targets is None:
         raise TypeError("targets: got None, expected the class of each image; only a function as output needs none.")
-    found = as_targets(targets, samples)
-    if found.rows is not None and output not in ("sigmoid", "logit"):
+    labels = as_targets(targets, samples)
+    if labels.rows is not None and output not in ("sigmoid", "logit"):
         raise ValueError(
             f"targets: got multi-hot rows and output={output!r}, which is for one class per image. Pass "
             "output='sigmoid' to explain the probability of each set label, or output='logit'."
         )
-    return found
+    return labels
 
 
 def _to_device(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
