@@ -61,7 +61,7 @@ def check_parts(suite: Suite) -> None:
     """
     if (count := sum(_count_jobs(suite, cell) for cell in suite.cells)) > MAX_JOBS:
         raise SuiteError(
-            f"it has {count:,} jobs, expected at most {MAX_JOBS:,}; use fewer seeds, cells or explainers, or larger "
+            f"The suite has {count:,} jobs; expected at most {MAX_JOBS:,}; use fewer seeds, cells or explainers, or larger "
             "samples_per_job.",
             suite=suite.source,
         )

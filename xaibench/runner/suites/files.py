@@ -49,7 +49,7 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"it is not valid TOML: {error}.", suite=name) from error
+        raise SuiteError(f"The file is not valid TOML: {error}.", suite=name) from error
     changes = tables.pop("quick", None)
     if quick:
         if not isinstance(changes, Mapping):

@@ -54,7 +54,7 @@ def parse_suite(tables: Mapping[str, Any], source: str = "the suite") -> Suite:
     suite = dataclasses.replace(read_table(Suite, tables, source), source=source)
     for name, entries in (("cells", suite.cells), ("explainers", suite.explainers), ("metrics", suite.metrics)):
         if not entries:
-            raise SuiteError(f"there are no {name}; add at least one.", suite=source, table=_heading(name))
+            raise SuiteError(f"The suite has no {name}; add at least one.", suite=source, table=_heading(name))
     known = [metric.name for metric in suite.metrics]
     for cell in suite.cells:
         for name in cell.metrics:
