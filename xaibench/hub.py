@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from xaibench._version import __version__
 from xaibench.component.info import DatasetInfo
@@ -187,7 +188,7 @@ def choose_license(info: DatasetInfo, license: str | None) -> str:
     return license
 
 
-def _write_card(folder: Path, title: str, body: str, **header: object) -> None:
+def _write_card(folder: Path, title: str, body: str, **header: Any) -> None:
     from huggingface_hub import DatasetCard, DatasetCardData
 
     head = DatasetCardData(pretty_name=title, tags=["xaibench", "explainable-ai", "saliency-maps"], **header)

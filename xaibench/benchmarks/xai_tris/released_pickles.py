@@ -22,7 +22,7 @@ import types
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -168,7 +168,7 @@ class _UnsafePickleError(pickle.UnpicklingError):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BufferedIOBase, allowed: Mapping[tuple[str, str], Any]) -> None:
+    def __init__(self, stream: IO[bytes], allowed: Mapping[tuple[str, str], Any]) -> None:
         super().__init__(stream)
         self._allowed = allowed
 
@@ -186,7 +186,7 @@ class _Unpickler(pickle.Unpickler):
         return pid
 
 
-def _load(stream: io.BufferedIOBase, size: int, allowed: Mapping[tuple[str, str], Any]) -> Any:
+def _load(stream: IO[bytes], size: int, allowed: Mapping[tuple[str, str], Any]) -> Any:
     """Load a pickle from a stream of ``size`` bytes, after checking the lengths that it states."""
     start = stream.tell()
     for opcode, argument, _ in pickletools.genops(stream):  # raises ValueError if a length exceeds the stream

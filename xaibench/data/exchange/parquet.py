@@ -96,7 +96,7 @@ def read_parquet(folder: str | os.PathLike[str]) -> Dataset:
     files = _list_files(Path(folder))
     notes = _read_notes(files["train"])
     info = _read_info(files["train"], notes)
-    splits = {}
+    splits: dict[str, Any] = {}
     for name, file in files.items():
         if _read_notes(file) != notes:
             raise DataFileError(f"{file} belongs to another data set than {files['train']}; get the folder again.")
