@@ -61,8 +61,8 @@ def check_parts(suite: Suite) -> None:
     """
     if (count := sum(_count_jobs(suite, cell) for cell in suite.cells)) > MAX_JOBS:
         raise SuiteError(
-            f"The suite has {count:,} jobs; expected at most {MAX_JOBS:,}; use fewer seeds, cells or explainers, or larger "
-            "samples_per_job.",
+            f"The suite has {count:,} jobs; expected at most {MAX_JOBS:,}; use fewer seeds, cells or explainers, or "
+            "larger samples_per_job.",
             suite=suite.source,
         )
     for part in suite.explainers:
