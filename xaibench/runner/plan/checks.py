@@ -65,19 +65,19 @@ def check_parts(suite: Suite) -> None:
             "larger samples_per_job.",
             suite=suite.source,
         )
-    for part in suite.explainers:
-        _check_explainer(part, suite)
-    for part in suite.metrics:
-        _check_metric(part, suite)
+    for explainer in suite.explainers:
+        _check_explainer(explainer, suite)
+    for metric in suite.metrics:
+        _check_metric(metric, suite)
     for cell in suite.cells:
         for dataset in cell.datasets:
             made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
             _check_dataset(made, cell, suite)
-            for part in suite.metrics_of(cell):
-                _check_truth(part, made, cell, suite)
-            for part in suite.explainers_of(cell):
-                with _errors_of(suite, part.table, "budget"):
-                    part.passes_in_budget(made.image_shape)  # an error if the budget is too small
+            for metric in suite.metrics_of(cell):
+                _check_truth(metric, made, cell, suite)
+            for explainer in suite.explainers_of(cell):
+                with _errors_of(suite, explainer.table, "budget"):
+                    explainer.passes_in_budget(made.image_shape)  # an error if the budget is too small
             for model in cell.models:
                 _check_model(model, made, cell, suite)
 

@@ -43,8 +43,8 @@ class Keyed(ABC):
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def as_json(self) -> str:
-        """Return the key, for other keys."""
+    def as_json(self) -> Any:
+        """Return what other keys hold in place of this: its key."""
         return self.key
 
 

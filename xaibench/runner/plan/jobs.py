@@ -187,7 +187,7 @@ class Network(Keyed):
         return [[training.result(seed) for training, seed in self.candidates], self.seed]
 
     @functools.cached_property
-    def key(self) -> str:  # type: ignore[override]
+    def key(self) -> str:
         """Hash of what decides the network."""
         return hash_json(self.as_json())
 
