@@ -97,7 +97,8 @@ def copied(tmp_path_factory):
     for name, (before, line) in LINES.items():
         text = (folder / name).read_text(encoding="utf-8")
         assert text.count(before) == 1, f"{name}: {before}"
-        (folder / name).write_text(text.replace(before, f"{before}\n        {line}"), encoding="utf-8")
+        indent = next(row for row in text.splitlines() if before in row).partition(before)[0]
+        (folder / name).write_text(text.replace(before, f"{before}\n{indent}{line}"), encoding="utf-8")
     return folder
 
 

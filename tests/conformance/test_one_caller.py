@@ -205,7 +205,7 @@ def test_an_explainer_is_scored_alike_however_it_is_given(kind, tmp_path):
 ROOT = Path(xb.__file__).parent
 CALLER = "evaluation/apply.py"
 #: Loads the parts before workers are forked, and does no more.
-LOADER = "runner/engines/warm_imports.py"
+LOADER = "runner/warm_imports.py"
 
 
 def other_callers(root=ROOT):
