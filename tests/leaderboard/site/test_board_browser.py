@@ -10,6 +10,8 @@ from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.report.numbers.rankings import overall_comparisons
 
+#: Printable, as the words of a result must be.
+WORDS = HOSTILE.removesuffix(" \u2028")
 #: As long as the label of a method may be.
 SHORT = "</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp;"
 
@@ -18,7 +20,7 @@ SHORT = "</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp;"
 def repository(tmp_path_factory):
     """Two suites' worth of results; one method's words would run if they could."""
     folder = tmp_path_factory.mktemp("browser") / "results"
-    hostile = {"label": SHORT, "summary": HOSTILE, "citation": HOSTILE, "authors": (HOSTILE,)}
+    hostile = {"label": SHORT, "summary": WORDS, "citation": WORDS, "authors": (WORDS,)}
     about = {"lime": hostile}
     write_repository(folder, about=about)
     return write_repository(folder, version=OTHER, methods=METHODS[:3], about=about, pictures=False)
