@@ -21,3 +21,11 @@ def painted_set(tmp_path):
     (tmp_path / "painted").mkdir()
     (tmp_path / "painted" / "list.txt").touch()
     return lambda source=None: (PaintedSet(source), tmp_path)
+
+
+@pytest.fixture
+def root(request, tmp_path):
+    """A tiny tree of the data set that the file is about, in its official layout."""
+    (case,) = request.module.CASES.values()
+    case.write(tmp_path)
+    return tmp_path

@@ -10,6 +10,7 @@ import torch
 from generators.medical import pydicom, write_slice
 from generators.tumor import write_nifti
 from PIL import Image
+from refusals import refused
 
 from xaibench.data import Dataset, Split, from_datasets, load, open_images, write_parquet
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -53,8 +54,7 @@ def test_pages_of_a_tiff_file_are_images(tmp_path):
     assert list(found.ids) == ["one.png", "stack.tif#0", "stack.tif#1", "stack.tif#2"]
     np.testing.assert_allclose(found[:4].images[:, 0, 0, 0], [0.2, 0, 0.2, 1], atol=1e-6)
     assert list(open_images(tmp_path, slices=[1]).ids) == ["one.png", "stack.tif#1"]
-    with pytest.raises(DataFileError, match="has the slices 0 to 2, but slices='7' names 7"):
-        open_images(tmp_path, slices="7")
+    refused(DataFileError, "slices='7'", lambda: open_images(tmp_path, slices="7"))
 
 
 def test_photographs_are_labeled_by_their_file_names(tmp_path):
@@ -122,11 +122,9 @@ def test_every_depth_is_between_0_and_1(tmp_path, name, values, expected):
 
 def test_a_window_is_also_for_pictures_with_more_than_8_bits(tmp_path):
     Image.fromarray(np.array([[-1000, 40, 240]], np.float32)).save(tmp_path / "hounsfield.tif")
-    with pytest.raises(DataFileError, match=r"from -1000 to 240, .* or the range as window=\(center, width\)"):
-        open_images(tmp_path)[:]
+    refused(DataFileError, "window=", lambda: open_images(tmp_path)[:])
     assert open_images(tmp_path, window="40,400")[0].images[0, 0].tolist() == [[0, 0.5, 1]]
-    with pytest.raises(ValueError, match=r"window=\(40, 0\): expected \(center, width\)"):
-        open_images(tmp_path, window=(40, 0))
+    refused(ValueError, "window=", lambda: open_images(tmp_path, window=(40, 0)))
 
 
 def test_gray_and_color(tmp_path):
@@ -138,8 +136,7 @@ def test_gray_and_color(tmp_path):
     gray = open_images(tmp_path, channels=1)[:].images[:, 0, 0, 0].tolist()
     assert gray == pytest.approx([0.299 + 0.114 * 0.2, 0.2], abs=1e-6)
     assert load(f"photographs:{tmp_path}", size=8, channels=1, splits=(0, 0, 1)).test.images.shape == (2, 1, 8, 8)
-    with pytest.raises(ValueError, match="channels=2: expected 1"):
-        open_images(tmp_path, channels=2)
+    refused(ValueError, "channels=", lambda: open_images(tmp_path, channels=2))
 
 
 def scans(tmp_path):
@@ -179,8 +176,7 @@ def test_slices_of_a_volume_and_their_masks(tmp_path):
     assert found.samples.groups_by == "identical images and files"
     assert found[4].images[0, 0].numpy() == pytest.approx(body[1] / 59)
     assert list(open_images(tmp_path, slices=[1], negatives="well").ids) == [one for one in found.ids if "#1" in one]
-    with pytest.raises(DataFileError, match=r"has the slices 0 to 2, but slices=\[3\] names 3"):
-        open_images(tmp_path, slices=[3])
+    refused(DataFileError, "slices=[3]", lambda: open_images(tmp_path, slices=[3]))
     test = load(f"folder:{tmp_path}", size=4, splits=(0, 0, 1), negatives="well", slices="0,1", window=(30, 60)).test
     assert len(test) == 4
     assert test.masks.flatten(1).any(1).tolist() == [False, True, False, False]
@@ -195,8 +191,7 @@ def test_one_file_is_a_source(tmp_path):
 def test_a_picture_is_no_mask_of_several_slices(tmp_path):
     write_nifti(tmp_path / "image" / "scan.nii.gz", np.zeros((3, 10, 12), np.int16))
     save_mask(tmp_path / "mask" / "scan.png")
-    with pytest.raises(DataFileError, match=r"scan\.png is a single mask, but its image scan\.nii\.gz has several"):
-        open_images(tmp_path)[:]
+    refused(DataFileError, "scan.png", lambda: open_images(tmp_path)[:])
 
 
 def test_a_picture_is_a_mask_of_a_dicom_file(tmp_path):
@@ -204,27 +199,21 @@ def test_a_picture_is_a_mask_of_a_dicom_file(tmp_path):
     mask = save_mask(tmp_path / "mask" / "1.png")
     assert np.array_equal(open_images(tmp_path)[0].masks[0].numpy(), mask)
     save_mask(tmp_path / "mask" / "1.png", size=(13, 10))
-    with pytest.raises(DataFileError, match=r"1\.png is 10×13, but its image 1\.dcm is 10×12"):
-        open_images(tmp_path)[0]
+    refused(DataFileError, "1.png", lambda: open_images(tmp_path)[0])
 
 
 def test_sizes_that_differ_need_a_size(tmp_path):
     save(tmp_path / "a.png")
     save(tmp_path / "b.png", size=(20, 30))
-    with pytest.raises(ValueError, match=r"different sizes \(10×12, 30×20\); give the size of the network's input"):
-        open_images(tmp_path)
+    refused(ValueError, "10×12, 30×20", lambda: open_images(tmp_path))
     assert open_images(tmp_path, size=7)[:].images.shape == (2, 3, 7, 7)
 
 
 def test_what_is_no_source_is_named(tmp_path):
-    with pytest.raises(MissingDataError, match="has no images: expected pictures, DICOM or NIfTI files"):
-        open_images(tmp_path)
-    with pytest.raises(MissingDataError, match="nowhere does not exist"):
-        open_images(tmp_path / "nowhere")
-    with pytest.raises(TypeError, match="got int, expected a folder"):
-        open_images(3)
-    with pytest.raises(ValueError, match="window: only for folders of images, but the source is a Tensor"):
-        open_images(torch.rand(2, 1, 4, 4), window=(0, 1))
+    refused(MissingDataError, "no images", lambda: open_images(tmp_path))
+    refused(MissingDataError, "nowhere", lambda: open_images(tmp_path / "nowhere"))
+    refused(TypeError, "int", lambda: open_images(3))
+    refused(ValueError, "window:", lambda: open_images(torch.rand(2, 1, 4, 4), window=(0, 1)))
 
 
 def test_arrays(tmp_path):
@@ -259,7 +248,7 @@ def test_targets_of_a_network_and_a_part(tmp_path):
         assert part.ids[:] == [found.ids[2], found.ids[0]]
         assert torch.equal(part[:].images, found[[2, 0]].images)
         assert part.with_targets([1, 0]).targets.tolist() == [1, 0]
-        with pytest.raises(ValueError, match=r"targets have shape \[1\], expected \[4\]"):
+        with pytest.raises(ValueError, match="targets"):
             found.with_targets([1])
 
 
@@ -317,12 +306,9 @@ def test_a_table_as_a_data_set(table):
     assert len(plain.test) == 20
     named = from_datasets(rows.rename_columns({"image": "photo", "mask": "where"}), image="photo", mask="where")
     assert len(named.test) == len(data.test)
-    with pytest.raises(ValueError, match="label='kind': the table has the columns image, mask, label"):
-        from_datasets(rows, label="kind")
-    with pytest.raises(DataFileError, match="no column of images among label; name it as image="):
-        from_datasets(rows.select_columns(["label"]))
-    with pytest.raises(TypeError, match=r"got IterableDataset, expected a datasets\.Dataset .* without streaming=True"):
-        from_datasets(rows.to_iterable_dataset())
+    refused(ValueError, "label=", lambda: from_datasets(rows, label="kind"))
+    refused(DataFileError, "image=", lambda: from_datasets(rows.select_columns(["label"])))
+    refused(TypeError, "streaming=", lambda: from_datasets(rows.to_iterable_dataset()))
 
 
 def test_official_splits_of_a_table(table):
@@ -355,23 +341,18 @@ def test_parquet_files_of_the_hub(table, tmp_path):
     for source in (tmp_path, tmp_path / "all.parquet"):
         assert len(open_images(source)) == 20
     assert len(load(f"parquet:{tmp_path}", size=8).train) == 9
-    with pytest.raises(ValueError, match=r"label='kind': .* has the columns image, mask, label"):
-        load(f"parquet:{tmp_path}", label="kind")
-    with pytest.raises(TypeError, match="no parameter 'alpha'"):
-        load(f"parquet:{tmp_path}", alpha=8)
+    refused(ValueError, "label=", lambda: load(f"parquet:{tmp_path}", label="kind"))
+    refused(TypeError, "'alpha'", lambda: load(f"parquet:{tmp_path}", alpha=8))
 
 
 def test_a_parquet_file_without_pictures_is_named(tmp_path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"image": ["text"]}), file)
-    with pytest.raises(DataFileError, match=r"a\.parquet, row 0, image: got str, expected a picture"):
-        open_images(file)
+    refused(DataFileError, "a.parquet", lambda: open_images(file))
     pq.write_table(pa.table({"text": ["text"]}), file)
-    with pytest.raises(DataFileError, match="no column of images among text; name it as image="):
-        open_images(file)
+    refused(DataFileError, "image=", lambda: open_images(file))
     file.write_bytes(b"nothing")
-    with pytest.raises(DataFileError, match=r"a\.parquet cannot be read"):
-        open_images(file)
+    refused(DataFileError, "a.parquet", lambda: open_images(file))
 
 
 def test_dicom_files_without_an_image_are_left_out_and_named(tmp_path, caplog):
@@ -384,5 +365,4 @@ def test_dicom_files_without_an_image_are_left_out_and_named(tmp_path, caplog):
     assert list(found.ids) == ["1.dcm"]
     assert "files without an image, left out: 1: report.dcm" in caplog.text
     path.unlink()
-    with pytest.raises(MissingDataError, match="none of 1 files has an image"):
-        open_images(tmp_path)
+    refused(MissingDataError, "none of 1", lambda: open_images(tmp_path))

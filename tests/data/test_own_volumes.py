@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from generators.tumor import write_nifti
+from refusals import refused
 from typer.testing import CliRunner
 
 import xaibench as xb
@@ -70,23 +71,18 @@ def test_maps_of_ones_own_are_scored_in_millimeters(folder, tmp_path):
 
 
 def test_what_is_missing_or_does_not_fit_is_named(folder, tmp_path):
-    with pytest.raises(MissingDataError, match="has no volumes; expected"):
-        xb.load(f"volumes:{tmp_path}")
-    with pytest.raises(MissingDataError, match=r"no annotated image of class 'healthy'.*give negatives='healthy'"):
-        xb.load(f"volumes:{folder}")
-    with pytest.raises(ValueError, match=r"'tumour'.*did you mean 'tumor'"):
-        xb.load(f"volumes:{folder}", classes="tumour")
-    with pytest.raises(ValueError, match=r"tumor.*too few for 3 splits"):
-        xb.load(f"volumes:{folder}", classes="tumor")
-    with pytest.raises(ValueError, match=r"expected one mean and one deviation, for channels=1"):
+    refused(MissingDataError, "no volumes", lambda: xb.load(f"volumes:{tmp_path}"))
+    refused(MissingDataError, "negatives=", lambda: xb.load(f"volumes:{folder}"))
+    refused(ValueError, "'tumour'", lambda: xb.load(f"volumes:{folder}", classes="tumour"))
+    refused(ValueError, "3 splits", lambda: xb.load(f"volumes:{folder}", classes="tumor"))
+    with pytest.raises(ValueError, match="channels="):
         xb.load(f"volumes:{folder}", classes="tumor", splits=(0, 0, 1), normalize=([0.5] * 3, [1.0] * 3))
     for below in ("image", "mask"):
         write_nifti(tmp_path / below / "a.nii", MASKS[0])
     image = nibabel.load(tmp_path / "image" / "a.nii")
     flipped = nibabel.Nifti1Image(np.asarray(image.dataobj), np.diag([-0.8, 0.8, 2.5, 1]))
     nibabel.save(flipped, tmp_path / "mask" / "a.nii")
-    with pytest.raises(DataFileError, match=r"covers another region than its volume a.nii: their axes are LAS and RAS"):
-        xb.load(f"volumes:{tmp_path}", splits=(0, 0, 1)).test[0]
+    refused(DataFileError, "a.nii", lambda: xb.load(f"volumes:{tmp_path}", splits=(0, 0, 1)).test[0])
 
 
 def test_maps_are_found_by_the_shortest_name_that_is_unique(tmp_path):
@@ -97,20 +93,15 @@ def test_maps_are_found_by_the_shortest_name_that_is_unique(tmp_path):
         np.save(tmp_path / file, values)
     assert np.array_equal(read_maps(tmp_path, ids), maps)
     np.savez(tmp_path / "image.npz", maps[0])
-    with pytest.raises(MapFileError, match=r"1 maps have unknown sample ids \(image\)"):
-        read_maps(tmp_path, ids)
+    refused(MapFileError, "(image)", lambda: read_maps(tmp_path, ids))
     (tmp_path / "image.npz").rename(tmp_path / "1.npz")
-    with pytest.raises(MapFileError, match=r"unknown sample ids \(1\)"):
-        read_maps(tmp_path, ids)
+    refused(MapFileError, "(1)", lambda: read_maps(tmp_path, ids))
     (tmp_path / "1.npz").rename(tmp_path / "b" / "2.npz")
-    with pytest.raises(MapFileError, match=r"has several maps of image/b/2.npy, such as .*2.npz; expected one"):
-        read_maps(tmp_path, ids)
+    refused(MapFileError, "2.npy", lambda: read_maps(tmp_path, ids))
     (tmp_path / "b" / "2.npz").rename(tmp_path / "2.npz")
-    with pytest.raises(MapFileError, match=r"2.npy and .*2.npz have the same name"):
-        read_maps(tmp_path, ids)
+    refused(MapFileError, "2.npy", lambda: read_maps(tmp_path, ids))
     (empty := tmp_path / "empty").mkdir()
-    with pytest.raises(MapFileError, match="empty has no maps; expected files named like the images"):
-        read_maps(empty, ids)
+    refused(MapFileError, "empty", lambda: read_maps(empty, ids))
 
 
 def test_commands_read_draw_and_score_them(folder, tmp_path):

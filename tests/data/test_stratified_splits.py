@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from xaibench.data.stratified_splits import stratified_split
 
@@ -17,8 +18,7 @@ def test_parts_are_exact_disjoint_and_stratified(counts, weights, seed):
     fractions = [weight / sum(weights) for weight in weights]
     sizes = np.diff([0, *(round(bound * len(strata)) for bound in np.cumsum(fractions))])
     if min(sizes) == 0:
-        with pytest.raises(ValueError, match="leave an empty split"):
-            stratified_split(strata, fractions, np.random.default_rng(seed))
+        refused(ValueError, "empty split", lambda: stratified_split(strata, fractions, np.random.default_rng(seed)))
         return
     parts = stratified_split(strata, fractions, np.random.default_rng(seed))
     assert [len(part) for part in parts] == list(sizes)
@@ -39,5 +39,5 @@ def test_the_seed_decides():
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.2), (0.8, 0.1, 0.2), (1.0, 0.0, 0.0), (1.2, -0.1, -0.1)])
 def test_fractions_that_are_none(fractions):
-    with pytest.raises(ValueError, match="three positive fractions"):
+    with pytest.raises(ValueError, match="fractions"):
         stratified_split(np.zeros(50, dtype=np.int64), fractions, np.random.default_rng(0))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from generators.tumor import write_nifti
+from refusals import refused
 
 from xaibench.data import open_images
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -73,40 +74,32 @@ def test_arrays_of_volumes_are_a_source():
     found = open_images(np.clip(VOLUMES[:, None], 0, 1), masks=VOLUMES > 0, targets=[0, 1, 0, 1])
     assert found.image_shape == (1, 3, 4, 5)
     assert np.array_equal(found[1].masks[0], VOLUMES[1] > 0)
-    with pytest.raises(ValueError, match="size: only for images"):
-        open_images(np.clip(VOLUMES[:, None], 0, 1), size=8)
+    refused(ValueError, "size:", lambda: open_images(np.clip(VOLUMES[:, None], 0, 1), size=8))
 
 
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("a.npy", np.zeros((4, 5)), r"float64 values of the shape \[4, 5\]; expected numbers \[D, H, W\] or"),
-        ("a.npy", np.full((2, 2, 2), "x"), "values of the shape"),
-        ("a.npy", np.full((3, 4, 5), np.nan), "NaN or infinite"),
+        ("a.npy", np.zeros((4, 5)), "[4, 5]"),
+        ("a.npy", np.full((2, 2, 2), "x"), "shape"),
+        ("a.npy", np.full((3, 4, 5), np.nan), "NaN"),
         ("a.npy", np.full((2, 2, 2), {}), "a.npy"),
-        ("b.npy", np.zeros((2, 3, 4)), r"b.npy \[2, 3, 4\]"),
+        ("b.npy", np.zeros((2, 3, 4)), "b.npy"),
     ],
 )
 def test_bad_files_are_named(tmp_path, name, values, message):
     save(tmp_path / "0.npy", VOLUMES[0])
     np.save(tmp_path / name, values, allow_pickle=True)
-    with pytest.raises(ValueError, match=message):
-        open_images(tmp_path)[:]
+    refused(ValueError, message, lambda: open_images(tmp_path)[:])
 
 
 def test_bad_masks_and_sources_are_named(tmp_path):
     np.savez(save(tmp_path / "a.npy", VOLUMES[0]).with_name("b.npz"), one=VOLUMES[0], two=VOLUMES[1])
-    with pytest.raises(DataFileError, match="it has the arrays one, two; expected a single one"):
-        open_images(tmp_path)[:]
+    refused(DataFileError, "one, two", lambda: open_images(tmp_path)[:])
     save(tmp_path / "mask" / "a.npy", VOLUMES[0, 1:])
-    with pytest.raises(DataFileError, match=r"shape \[2, 4, 5\], expected that of its volume \[3, 4, 5\]"):
-        open_images(tmp_path)[0]
-    with pytest.raises(ValueError, match="size, scale: only for folders of images, but the source is one of volumes"):
-        open_images(tmp_path, size=8, scale=2.0)
-    with pytest.raises(ValueError, match="masks: got an array"):
-        open_images(tmp_path, masks=VOLUMES > 0)
-    with pytest.raises(ValueError, match="volumes: only for a folder"):
-        open_images(np.zeros((1, 1, 4, 4)), volumes=True)
+    refused(DataFileError, "[2, 4, 5]", lambda: open_images(tmp_path)[0])
+    refused(ValueError, "size, scale", lambda: open_images(tmp_path, size=8, scale=2.0))
+    refused(ValueError, "masks:", lambda: open_images(tmp_path, masks=VOLUMES > 0))
+    refused(ValueError, "volumes:", lambda: open_images(np.zeros((1, 1, 4, 4)), volumes=True))
     (empty := tmp_path / "empty").mkdir()
-    with pytest.raises(MissingDataError, match="has no volumes"):
-        open_images(empty, volumes=True)
+    refused(MissingDataError, "no volumes", lambda: open_images(empty, volumes=True))

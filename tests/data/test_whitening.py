@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from scipy.linalg import inv, sqrtm
 
 import xaibench as xb
@@ -81,11 +82,8 @@ def test_a_direction_without_variance_is_not_amplified_without_bound():
 
 def test_what_cannot_be_whitened_is_refused():
     data = xb.load("xai-tris/lin-corr-8x8", seed=0, n_samples=40)
-    with pytest.raises(ValueError, match="kind"):
-        whiten(data, "zca")
+    refused(ValueError, "kind", lambda: whiten(data, "zca"))
     few = dataclasses.replace(data, train=Split(*data.train[:1]))
-    with pytest.raises(ValueError, match="got 1 training images, expected two"):
-        whiten(few)
+    refused(ValueError, "got 1 ", lambda: whiten(few))
     large = Split(torch.zeros(2, 3, 40, 40), torch.zeros(2, 40, 40, dtype=torch.bool), torch.zeros(2).long())
-    with pytest.raises(ValueError, match="images have 4,800 values"):
-        whiten(dataclasses.replace(data, train=large))
+    refused(ValueError, "4,800", lambda: whiten(dataclasses.replace(data, train=large)))

@@ -31,3 +31,8 @@ def rectangle(rng, height, width):
     top, left = rng.integers(0, height // 2), rng.integers(0, width // 2)
     mask[top : top + rng.integers(height // 5, height // 2), left : left + rng.integers(width // 5, width // 2)] = True
     return mask
+
+
+def by_id(source):
+    """The number of each sample of an open data set, by its name."""
+    return {source.meta(number)["id"]: number for number in range(len(source))}

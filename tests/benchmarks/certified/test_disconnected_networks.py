@@ -1,5 +1,6 @@
 import pytest
 import torch
+from refusals import refused
 
 import xaibench as xb
 from xaibench.benchmarks import disconnected
@@ -50,8 +51,7 @@ def test_rise_does_not(mosaic):
 
 
 def test_images_that_cannot_be_cut_are_refused(mosaic):
-    with pytest.raises(ValueError, match=r"images are \[1, 1, 15, 16\], which cannot be cut into 2×2 cells"):
-        mosaic[0](torch.zeros(1, 1, 15, 16))
+    refused(ValueError, "[1, 1, 15, 16]", lambda: mosaic[0](torch.zeros(1, 1, 15, 16)))
 
 
 def test_copies_are_made_by_name():
@@ -65,14 +65,11 @@ def test_copies_are_made_by_name():
 
 @pytest.mark.parametrize(("shape", "outputs"), [((1, 15, 16), 20), ((1, 16, 16), 18)])
 def test_shares_that_do_not_come_out_even_are_refused(shape, outputs):
-    with pytest.raises(ValueError, match=r"disconnected:cnn: in_shape is .*expected sides that are multiples of 2"):
-        build("disconnected:cnn", shape, outputs)
+    refused(ValueError, "in_shape", lambda: build("disconnected:cnn", shape, outputs))
 
 
 def test_a_map_of_one_cells_features_is_no_map_of_the_mosaic(mosaic):
     model, split, columns = mosaic
     for name in ("gradcam", "eigencam", "guided_gradcam"):
-        with pytest.raises(
-            xb.explainers.UnsupportedModelError, match="each layer of Disconnected sees only a part of the"
-        ):
+        with pytest.raises(xb.explainers.UnsupportedModelError, match="Disconnected"):
             xb.explain(name, model, split.images, columns, device="cpu")

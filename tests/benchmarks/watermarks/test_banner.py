@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from xaibench.benchmarks.watermarks.regimes import banner_mask, blend
 
@@ -17,8 +18,7 @@ def test_the_letters_are_legible_and_grow_with_the_image():
 
 
 def test_an_image_smaller_than_the_banner_is_refused():
-    with pytest.raises(ValueError, match="side"):
-        banner_mask(31)
+    refused(ValueError, "side", lambda: banner_mask(31))
 
 
 def test_blending_moves_the_pixels_towards_white():
@@ -30,5 +30,4 @@ def test_blending_moves_the_pixels_towards_white():
 
 @pytest.mark.parametrize("opacity", [0, -0.1, 1.5])
 def test_an_opacity_out_of_range_is_refused(opacity):
-    with pytest.raises(ValueError, match=r"opacity=.*expected a number in \(0, 1\]"):
-        blend(np.zeros((2, 2)), np.ones((2, 2), bool), opacity)
+    refused(ValueError, "opacity=", lambda: blend(np.zeros((2, 2)), np.ones((2, 2), bool), opacity))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from refusals import refused
 
 import xaibench as xb
 from xaibench.benchmarks.watermarks.regimes import banner_mask
@@ -52,9 +53,7 @@ def test_the_sizes_are_known_before_an_image_is_read(folder):
 
 
 def test_other_than_two_classes_and_an_unknown_regime_are_refused(folder):
-    with pytest.raises(ValueError, match="regime"):
-        load(folder, regime="confonder")
+    refused(ValueError, "regime", lambda: load(folder, regime="confonder"))
     (folder / "bird").mkdir()
     Image.new("RGB", (40, 40)).save(folder / "bird" / "0.png")
-    with pytest.raises(ValueError, match="has 3 classes, expected 2"):
-        load(folder)
+    refused(ValueError, "3 classes", lambda: load(folder))

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from part_cases import ModelCase
+from refusals import refused
 from torch import nn
 
 from xaibench.benchmarks import CNN, LLR, MLP
@@ -109,10 +110,8 @@ def test_initial_weights_are_he_normal_and_biases_uniform():
 
 @pytest.mark.parametrize("in_shape", [(1, 28, 28), (3, 64, 64), (1, 8, 64)])
 def test_other_images_are_refused(in_shape):
-    with pytest.raises(ValueError, match=r"CNN: in_shape is .* but the XAI-TRIS networks take \(1, 8, 8\)"):
-        build("cnn", in_shape, 2)
+    refused(ValueError, "CNN:", lambda: build("cnn", in_shape, 2))
 
 
 def test_one_class_is_refused():
-    with pytest.raises(ValueError, match="needs at least 2"):
-        build("llr", (1, 8, 8), 1)
+    refused(ValueError, "at least 2", lambda: build("llr", (1, 8, 8), 1))

@@ -4,6 +4,7 @@ import tracemalloc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from xaibench.data.photographs import coco_gender as json_lists
 from xaibench.data.photographs.coco_gender import read_items
@@ -58,8 +59,7 @@ def test_what_is_broken_is_said_with_its_place(tmp_path, monkeypatch, text, said
 
 def test_a_list_that_is_not_there_is_named(tmp_path):
     (tmp_path / "a.json").write_text('{"a": [1], "c": {"b": [2]}}')
-    with pytest.raises(KeyError, match="'b'"):
-        list(read_items(tmp_path / "a.json", "a", "b"))
+    refused(KeyError, "'b'", lambda: list(read_items(tmp_path / "a.json", "a", "b")))
 
 
 def test_one_item_is_in_memory_at_a_time(tmp_path, monkeypatch):
@@ -79,8 +79,7 @@ def test_an_item_of_any_length_is_no_reason_to_read_all(tmp_path, monkeypatch):
     monkeypatch.setattr(json_lists, "_MAX_ITEM", 2**12)
     (tmp_path / "a.json").write_text('{"a": ["' + "x" * 100_000)
     tracemalloc.start()
-    with pytest.raises(ValueError, match="after 7 characters: Unterminated string"):
-        list(read_items(tmp_path / "a.json", "a"))
+    refused(ValueError, "after 7 characters", lambda: list(read_items(tmp_path / "a.json", "a")))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 60_000

@@ -6,6 +6,7 @@ import pytest
 from generators.gender import write, write_coco
 from generators.tables import blob, write_table
 from part_cases import DatasetCase
+from refusals import refused
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -41,8 +42,7 @@ def test_counterfactual_masks_come_alone_and_on_request(tmp_path):
 def test_without_counterfactual_tables_the_factual_are_not_taken_for_them(tmp_path):
     write(tmp_path)
     (tmp_path / "gender_data" / "attention_label" / "Counterfactual.csv").unlink()
-    with pytest.raises(MissingDataError, match="'counterfactual' in its name"):
-        load("gender", root=tmp_path, counterfactual=True)
+    refused(MissingDataError, "'counterfactual'", lambda: load("gender", root=tmp_path, counterfactual=True))
 
 
 def test_images_without_a_good_mask_are_kept_on_request(tmp_path):
@@ -91,10 +91,8 @@ def test_coco_alone_is_listed_by_its_captions(tmp_path, caplog, part):
 def test_coco_alone_is_no_set_with_masks(tmp_path):
     write_coco(tmp_path)
     assert gender.find(tmp_path) == tmp_path / "coco"
-    with pytest.raises(MissingDataError, match="no annotated image of class 'men'"):
-        load("gender", root=tmp_path)
-    with pytest.raises(MissingDataError, match="has to be downloaded by hand"):
-        load("gender", root=tmp_path / "none", download=True)
+    refused(MissingDataError, "'men'", lambda: load("gender", root=tmp_path))
+    refused(MissingDataError, "by hand", lambda: load("gender", root=tmp_path / "none", download=True))
 
 
 def test_masks_beside_coco_are_used(tmp_path):
@@ -147,17 +145,16 @@ def test_the_rule_of_words(captions, persons, label):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"captions_val2017\.json cannot be read"),
-        ("[]", r"captions_val2017\.json cannot be read \(after 0 characters: expected '\{', got '\[\]'\)"),
-        ('{"images": []}', r"captions_val2017\.json is not an annotation file .*'annotations'"),
-        ('{"images": [{}], "annotations": []}', r"captions_val2017\.json is not an annotation file .*'file_name'"),
+        ("{", "captions_val2017.json"),
+        ("[]", "captions_val2017.json"),
+        ('{"images": []}', "'annotations'"),
+        ('{"images": [{}], "annotations": []}', "'file_name'"),
     ],
 )
 def test_a_broken_list_is_named(tmp_path, text, message):
     write_coco(tmp_path)
     (tmp_path / "coco" / "annotations" / "captions_val2017.json").write_text(text)
-    with pytest.raises(DataFileError, match=message):
-        opened(tmp_path / "coco")
+    refused(DataFileError, message, lambda: opened(tmp_path / "coco"))
 
 
 @pytest.mark.skipif(not (REAL / "coco").is_dir(), reason="no sample files")

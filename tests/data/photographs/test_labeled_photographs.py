@@ -63,5 +63,5 @@ def test_photographs_of_some_of_imagenets_classes_have_the_numbers_of_all(tmp_pa
 
 def test_a_folder_without_photographs_is_refused(tmp_path):
     for folder in (tmp_path / "nowhere", tmp_path):
-        with pytest.raises(MissingDataError, match=r"photographs: .*Expected <class>/<any name>\.jpg"):
+        with pytest.raises(MissingDataError, match="photographs:"):
             load(f"photographs:{folder}")

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from generators.common import by_id
 from generators.pet import BACKGROUND, BORDER, CHOSEN, FOREGROUND, KINDS, write
 from part_cases import DatasetCase
 from PIL import Image
+from refusals import refused
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -17,22 +19,12 @@ CASES = {"pet": DatasetCase(write=write)}
 
 
 @pytest.fixture
-def root(tmp_path):
-    write(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def folder(root):
     return root / "oxford-iiit-pet"
 
 
 def opened(folder, *classes, **own):
     return pet.open(folder, classes=classes or SPECIES, seed=0, **own)
-
-
-def by_id(source):
-    return {source.meta(number)["id"]: number for number in range(len(source))}
 
 
 def trimap_of(folder, name):
@@ -58,8 +50,7 @@ def test_breeds_when_they_are_named(folder):
 
 
 def test_species_and_breeds_do_not_mix(root):
-    with pytest.raises(ValueError, match=r"classes mix species \(cat\) and breeds \(beagle\)"):
-        load("pet", root=root, classes="cat,beagle")
+    refused(ValueError, "beagle", lambda: load("pet", root=root, classes="cat,beagle"))
 
 
 @pytest.mark.parametrize(("border", "important"), [(False, [FOREGROUND]), (True, [FOREGROUND, BORDER])])
@@ -137,24 +128,22 @@ def spoil_bytes(folder):
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (spoil_labels, r"beagle_2\.png has the label\(s\) \[7\]"),
-        (spoil_size, r"beagle_2\.png is 60×81, but its image beagle_2\.jpg is 60×80"),
-        (spoil_bytes, r"beagle_2\.png (cannot be read|is not an image)"),
+        (spoil_labels, "[7]"),
+        (spoil_size, "60×81"),
+        (spoil_bytes, "beagle_2.png"),
     ],
 )
 def test_a_trimap_that_cannot_be_used_is_named(folder, spoil, match):
     spoil(folder)
     source = opened(folder)
-    with pytest.raises(DataFileError, match=match):
-        source.mask(by_id(source)["beagle_2"])
+    refused(DataFileError, match, lambda: source.mask(by_id(source)["beagle_2"]))
 
 
 def test_a_folder_without_trimaps_is_named(folder):
     for file in (folder / "annotations" / "trimaps").iterdir():
         file.unlink()
     (folder / "annotations" / "trimaps").rmdir()
-    with pytest.raises(MissingDataError, match=r"trimaps is missing"):
-        opened(folder)
+    refused(MissingDataError, "trimaps", lambda: opened(folder))
 
 
 def test_download_fetches_the_list_last(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from generators.common import photograph
 from generators.pascal import HEIGHT, SHOWN, WIDTH, save_labels, write
 from part_cases import DatasetCase
 from PIL import Image
+from refusals import refused
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -141,16 +142,12 @@ def test_a_mask_that_cannot_be_used_is_named_and_left_out(folder, spoil, match, 
 def test_a_set_of_broken_masks_is_refused(folder):
     for mask in (folder / "SegmentationClass").iterdir():
         mask.write_bytes(b"hello")
-    with pytest.raises(
-        DataFileError, match=r"None of \d+ label maps .*; the first error: .*2007_000000\.png is not an image"
-    ):
-        opened(folder)
+    refused(DataFileError, "2007_000000.png", lambda: opened(folder))
 
 
 def test_a_missing_list_is_named(folder):
     (folder / "ImageSets" / "Segmentation" / "val.txt").unlink()
-    with pytest.raises(MissingDataError, match=r"val\.txt is missing"):
-        opened(folder)
+    refused(MissingDataError, "val.txt", lambda: opened(folder))
 
 
 def test_an_image_that_is_not_there_is_counted_and_left_out(root, folder, caplog):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from generators.lidc import RATINGS, nodule, non_nodule, outline, roi, write_xml
+from refusals import refused
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.lidc_xml import read_reading
@@ -66,31 +67,26 @@ def test_neither_the_namespace_nor_the_case_of_uid_matters(tmp_path):
 @pytest.mark.parametrize(
     ("session", "how", "said"),
     [
-        ("", {"root": "html"}, r"1\.xml is a 'html', expected a LidcReadMessage"),
-        ("", {"uid": "Other"}, r"1\.xml cannot be read \(its ResponseHeader has no SeriesInstanceUid"),
-        (nodule("A", [roi("u", 0, BOX, "MAYBE")]), {}, r"1\.xml cannot be read \(inclusion is 'MAYBE'"),
-        (nodule("A", [roi("", 0, BOX)]), {}, r"1\.xml cannot be read \(an outline \(roi\) has no imageSOP_UID"),
-        (nodule("A", [roi("u", 0, [("a", 1), (2, 3)])]), {}, r"1\.xml cannot be read \(invalid literal"),
+        ("", {"root": "html"}, "'html'"),
+        ("", {"uid": "Other"}, "SeriesInstanceUid"),
+        (nodule("A", [roi("u", 0, BOX, "MAYBE")]), {}, "'MAYBE'"),
+        (nodule("A", [roi("", 0, BOX)]), {}, "imageSOP_UID"),
+        (nodule("A", [roi("u", 0, [("a", 1), (2, 3)])]), {}, "1.xml"),
     ],
 )
 def test_what_is_built_otherwise_is_named(tmp_path, session, how, said):
-    with pytest.raises(DataFileError, match=said):
-        reading_of(tmp_path, session, **how)
+    refused(DataFileError, said, lambda: reading_of(tmp_path, session, **how))
 
 
 def test_broken_files_are_named(tmp_path):
     path = write_xml(tmp_path / "2.xml", "1.2", [])
     path.write_text(path.read_text()[:-9])
-    with pytest.raises(DataFileError, match=r"2\.xml cannot be read"):
-        read_reading(path)
+    refused(DataFileError, "2.xml", lambda: read_reading(path))
     path.write_text('<!DOCTYPE x [<!ENTITY a "aaaa">]><LidcReadMessage>&a;</LidcReadMessage>')
-    with pytest.raises(DataFileError, match=r"2\.xml declares a document type or entities"):
-        read_reading(path)
+    refused(DataFileError, "2.xml", lambda: read_reading(path))
     path.write_text("<LidcReadMessage></LidcReadMessage>")
-    with pytest.raises(DataFileError, match=r"2\.xml cannot be read \(LidcReadMessage has no ResponseHeader\)"):
-        read_reading(path)
-    with pytest.raises(MissingDataError, match=r"3\.xml is missing"):
-        read_reading(tmp_path / "3.xml")
+    refused(DataFileError, "2.xml", lambda: read_reading(path))
+    refused(MissingDataError, "3.xml", lambda: read_reading(tmp_path / "3.xml"))
 
 
 def test_points_are_row_and_column(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from generators.medical import write_slice
 from generators.tumor import nibabel, write_nifti
+from refusals import refused
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.ct_reading import read_slice
@@ -45,18 +46,12 @@ def test_broken_volumes_are_named(tmp_path):
     whole = path.read_bytes()
     for kept in (0, 5, 40, len(whole) // 2, -9):
         path.write_bytes(whole[:kept])
-        with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
-            read_volume(path)
+        refused(DataFileError, "a.nii.gz", lambda: read_volume(path))
     path.write_bytes(whole[:3000] + bytes(50) + whole[3050:])
-    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
-        read_volume(path)
+    refused(DataFileError, "a.nii.gz", lambda: read_volume(path))
     nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5, 2), np.int16), np.eye(4)), path)
-    with pytest.raises(
-        DataFileError, match=r"a\.nii\.gz cannot be read \(it has shape \(3, 4, 5, 2\), expected three axes"
-    ):
-        read_volume(path)
-    with pytest.raises(MissingDataError, match=r"b\.nii\.gz is missing"):
-        read_volume(tmp_path / "b.nii.gz")
+    refused(DataFileError, "a.nii.gz", lambda: read_volume(path))
+    refused(MissingDataError, "b.nii.gz", lambda: read_volume(tmp_path / "b.nii.gz"))
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the sample files are not here")

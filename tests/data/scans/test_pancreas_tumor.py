@@ -7,6 +7,7 @@ import pytest
 from generators.medical import write_slice
 from generators.tumor import DEPTH, TUMOUR, nibabel, scan, write, write_case, write_nifti, write_patient
 from part_cases import DatasetCase
+from refusals import refused
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.pancreas_tumor import tumor
@@ -92,10 +93,7 @@ def test_where_the_negatives_may_lie(root, place):
 
 def test_without_negatives(root, caplog):
     shutil.rmtree(root / "Pancreas-CT")
-    with pytest.raises(
-        MissingDataError, match=r"no scan of the class 'no_tumor'(?s:.*)Pancreas-CT(?s:.*)classes='tumor'"
-    ):
-        source_of(root)
+    refused(MissingDataError, "classes=", lambda: source_of(root))
     assert names(source_of(root, classes="tumour")) == ["pancreas_001", "pancreas_002", "pancreas_003"]
     with caplog.at_level(logging.WARNING, "xaibench"):
         tumor.prepare(root)

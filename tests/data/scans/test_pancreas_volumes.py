@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from generators.tumor import DEPTH, HEIGHT, TUMOUR, WIDTH, nibabel, scan, write, write_case, write_nifti, write_patient
+from refusals import refused
 
 from xaibench.data.annotated import DataFileError
 from xaibench.data.scans.pancreas_tumor import tumor
@@ -164,8 +165,7 @@ def test_healthy_crops_need_scans_with_a_tumor_and_whole_scans_do_not(root):
     assert {meta["id"]: meta["origin"] for meta in healthy.meta}.items() <= both.items()
     for path in (root / "Task07_Pancreas" / "labelsTr").glob("*.nii.gz"):
         path.unlink()
-    with pytest.raises(DataFileError, match=r"no readable scan with a tumor, .* whole scans with crop=None"):
-        volumes_of(root, classes="no_tumor")
+    refused(DataFileError, "crop=", lambda: volumes_of(root, classes="no_tumor"))
     assert len(volumes_of(root, None, classes="no_tumor")) == 2
 
 
@@ -184,8 +184,7 @@ def test_a_healthy_scan_with_missing_slices(root, caplog):
 def test_values_that_are_not_finite(root):
     write_nifti(root / "Task07_Pancreas" / "imagesTr" / "pancreas_001.nii.gz", np.full(SHAPE, np.nan, np.float32))
     assert list(volumes_of(root, classes="tumor").ids) == ["pancreas_002"]
-    with pytest.raises(DataFileError, match=r"pancreas_001\.nii\.gz has NaN or infinite values"):
-        volumes_of(root, None, classes="tumor")[0]
+    refused(DataFileError, "pancreas_001.nii.gz", lambda: volumes_of(root, None, classes="tumor")[0])
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the sample files are not here")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from xaibench.data.scans.scan_geometry import Box, check_crop, common_value, measure_stack, window_air
 
@@ -48,16 +49,15 @@ def test_missing_slices_and_steps_that_differ_are_found():
 @pytest.mark.parametrize(
     ("place", "orientation", "said"),
     [
-        (positions(0, 1), [np.nan] * 6, r"no orientation \(ImageOrientationPatient\), or several"),
-        (positions(0, 1), (1, 0, 0, 0, 0, -1), "is not axial"),
-        (positions(0), UPRIGHT, "a single slice, expected at least two"),
-        (positions(0, 1, 1), UPRIGHT, "not in one order along their normal"),
-        (np.array([(0, 0, 0), (0, 1.5, 1)]), UPRIGHT, r"shifted sideways by up to 1\.5 mm each \(a tilted gantry\)"),
+        (positions(0, 1), [np.nan] * 6, "orientation"),
+        (positions(0, 1), (1, 0, 0, 0, 0, -1), "axial"),
+        (positions(0), UPRIGHT, "single slice"),
+        (positions(0, 1, 1), UPRIGHT, "order"),
+        (np.array([(0, 0, 0), (0, 1.5, 1)]), UPRIGHT, "1.5 mm"),
     ],
 )
 def test_slices_that_are_not_a_volume(place, orientation, said):
-    with pytest.raises(ValueError, match=said):
-        measure_stack(np.asarray(place, dtype=float), orientation, (1, 1))
+    refused(ValueError, said, lambda: measure_stack(np.asarray(place, dtype=float), orientation, (1, 1)))
 
 
 def test_vectors_that_differ_have_no_common_value():
@@ -108,8 +108,7 @@ def test_air_is_black_in_usual_windows():
 
 @pytest.mark.parametrize("crop", [(0, 4, 4), (4, 4), 32, "32,64,64", (4.0, 4, 4)])
 def test_crops_have_three_positive_sides(crop):
-    with pytest.raises(ValueError, match=r"expected the number of slices, rows and columns, such as \(32, 64, 64\)"):
-        check_crop(crop)
+    refused(ValueError, "slices, rows and columns", lambda: check_crop(crop))
 
 
 def test_the_shape_of_a_crop_is_a_tuple():

@@ -2,8 +2,10 @@ import shutil
 
 import numpy as np
 import pytest
+from generators.common import by_id
 from generators.sixray import HEADER, NEGATIVES, POSITIVES, annotation, row, union, write, write_list
 from part_cases import DatasetCase
+from refusals import refused
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -14,22 +16,12 @@ CASES = {"sixray": DatasetCase(write=write)}
 
 
 @pytest.fixture
-def root(tmp_path):
-    write(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def folder(root):
     return root / "SIXray"
 
 
 def opened(folder, *classes, **own):
     return sixray.open(folder, classes=classes or ("negative", "positive"), seed=0, **{"balance": False} | own)
-
-
-def by_id(source):
-    return {source.meta(number)["id"]: number for number in range(len(source))}
 
 
 def test_a_positive_without_boxes_is_not_annotated_and_not_negative(folder):
@@ -86,8 +78,7 @@ def test_a_listed_item_without_a_box_of_it_is_not_annotated(folder):
 
 
 def test_positive_beside_single_items_is_refused(root):
-    with pytest.raises(ValueError, match="'positive' includes all items"):
-        load("sixray", root=root, classes="negative,positive,gun")
+    refused(ValueError, "'positive'", lambda: load("sixray", root=root, classes="negative,positive,gun"))
 
 
 def test_official_splits_are_those_of_a_subset(root):
@@ -102,13 +93,11 @@ def test_a_subset_is_its_lists_and_the_whole_is_all_of_them(folder):
     ids = set(by_id(opened(folder, subset="1000")))
     assert ids == {*list(POSITIVES)[:5], *NEGATIVES}
     assert set(by_id(opened(folder))) == {*POSITIVES, *NEGATIVES}
-    with pytest.raises(ValueError, match="subset='100': expected 'all' or a subset in ImageSet: 10, 1000"):
-        opened(folder, subset=100)
+    refused(ValueError, "subset=", lambda: opened(folder, subset=100))
 
 
 def test_the_whole_set_has_no_official_split(root):
-    with pytest.raises(ValueError, match="no official split"):
-        load("sixray", root=root, splits="official")
+    refused(ValueError, "official", lambda: load("sixray", root=root, splits="official"))
 
 
 def test_an_image_in_both_lists_is_tested_on(folder, caplog):
@@ -155,15 +144,13 @@ def test_spelling_of_lists_does_not_matter(folder):
 
 def test_other_columns_are_refused(folder):
     (folder / "ImageSet" / "10" / "train.csv").write_text("image;label\n1;2\n")
-    with pytest.raises(DataFileError, match=r"10/train\.csv begins with 'image;label'; expected name,Gun"):
-        opened(folder)
+    refused(DataFileError, "train.csv", lambda: opened(folder))
 
 
 def test_no_lists_say_what_is_missing(folder):
     shutil.rmtree(folder / "ImageSet")
     (folder / "ImageSet").mkdir()
-    with pytest.raises(MissingDataError, match=r"ImageSet has no \*/train\.csv"):
-        opened(folder)
+    refused(MissingDataError, "ImageSet", lambda: opened(folder))
 
 
 @pytest.mark.parametrize(
@@ -205,18 +192,15 @@ def test_images_that_are_not_there_are_counted_and_left_out(root, folder, caplog
     assert "20 of 24 negative (N0000001, N0000002, N0000003, N0000004, N0000005, ...)" in caplog.text
     assert "1 of 20 positive (P00001); they are left out" in caplog.text
     assert sixray.counts(folder)["positive"] == (17, 19)
-    with pytest.raises(MissingDataError, match=r"1 of 20 positive \(P00001\)\. Download them, or leave them out"):
-        load("sixray", root=root, balance=False, missing="error")
-    with pytest.raises(ValueError, match="missing='no': expected 'skip' or 'error'"):
-        load("sixray", root=root, missing="no")
+    refused(MissingDataError, "P00001", lambda: load("sixray", root=root, balance=False, missing="error"))
+    refused(ValueError, "missing=", lambda: load("sixray", root=root, missing="no"))
 
 
 def test_a_download_without_any_positive_says_how_to_get_them(root, folder):
     """The official archives are reported to hold negatives alone."""
     for name in POSITIVES:
         (folder / "JPEGImage" / f"{name}.jpg").unlink()
-    with pytest.raises(MissingDataError, match=r"'positive': none of the 20 listed images is on disk\.\nFollow"):
-        load("sixray", root=root)
+    refused(MissingDataError, "'positive'", lambda: load("sixray", root=root))
 
 
 def test_other_layouts_of_the_download(folder):
@@ -249,15 +233,14 @@ def test_negatives_are_drawn_by_seed_as_many_as_there_are_boxes(folder):
 @pytest.mark.parametrize(
     ("boxes", "size", "message"),
     [
-        ([("Gun", 1, 1, 5, 5)], (100, 60), r"P00001\.jpg is 60×80 .* P00001\.xml states 60×100"),
-        ([("Gun", 90, 1, 95, 5)], (80, 60), r"boxes in P00001\.xml are outside of .*P00001\.jpg"),
+        ([("Gun", 1, 1, 5, 5)], (100, 60), "60×100"),
+        ([("Gun", 90, 1, 95, 5)], (80, 60), "P00001.xml"),
     ],
 )
 def test_boxes_of_another_image_are_named(folder, boxes, size, message):
     (folder / "Annotation" / "P00001.xml").write_text(annotation("P00001", boxes, size=size))
     source = opened(folder)
-    with pytest.raises(DataFileError, match=message):
-        source.mask(by_id(source)["P00001"])
+    refused(DataFileError, message, lambda: source.mask(by_id(source)["P00001"]))
 
 
 def test_an_annotation_need_not_say_the_size(folder):

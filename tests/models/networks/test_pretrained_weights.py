@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 
 from xaibench.models import WeightsNotFoundError
 from xaibench.models.networks.pretrained_weights import is_file, named_weights, read_weights
@@ -25,8 +26,7 @@ def test_the_default_is_torchvisions_first_and_its_statistics_come_along():
     entry = named_weights("resnet50", "IMAGENET1K_V1")
     assert entry.name == "IMAGENET1K_V1"
     assert tuple(entry.transforms().mean) == (0.485, 0.456, 0.406)
-    with pytest.raises(ValueError, match=r"resnet50 has no weights 'V2'\. Known: IMAGENET1K_V1, IMAGENET1K_V2"):
-        named_weights("resnet50", "V2")
+    refused(ValueError, "'V2'", lambda: named_weights("resnet50", "V2"))
 
 
 @pytest.mark.parametrize("name", ["broken.pth", "broken.safetensors"])
@@ -39,10 +39,8 @@ def test_a_broken_file_says_so(tmp_path, name):
 @pytest.mark.parametrize("content", [[torch.zeros(1)], {}, {"epoch": 3}, torch.zeros(2)])
 def test_something_else_than_tensors_by_name(tmp_path, content):
     torch.save(content, tmp_path / "a.pth")
-    with pytest.raises(ValueError, match="expected tensors by name"):
-        read_weights(tmp_path / "a.pth")
+    refused(ValueError, "tensors", lambda: read_weights(tmp_path / "a.pth"))
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(WeightsNotFoundError, match="there is no such file"):
-        read_weights("/nowhere/a.pth")
+    refused(WeightsNotFoundError, "no such file", lambda: read_weights("/nowhere/a.pth"))

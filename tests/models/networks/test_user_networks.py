@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from refusals import refused
 
 from xaibench.models import build
 
@@ -101,42 +102,26 @@ def test_a_module_is_copied(own):
 
 def test_parameters_are_passed_on(own):
     assert own("Net", 2, bias=False)[1].bias is None
-    with pytest.raises(
-        TypeError, match=r"own_models:Net\(.*cannot be called \(got an unexpected keyword argument 'bia'"
-    ):
-        own("Net", 2, bia=False)
-    with pytest.raises(TypeError, match="own_models:instance is a module, which has no parameters; got bias"):
-        own("instance", 2, bias=False)
+    refused(TypeError, "'bia'", lambda: own("Net", 2, bia=False))
+    refused(TypeError, "bias", lambda: own("instance", 2, bias=False))
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("three", TypeError, r"three\(a, b, c\) cannot be called .*Expected a factory \(in_shape, num_classes\)"),
-        ("number", TypeError, "number: got int, expected a torch.nn.Module, or a class or factory of one"),
-        ("array", TypeError, "array returned list, expected a torch.nn.Module"),
-        (
-            "torchvision_like",
-            ValueError,
-            "returns 1000 logits for 2 classes. Build it with 2 outputs, replace its last",
-        ),
-        ("Map", ValueError, r"returns \[2, 2, 1, 1\] for 2 images, expected logits \[2, K\]"),
-        (
-            "Pair",
-            ValueError,
-            r"returns tuple of 2 .*, expected a tensor of logits \[2, K\] in trainings and runs",
-        ),
-        ("One", ValueError, "returns 1 logits for 2 classes"),
-        ("Nan", ValueError, "returns NaN or infinite logits; check its weights, and that random images"),
+        ("three", TypeError, "three(a, b, c)"),
+        ("number", TypeError, "number: got int"),
+        ("array", TypeError, "array returned list"),
+        ("torchvision_like", ValueError, "1000 logits"),
+        ("Map", ValueError, "[2, 2, 1, 1]"),
+        ("Pair", ValueError, "tuple of 2"),
+        ("One", ValueError, "1 logits"),
+        ("Nan", ValueError, "NaN"),
     ],
 )
 def test_what_does_not_fit_is_refused(own, name, kind, message):
-    with pytest.raises(kind, match=message):
-        own(name, 2)
+    refused(kind, message, lambda: own(name, 2))
 
 
 def test_images_it_does_not_take_are_named(own):
-    with pytest.raises(
-        ValueError, match=r"own_models:instance cannot take random images in \[0, 1\] of shape \[2, 3, 9, 9\]"
-    ):
-        build("own_models:instance", (3, 9, 9), 2)
+    refused(ValueError, "[2, 3, 9, 9]", lambda: build("own_models:instance", (3, 9, 9), 2))

@@ -7,6 +7,7 @@ import textwrap
 import pytest
 import torch
 from fresh_process import run_fresh
+from refusals import refused
 from torch import nn
 
 import xaibench as xb
@@ -84,10 +85,8 @@ def test_a_module_of_a_package(monkeypatch):
     assert torch.equal(opened.module(x), NETWORK(x))
     made = open_network("references_of_a_test:factory", classes=("a", "b"), size=(16, 16))
     assert (made.num_classes, made.classes, made.in_shape) == (2, ("a", "b"), (3, 16, 16))
-    with pytest.raises(ValueError, match="returns 3 outputs, got classes=5"):
-        open_network("references_of_a_test:NETWORK", classes=5, size=16)
-    with pytest.raises(UnknownNameError, match="no attribute 'NETWORKS'; did you mean 'NETWORK'"):
-        open_network("references_of_a_test:NETWORKS")
+    refused(ValueError, "classes=", lambda: open_network("references_of_a_test:NETWORK", classes=5, size=16))
+    refused(UnknownNameError, "'NETWORKS'", lambda: open_network("references_of_a_test:NETWORKS"))
 
 
 def test_a_function_of_a_file(net_file):
@@ -103,8 +102,7 @@ def test_a_function_of_a_file(net_file):
     ):
         with pytest.raises(error, match=message):
             open_network(f"{net_file}:{name}")
-    with pytest.raises(ValueError, match="there is no such file"):
-        open_network("nowhere.py:net")
+    refused(ValueError, "no such file", lambda: open_network("nowhere.py:net"))
 
 
 def test_the_checksum_is_that_of_the_weights(net_file, tmp_path):
@@ -138,8 +136,7 @@ class Dangerous:
 def test_no_pickle_is_read(tmp_path, content):
     file = tmp_path / "saved.pth"
     torch.save(content, file)
-    with pytest.raises(ValueError, match=r"is no TorchScript file.*Write a file net.py.*'net.py:function'"):
-        open_network(str(file))
+    refused(ValueError, "net.py", lambda: open_network(str(file)))
 
 
 def test_torchvision():
@@ -155,14 +152,12 @@ def test_torchvision():
     assert open_network("resnet18", pretrained=False, size=64, seed=2).sha256 != opened.sha256
     few = open_network("torchvision:mobilenet_v3_small", pretrained=False, classes=("cat", "dog"), size=32)
     assert (few.num_classes, few.classes) == (2, ("cat", "dog"))
-    with pytest.raises(ValueError, match="torchvision has no classifier 'resnet81'; did you mean 'resnet18'"):
-        open_network("torchvision:resnet81")
+    refused(ValueError, "resnet81", lambda: open_network("torchvision:resnet81"))
 
 
 def test_registered_architectures_need_classes_and_size():
     assert open_network("cnn", classes=2, size=8).in_shape == (1, 8, 8)
-    with pytest.raises(ValueError, match=r"cnn is an architecture without weights of its own; give classes= and size="):
-        open_network("cnn")
+    refused(ValueError, "classes=", lambda: open_network("cnn"))
 
 
 def test_timm():
@@ -172,8 +167,7 @@ def test_timm():
     assert (opened.preprocessing.resize, opened.preprocessing.interpolation) == (201, "bicubic")
     assert open_network("resnet10t", pretrained=False).sha256 == opened.sha256
     assert open_network("timm:vit_tiny_patch16_224", pretrained=False, classes=5, size=32).num_classes == 5
-    with pytest.raises(ValueError, match="write 'torchvision:resnet34' or 'timm:resnet34'"):
-        open_network("resnet34", pretrained=False)
+    refused(ValueError, "'torchvision:resnet34'", lambda: open_network("resnet34", pretrained=False))
 
 
 PROCESSOR = {"do_rescale": True, "rescale_factor": 1 / 255, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.5, 0.2]}
@@ -238,10 +232,8 @@ def test_transformers_are_explained_as_they_are(transformer):
 def test_what_is_no_image_classifier_of_transformers_is_refused(tmp_path):
     pytest.importorskip("transformers")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(ValueError, match="is no image classifier of transformers"):
-        open_network(str(tmp_path))
-    with pytest.raises(WeightsNotFoundError, match=r"neither a folder with config\.json"):
-        open_network(f"hf:{tmp_path / 'missing'}")
+    refused(ValueError, "transformers", lambda: open_network(str(tmp_path)))
+    refused(WeightsNotFoundError, "config.json", lambda: open_network(f"hf:{tmp_path / 'missing'}"))
 
 
 def test_onnx(tmp_path):
@@ -276,25 +268,23 @@ def test_a_missing_library_names_its_extra(monkeypatch, tmp_path, library, refer
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("", "expected a text"),
-        (None, "expected a text"),
-        ("missing.pt", "there is no such file"),
-        ("./folder/without", "is no reference of a network. Expected 'package.module:name'"),
-        ("resnet_18000", "is no network of xaibench, torchvision or timm"),
-        ("nowhere.at_all:net", "there is no module 'nowhere'"),
+        ("", "text"),
+        (None, "text"),
+        ("missing.pt", "missing.pt"),
+        ("./folder/without", "./folder/without"),
+        ("resnet_18000", "resnet_18000"),
+        ("nowhere.at_all:net", "'nowhere'"),
     ],
 )
 def test_other_references_are_refused(reference, message):
-    with pytest.raises(ValueError, match=message):
-        open_network(reference)
+    refused(ValueError, message, lambda: open_network(reference))
 
 
 def test_a_network_that_accepts_no_usual_size_asks_for_it(net_file):
     net_file.write_text(
         "from torch import nn\nnet = nn.Sequential(nn.Conv2d(2, 1, 1), nn.Flatten(), nn.Linear(17 * 19, 2))\n"
     )
-    with pytest.raises(ValueError, match="give the size of the images as size="):
-        open_network(f"{net_file}:net")
+    refused(ValueError, "size=", lambda: open_network(f"{net_file}:net"))
     assert open_network(f"{net_file}:net", size=(17, 19)).in_shape == (2, 17, 19)
 
 
@@ -319,5 +309,4 @@ def test_a_network_with_a_3d_convolution_gets_volumes(name, size, in_shape):
 
 
 def test_a_network_that_takes_no_volume_of_a_usual_size_is_refused():
-    with pytest.raises(ValueError, match="Sides from 8 to 96 were tried"):
-        open_network(f"{__name__}:ODD")
+    refused(ValueError, "8 to 96", lambda: open_network(f"{__name__}:ODD"))
