@@ -50,11 +50,3 @@ def test_evaluate_takes_it_where_the_network_is_copied(model):
     how = {"metrics": ["roc_auc"], "controls": False, "scored": "all", "precision": "float64"}
     scores = xb.evaluate(methods, split, model, **how).matrix("roc_auc")
     assert scores["module"].tolist() == scores["name"].tolist()
-
-
-@pytest.mark.parametrize("name", ["gradcam", "guided_gradcam"])
-def test_a_module_of_another_network_is_refused(model, name):
-    with pytest.raises(
-        ValueError, match=r"its layer is a Conv2d that does not belong to the model Sequential, expected one of"
-    ):
-        xb.explain(name, model, IMAGES, TARGETS, layer=nn.Conv2d(1, 4, 3))

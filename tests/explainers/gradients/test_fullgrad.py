@@ -4,7 +4,6 @@ from generators.feature_networks import package_maps, unit
 from oracles import gradients as oracle
 from torch import nn
 
-from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.gradients.fullgrad import FullGrad
 
 
@@ -52,21 +51,3 @@ def test_parity_with_the_grad_cam_package(model):
     theirs = package_maps("FullGrad", wrapped, None, images, targets)
     ours = unit(FullGrad()(model, images, targets))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-
-
-def test_a_network_with_attention_is_no_sum_of_shares():
-    class Attends(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.patches, self.attention = nn.Conv2d(2, 4, 4, 4), nn.MultiheadAttention(4, 1, batch_first=True)
-
-        def forward(self, x):
-            tokens = self.patches(x).flatten(2).transpose(1, 2)
-            return self.attention(tokens, tokens, tokens)[0].mean(1)
-
-    images, targets = batch(torch.float32)
-    with pytest.raises(UnsupportedModelError, match="FullGrad: Attends has attention; expected a network of conv"):
-        FullGrad()(Attends(), images, targets)
-    flat = nn.Sequential(nn.Flatten(), nn.Linear(338, 3))
-    with pytest.raises(UnsupportedModelError, match="FullGrad: Sequential has no convolution; expected a network of"):
-        FullGrad()(flat, images, targets)

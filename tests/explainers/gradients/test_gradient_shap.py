@@ -31,8 +31,3 @@ def test_gradient_shap_with_many_points_nears_integrated_gradients(mlp, images, 
     expected = explain("ig", mlp, images, targets)
     few, many = (explain("gradient_shap", mlp, images, targets, n_samples=n) for n in (2, 3000))
     assert (many - expected).abs().mean() < 0.1 * (few - expected).abs().mean()
-
-
-def test_bad_baselines_are_refused(mlp, images, targets):
-    with pytest.raises(ValueError, match=r"baselines: got \[3, 1, 4, 4\], expected \[B, 1, 8, 8\] with B >= 1"):
-        explain("gradient_shap", mlp, images, targets, baselines=torch.zeros(3, 1, 4, 4))

@@ -95,29 +95,6 @@ def test_guided_gradcam_finds_the_last_convolution(cnn, images, targets):
     assert build("guided_gradcam").info.needs_convolution
 
 
-def test_guided_gradcam_says_what_it_needs(mlp, cnn, images, targets):
-    with pytest.raises(UnsupportedModelError, match=r"guided_gradcam: the network calls no nn.Conv2d"):
-        explain("guided_gradcam", mlp, images, targets)
-    with pytest.raises(ValueError, match=r"guided_gradcam\(layer='conv9'\): .*'layers.0', 'layers.1'"):
-        explain("guided_gradcam", cnn, images, targets, layer="conv9")
-
-
-@pytest.mark.parametrize(
-    ("name", "layer", "message"),
-    [
-        ("guided_backprop", nn.ELU(), r"guided_backprop: layer '1' \(ELU\) is not a ReLU \(it calls elu\).*saliency"),
-        ("deconvolution", nn.Tanh(), r"deconvolution: layer '1' \(Tanh\) is not a ReLU"),
-        ("guided_backprop", nn.Hardtanh(), r"layer '1' \(Hardtanh\) is not a ReLU"),
-        ("guided_backprop", nn.Softmax(1), r"layer '1' \(Softmax\) is not a ReLU"),
-        ("guided_backprop", Called(torch.sigmoid), r"layer '1' \(Called\) is not a ReLU \(it calls sigmoid\)"),
-    ],
-)
-def test_another_activation_is_named(name, layer, message, images, targets):
-    model = nn.Sequential(nn.Flatten(), layer, nn.Linear(64, 2))
-    with pytest.raises(UnsupportedModelError, match=message):
-        explain(name, model, images, targets)
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_a_relu_is_a_relu_however_it_is_called(name, images, targets):
     first, last = nn.Linear(64, 8), nn.Linear(8, 2)

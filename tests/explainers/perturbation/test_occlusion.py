@@ -77,9 +77,3 @@ def test_defaults_follow_the_size_of_the_image(size, window, windows):
     Occlusion(batch_size=256)(model, torch.ones(1, 1, size, size), torch.tensor([0]))
     assert model.rows == windows + 1
     assert model.covered == window**2
-
-
-@pytest.mark.parametrize("parameters", [{"window": 2, "stride": 3}, {"window": 10}])
-def test_the_window_must_fit_the_image(model, parameters):
-    with pytest.raises(ValueError, match="Occlusion"):
-        Occlusion(**parameters)(model, *batch())

@@ -136,25 +136,6 @@ def test_cells_at_the_edge_may_be_smaller():
     assert features.index.reshape(5, 7)[-1].tolist() == [3, 3, 3, 4, 4, 4, 5]
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
-        (
-            {"feature_mask": "cells"},
-            ValueError,
-            r"LIME\(feature_mask='cells'\): expected 'auto', 'values', 'grid', 'slic' or",
-        ),
-        ({"feature_mask": torch.zeros(8, 8)}, TypeError, "got torch.float32, expected integers"),
-        ({"feature_mask": torch.zeros(4, 8, dtype=int)}, ValueError, r"got \[4, 8\] for images \[7, 1, 8, 8\]"),
-        ({"feature_mask": torch.zeros(3, 8, 8, dtype=int)}, ValueError, r"got \[3, 8, 8\] for images \[7, 1, 8, 8\]"),
-        ({"cell_size": 0}, ValueError, r"LIME\(cell_size=0\): expected an integer of at least 1"),
-    ],
-)
-def test_masks_that_do_not_fit_are_refused(settings, error, message, cnn, images, targets):
-    with pytest.raises(error, match=message):
-        explain("lime", cnn, images, targets, **settings)
-
-
 def test_the_number_of_perturbations_follows_the_features(cnn, images, targets):
     assert build("lime").n_samples is None
     expected = explain(

@@ -1,6 +1,5 @@
 """Reliance: against brute force, closed forms, and what it promises."""
 
-import dataclasses
 from functools import partial
 
 import numpy as np
@@ -134,15 +133,3 @@ def test_the_stated_error_is_no_smaller_than_the_error():
 
     found, errors = map(torch.stack, zip(*(values(seed) for seed in range(40)), strict=True))
     assert (found.std(0).square().mean() <= 1.1 * errors.square().mean()).item()
-
-
-def test_what_is_missing_is_said():
-    model, images, targets = build_model("mlp"), torch.zeros(1, 1, 8, 8), torch.tensor([0])
-    with pytest.raises(ValueError, match=r"got no distribution, expected .* Pass distribution=data.distribution\(\)"):
-        explain("reliance", model, images, targets)
-    other = dataclasses.replace(WHITE, means=np.zeros((1, 4, 4)), scales=np.ones((1, 4, 4)), smoothing=np.eye(4))
-    with pytest.raises(ValueError, match=r"got images \[1, 8, 8\] and a distribution of images \[1, 4, 4\]"):
-        explain("reliance", model, images, targets, distribution=other)
-    for wrong in ({"redraw": "other"}, {"block_size": 0}, {"n_samples": 1}, {"batch_size": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            build("reliance", **wrong)

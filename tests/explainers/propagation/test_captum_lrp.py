@@ -5,9 +5,8 @@ from captum.attr._utils.lrp_rules import GammaRule
 from oracles.layered import Called, made
 from part_cases import ExplainerCase
 from torch import nn
-from torchvision.models import resnet18
 
-from xaibench.explainers import ExplainedOutput, UnsupportedModelError, explain
+from xaibench.explainers import ExplainedOutput, explain
 from xaibench.models import Folded
 from xaibench.models.networks.pretrained import Normalize
 
@@ -98,52 +97,6 @@ def test_the_log_sum_exp_goes_back_as_a_gradient(mlp, images):
         # As through the softmax: relevance starts as the gradient, and is multiplied by the explained output.
         expected += (group * share / logits[:, j])[:, None, None] * member
     torch.testing.assert_close(maps, expected, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        (nn.GELU(), r"lrp: layer '1' \(GELU\) has no propagation rule. Layers that have one: .*Conv2d.*lrp_epsilon"),
-        (nn.LayerNorm(64), r"lrp: layer '1' \(LayerNorm\) has no propagation rule"),
-        (Called(torch.sigmoid), r"lrp: layer '1' \(Called\) has no propagation rule"),
-        (nn.Sequential(Called(lambda x: x.exp())), r"lrp: layer '1.0' \(Called\) has no propagation rule"),
-    ],
-)
-def test_a_layer_that_cannot_be_treated_is_named(layer, message, images, targets):
-    model = nn.Sequential(nn.Flatten(), layer, nn.Linear(64, 2))
-    with pytest.raises(UnsupportedModelError, match=message):
-        explain("lrp", model, images, targets)
-
-
-def test_a_sum_of_branches_is_named():
-    with torch.random.fork_rng():
-        model = resnet18(num_classes=3).eval()
-    images, targets = torch.rand(1, 3, 32, 32), torch.tensor([0])
-    message = r"lrp: layer 'layer1.0' \(BasicBlock\) calls add_ itself, .* layers only. lrp_epsilon and lrp_gamma also"
-    with pytest.raises(UnsupportedModelError, match=message):
-        explain("lrp", model, images, targets)
-    assert explain("lrp_epsilon", model, images, targets).abs().max() > 0
-
-
-def test_a_layer_after_a_log_sum_exp_is_named(images, targets):
-    model = nn.Sequential(nn.Flatten(), Called(lambda x: x * 2), nn.Linear(1, 2))
-    model[1].inner = nn.ReLU()
-    model[1].function = lambda x: x.logsumexp(1, keepdim=True)
-    with pytest.raises(UnsupportedModelError, match=r"layer '2' \(Linear\) comes after the logsumexp of layer '1'"):
-        explain("lrp", model, images, targets)
-
-
-def test_a_linear_layer_that_runs_twice_is_named(images, targets):
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.square, self.last = nn.Linear(64, 64), nn.Linear(64, 2)
-
-        def forward(self, x):
-            return self.last(self.square(self.square(x.flatten(1))))
-
-    with pytest.raises(UnsupportedModelError, match=r"lrp: layer 'square' \(Linear\) runs 2 times"):
-        explain("lrp", Twice(), images, targets)
 
 
 def test_an_activation_in_place_is_treated_the_same(images, targets):

@@ -5,7 +5,6 @@ from oracles.propagation import relevance
 from torch import nn
 
 import xaibench as xb
-from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.propagation.crp import CRP
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance
 
@@ -145,17 +144,3 @@ def test_a_layer_of_tokens_has_its_channels_last():
     images, targets = data()
     parts = [CRP(layer="embed", concepts=(k,))(model, images, targets) for k in range(5)]
     torch.testing.assert_close(sum(parts), LayerwiseRelevance()(model, images, targets))
-
-
-def test_errors():
-    model, (images, targets) = network(), data()
-    with pytest.raises(ValueError, match=r"CRP\(layer='7'\): expected a convolution or linear layer .*: '0', '2', '5'"):
-        CRP(layer="7")(model, images, targets)
-    with pytest.raises(ValueError, match=r"CRP\(concepts=\(1, 4\)\): layer '2' \(Conv2d\) has 4 channels, expected"):
-        CRP(concepts=(1, 4))(model, images, targets)
-    with pytest.raises(UnsupportedModelError, match=r"CRP: the network has no convolution.*'1'"):
-        CRP()(nn.Sequential(nn.Flatten(), nn.Linear(72, 3)).double(), images, targets)
-    with pytest.raises(ValueError, match=r"CRP\(concepts=\(-1,\)\): expected the indices of one or more channels"):
-        CRP(concepts=(-1,))
-    with pytest.raises(ValueError, match=r"CRP\(n_concepts=0\): expected an integer of at least 1"):
-        CRP(n_concepts=0)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torchvision.models import resnet18
 
-from xaibench.explainers import UnsupportedModelError, explain
+from xaibench.explainers import explain
 from xaibench.models import Folded
 
 # Captum announces its hooks.
@@ -205,35 +205,3 @@ def test_the_log_sum_exp_passes_its_gradient(mlp, images, targets):
     members = [explain("deeplift", model, images, torch.full((7,), j), output="logit") for j in (1, 2, 4)]
     expected = sum(share[:, None, None] * member for share, member in zip(shares.T, members, strict=True))
     torch.testing.assert_close(maps, expected, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (
-            nn.Sequential(nn.Softmin(3), nn.Flatten(), nn.Linear(64, 2)),
-            r"deeplift: layer '0' \(Softmin\) has no rule for softmin.*integrated_gradients",
-        ),
-        (
-            nn.Sequential(nn.Flatten(), nn.Linear(64, 2), nn.Softmax(1), nn.Linear(2, 2)),
-            r"layer '2' \(Softmax\) has no rule for softmax",
-        ),
-        (
-            nn.Sequential(nn.Flatten(), Called(lambda x: x.logsumexp(1, keepdim=True)), nn.Linear(1, 2)),
-            r"layer '2' \(Linear\) has no rule for linear after the logsumexp of layer '1' \(Called\)",
-        ),
-        (
-            nn.Sequential(nn.Flatten(), Called(lambda x: x.T.relu().T), nn.Linear(64, 2)),
-            r"layer '1' \(Called\) has no rule for relu of a tensor whose first dimension is not the batch",
-        ),
-        (
-            nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False), nn.Flatten(), nn.Linear(64, 2)),
-            r"layer '0' \(BatchNorm2d\) has no rule for batch_norm",
-        ),
-    ],
-)
-def test_what_has_no_rule_is_named(model, message, images, targets):
-    with pytest.raises(UnsupportedModelError, match=message):
-        explain("deeplift", model, images, targets)
-    with pytest.raises(UnsupportedModelError, match="deep_shap: layer"):
-        explain("deep_shap", model, images, targets)
