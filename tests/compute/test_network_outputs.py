@@ -10,11 +10,11 @@ from xaibench.compute.network_outputs import (
     check_logits,
     check_plain_logits,
     check_scalars,
+    ends_in_sigmoid,
     find_logits,
-    is_sigmoid,
-    look_like_labels,
     map_tensors,
 )
+from xaibench.compute.output import ExplainedOutput
 
 Z, OTHER = torch.zeros(2, 3), torch.ones(2, 4)
 Inception = namedtuple("Inception", ["logits", "aux_logits"])
@@ -95,12 +95,13 @@ def test_tensors_are_changed_in_every_structure():
     ],
 )
 def test_a_sigmoid_at_the_end_is_recognized(end, expected):
-    assert is_sigmoid(end(torch.randn(2, 3, requires_grad=True) * 1.0)) == expected
+    assert ends_in_sigmoid(lambda images: end(images * 1.0), torch.randn(1, 3)) == expected
 
 
 def test_only_many_numbers_look_like_labels():
     rng = torch.Generator().manual_seed(0)
-    assert look_like_labels(torch.rand(2, 8, generator=rng))
-    assert not look_like_labels(torch.rand(2, 3, generator=rng))
-    assert not look_like_labels(torch.randn(2, 8, generator=rng))
-    assert not look_like_labels(torch.randn(4, 8, generator=rng).softmax(1))
+    explained = ExplainedOutput(nn.Identity())
+    with pytest.warns(UserWarning, match="independent labels"):
+        explained.check_activation(torch.zeros(1, 8), torch.rand(2, 8, generator=rng))
+    for outputs in (torch.rand(2, 3, generator=rng), torch.randn(2, 8, generator=rng), torch.eye(4).repeat(1, 4)):
+        explained.check_activation(torch.zeros(1, 8), outputs)

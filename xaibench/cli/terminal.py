@@ -114,17 +114,14 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 def count_bar(description: str, unit: str = "file", **options: Any) -> Iterator[Callable[[int, int], None]]:
     """Show one progress bar for ``progress(done, total)`` from its first call; ``options`` are passed to tqdm."""
     bar: ProgressBar | None = None
+    with contextlib.ExitStack() as stack:
 
-    def show(done: int, total: int) -> None:
-        nonlocal bar
-        bar = bar or ProgressBar(description, total, unit, keep=True, options=options)
-        bar.advance(done - bar.done)
+        def show(done: int, total: int) -> None:
+            nonlocal bar
+            bar = bar or stack.enter_context(ProgressBar(description, total, unit, keep=True, options=options))
+            bar.advance(done - bar.done)
 
-    try:
         yield show
-    finally:
-        if bar is not None:
-            bar.close()
 
 
 @contextlib.contextmanager

@@ -73,6 +73,7 @@ of your own is given as 'package.module:name'.
         self._schemes = dict(schemes or {})
         self._targets = dict(targets)
         self._aliases = dict(aliases or {})
+        self._imported: dict[str, Any] = {}  # listed parts by name
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._targets)
@@ -188,7 +189,11 @@ of your own is given as 'package.module:name'.
             UnknownNameError: If the name is not registered, or the module or attribute does not exist; names the
                 nearest.
         """
+        if isinstance(name, str) and name in self._imported:
+            return self._imported[name]
         part = import_target(self.target(name), self.kind)
+        if name in self._targets:
+            self._imported[name] = part
         scheme, _, rest = name.partition(":")
         return part(rest) if ":" in name and scheme in self._schemes else part
 
@@ -247,7 +252,7 @@ def import_target(target: str, kind: str = "part") -> Any:
         UnknownNameError: If the module or the attribute does not exist.
     """
     module_name, _, attribute = target.partition(":")
-    if not all(step.isidentifier() for step in (*module_name.split("."), *attribute.split("."))):
+    if not all(map(str.isidentifier, (*module_name.split("."), *attribute.split(".")))):
         raise UnknownNameError(f"{capitalize(kind)} {target!r}: expected 'package.module:name'.")
     try:
         with _importing(target):

@@ -10,7 +10,7 @@ Torch is imported on use, since the runner and the command line import this modu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -137,18 +137,37 @@ def precision_context(precision: Precision | None = None, device: str | torch.de
     import torch
 
     if precision is not None:
-        check_precision(precision)
-    chosen = precision or current_precision()
-    with ExitStack() as stack:
-        stack.enter_context(_set_precision_flags("tf32" if chosen == "tf32" else "ieee"))
-        if chosen is not None:
-            kind = torch.device(device).type
-            stack.enter_context(torch.autocast(kind, torch.bfloat16, enabled=chosen == "bfloat16"))
-        token = _STATED.set(chosen)
-        try:
+        check_choice("precision", precision, get_args(Precision))
+    chosen = precision or _STATED.get()
+    wanted: list[tuple[Any, str, object]] = []
+    # Legacy flags come first, because setting them overwrites the newer ones.
+    for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        with suppress(RuntimeError):  # the caller has set new flags one by one: legacy flags are unreadable, not needed
+            _ = backend.allow_tf32
+            wanted.append((backend, "allow_tf32", chosen == "tf32"))
+    # Flags of torch 2.9 and later, per operator. The legacy flags must agree with them: otherwise reading them raises.
+    for group, operator in _OPERATORS:
+        switch = getattr(getattr(torch.backends, group), operator, None)
+        if hasattr(switch, "fp32_precision"):
+            wanted.append((switch, "fp32_precision", "tf32" if chosen == "tf32" else "ieee"))
+    # The fastest algorithms of cuDNN sum gradients in a different order each time.
+    wanted += [(torch.backends.cudnn, "deterministic", True), (torch.backends.cudnn, "benchmark", False)]
+    before = []
+    for backend, flag, _ in wanted:
+        before.append((backend, flag, getattr(backend, flag)))
+    token = _STATED.set(chosen)
+    try:
+        for backend, flag, value in wanted:
+            setattr(backend, flag, value)
+        if chosen is None:
             yield
-        finally:
-            _STATED.reset(token)
+        else:
+            with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=chosen == "bfloat16"):
+                yield
+    finally:
+        _STATED.reset(token)
+        for backend, flag, value in before:
+            setattr(backend, flag, value)
 
 
 def current_precision() -> Precision | None:
@@ -168,19 +187,14 @@ def stored_dtype(precision: Precision) -> torch.dtype:
     return torch.float64 if precision == "float64" else torch.float32
 
 
-def check_precision(precision: object) -> None:
-    """Check that ``precision`` is a :data:`~xaibench.core.types.Precision`."""
-    check_choice("precision", precision, get_args(Precision))
-
-
-def resolve_dtype(
+def resolve_precision(
     model: nn.Module | None,
     images: Tensor,
     dtype: torch.dtype | Literal["auto"],
     precision: Precision | None,
     device: torch.device,
-) -> torch.dtype:
-    """Return the dtype in which a model is run, which is also that of its images and maps.
+) -> tuple[torch.dtype, Precision]:
+    """Return the dtype in which a model is run, which is also that of its images and maps, and the precision.
 
     Args:
         model: A module. Its attribute ``explain_dtype`` decides if it exists, otherwise its parameters do. None = there
@@ -198,54 +212,21 @@ def resolve_dtype(
     import torch
 
     if precision is not None:
-        check_precision(precision)
+        check_choice("precision", precision, get_args(Precision))
         if dtype not in ("auto", torch.float64) and precision == "float64":
             raise ValueError(f"precision='float64' with dtype={dtype}: expected one of them, or both float64.")
-    chosen = precision or current_precision()
+    chosen = precision or _STATED.get()
     resolved = dtype
     if resolved == "auto":
-        resolved = stored_dtype(chosen) if chosen else _model_dtype(model, images)
+        resolved = stored_dtype(chosen) if chosen else getattr(model, "explain_dtype", None)
+        if not isinstance(resolved, torch.dtype):
+            resolved = images.dtype
+            for parameter in getattr(model, "parameters", tuple)():
+                if parameter.is_floating_point():
+                    resolved = parameter.dtype
+                    break
     if resolved == torch.float64 and device.type == "mps":
         raise ValueError(
             "device 'mps' has no float64, in which this model is explained; pass precision='float32', or device='cpu'."
         )
-    return resolved
-
-
-def _model_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
-    if model is None:
-        return images.dtype
-    import torch
-
-    preferred = getattr(model, "explain_dtype", None)
-    if isinstance(preferred, torch.dtype):
-        return preferred
-    floating = (parameter.dtype for parameter in getattr(model, "parameters", tuple)() if parameter.is_floating_point())
-    return next(floating, images.dtype)
-
-
-@contextmanager
-def _set_precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[None]:
-    from torch import backends
-
-    flags: list[tuple[Any, str, object]] = []
-    # Legacy flags come first, because setting them overwrites the newer ones.
-    for backend in (backends.cuda.matmul, backends.cudnn):
-        with suppress(RuntimeError):  # the caller has set new flags one by one: legacy flags are unreadable, not needed
-            _ = backend.allow_tf32
-            flags.append((backend, "allow_tf32", how == "tf32"))
-    # Flags of torch 2.9 and later, per operator. The legacy flags must agree with them: otherwise reading them raises.
-    for group, operator in _OPERATORS:
-        switch = getattr(getattr(backends, group), operator, None)
-        if hasattr(switch, "fp32_precision"):
-            flags.append((switch, "fp32_precision", how))
-    # The fastest algorithms of cuDNN sum gradients in a different order each time.
-    flags += [(backends.cudnn, "deterministic", True), (backends.cudnn, "benchmark", False)]
-    before = [getattr(backend, flag) for backend, flag, _ in flags]
-    try:
-        for backend, flag, value in flags:
-            setattr(backend, flag, value)
-        yield
-    finally:
-        for (backend, flag, _), value in zip(flags, before, strict=True):
-            setattr(backend, flag, value)
+    return resolved, chosen or ("float64" if resolved == torch.float64 else "float32")

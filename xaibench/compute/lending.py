@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -33,19 +34,22 @@ def evaluation_mode(model: object) -> Iterator[None]:
         >>> [module.training for module in model]
         [True, False]
     """
-    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    modes = list(map(attrgetter("training"), modules))
     try:
         if isinstance(model, nn.Module):
             model.eval()
         yield
     finally:
-        for module, training in modes:
+        for module, training in zip(modules, modes, strict=True):
             module.training = training
 
 
 @contextmanager
 def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
     """Lend a model to an explainer, in evaluation mode and with frozen parameters, and restore its state afterwards.
+
+    Compiled layers are replaced by the original ones inside, since compiled code hides its operations.
 
     Restored, even if the explainer raises: the training mode of every submodule, hooks and other attributes (Captum
     leaves some of both), ``requires_grad`` and ``grad`` of the parameters, and the buffers. Only the buffers are
@@ -60,22 +64,33 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
         >>> model.training, model.weight.requires_grad
         (True, True)
     """
-    attributes = [(module, dict(module.__dict__)) for module in model.modules()]
+    contents: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+    parameters: list[tuple[nn.Parameter, bool, Tensor | None]] = []
+    buffers: list[tuple[Tensor, Tensor]] = []
     # Hooks, parameters, buffers and submodules are in dicts that others hold references to (hook handles, optimizers),
     # so their content is restored in place.
-    contents = [(value, dict(value)) for _, saved in attributes for value in saved.values() if isinstance(value, dict)]
-    parameters = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    for module in model.modules():
+        for value in (module.__dict__, *module.__dict__.values()):
+            if isinstance(value, dict):
+                contents.append((value, dict(value)))
+    for parameter in model.parameters():
+        parameters.append((parameter, parameter.requires_grad, parameter.grad))
+    for buffer in model.buffers():
+        buffers.append((buffer, buffer.detach().clone()))
     try:
-        with evaluation_mode(model):
-            for parameter, _, _ in parameters:
-                parameter.requires_grad_(False)
-            with torch.inference_mode(False), torch.enable_grad():
-                yield model
+        model.eval()
+        for module in list(model.modules()):
+            if getattr(module, "_compiled_call_impl", None) is not None:
+                module._compiled_call_impl = None
+            for name, child in module._modules.items():
+                original = getattr(child, "_orig_mod", None)
+                if isinstance(original, nn.Module):
+                    module._modules[name] = original
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)
+        with torch.inference_mode(False), torch.enable_grad():
+            yield model
     finally:
-        for module, saved in attributes:
-            module.__dict__.clear()
-            module.__dict__.update(saved)
         for container, content in contents:
             container.clear()
             container.update(content)
@@ -85,21 +100,6 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
-
-
-def remove_compilation(model: nn.Module) -> None:
-    """Replace every compiled layer by the original one, since compiled code hides its operations.
-
-    Args:
-        model: Modified in place, inside :func:`restore_model_state`, which restores it.
-    """
-    for module in list(model.modules()):
-        if getattr(module, "_compiled_call_impl", None) is not None:
-            module._compiled_call_impl = None
-        for name, child in module._modules.items():
-            original = getattr(child, "_orig_mod", None)
-            if isinstance(original, nn.Module):
-                module._modules[name] = original
 
 
 def remember_writer(model: object) -> None:
@@ -131,7 +131,7 @@ def protect_input(model: nn.Module) -> Iterator[None]:
         >>> images.flatten().tolist()
         [1.0, 1.0]
     """
-    if not writes_input(model):
+    if model not in _writers:
         yield
         return
     handle = model.register_forward_pre_hook(_copy_inputs)

@@ -23,9 +23,6 @@ _REARRANGING = (
     *("Transpose", "T", "Permute"),
 )
 
-#: Numbers in [0, 1] that are taken as evidence of probabilities. Fewer may be logits that are so by chance.
-_EVIDENCE = 16
-
 #: What to pass for a network that ends in a sigmoid.
 SIGMOID_ADVICE = (
     "Its outputs are probabilities of independent labels, and a softmax of them would mean nothing. Pass "
@@ -173,42 +170,6 @@ def map_tensors(change: Callable[[Tensor], Tensor], result: Any) -> Any:
     return result
 
 
-def is_sigmoid(outputs: Tensor) -> bool:
-    """Return whether a sigmoid computed the outputs, as their autograd graph shows.
-
-    Args:
-        outputs: Outputs of a network, computed with gradients.
-
-    Returns:
-        True if the last operation is a sigmoid, apart from operations that only rearrange values. False for outputs
-        without a gradient, whose origin is unknown.
-
-    Example:
-        >>> import torch
-        >>> z = torch.zeros(2, requires_grad=True)
-        >>> is_sigmoid(z.sigmoid()[:, None].double()), is_sigmoid(z), is_sigmoid(z.sigmoid() * 1.0)
-        (True, False, False)
-    """
-    node: Any = outputs.grad_fn
-    while node is not None and node.name().partition("Backward")[0] in _REARRANGING:
-        node = node.next_functions[0][0]
-    return node is not None and node.name().startswith("SigmoidBackward")
-
-
-def look_like_labels(outputs: Tensor) -> bool:
-    """Return whether outputs ``[n, K]`` look like probabilities of independent labels.
-
-    All of at least 16 numbers must be between 0 and 1, and the rows must not all sum to 1.
-
-    Example:
-        >>> import torch
-        >>> look_like_labels(torch.full((2, 8), 0.5)), look_like_labels(torch.full((2, 8), 0.125))
-        (True, False)
-    """
-    inside = outputs.numel() >= _EVIDENCE and outputs.min().item() > 0 and outputs.max().item() < 1
-    return inside and bool(((outputs.double().sum(1) - 1).abs() > 1e-2).any())
-
-
 def check_module(model: object) -> None:
     """Check that ``model`` is a ``torch.nn.Module``.
 
@@ -303,19 +264,28 @@ def probe(
 
 
 def ends_in_sigmoid(model: Callable[[Tensor], object], images: Tensor) -> bool:
-    """Return whether a sigmoid computes the outputs of a model, as far as their gradient shows.
+    """Return whether a sigmoid computes the outputs of a model, as far as their autograd graph shows.
+
+    True if the last operation is a sigmoid, apart from operations that only rearrange values. False for outputs without
+    a gradient, whose origin is unknown.
 
     Args:
         model: A module, whose training mode is restored, or any function that returns logits.
         images: ``[n, C, H, W]``; the model is called with the first, in evaluation mode.
 
     Example:
-        >>> ends_in_sigmoid(lambda images: images.flatten(1).sigmoid(), torch.rand(1, 1, 2, 2))
+        >>> images = torch.rand(1, 1, 2, 2)
+        >>> ends_in_sigmoid(lambda images: images.flatten(1).sigmoid(), images)
         True
+        >>> ends_in_sigmoid(lambda images: images.flatten(1).sigmoid() * 1.0, images)
+        False
     """
     with torch.inference_mode(False), torch.enable_grad(), evaluation_mode(model):
         image = images[:1].to(*model_device_and_dtype(model, images)).clone().requires_grad_()
-        return is_sigmoid(check_logits(model(image.clone()), 1))
+        node: Any = check_logits(model(image.clone()), 1).grad_fn
+    while node is not None and node.name().partition("Backward")[0] in _REARRANGING:
+        node = node.next_functions[0][0]
+    return node is not None and node.name().startswith("SigmoidBackward")
 
 
 def check_classes(targets: Tensor, classes: int, what: str = "targets") -> None:

@@ -27,7 +27,6 @@ from xaibench.compute.network_outputs import (
     check_scalars,
     ends_in_sigmoid,
     find_logits,
-    look_like_labels,
 )
 from xaibench.core.checks import check_choice, plain_array
 from xaibench.core.messages import kind_of, listed, warn_caller
@@ -35,6 +34,9 @@ from xaibench.core.types import Output
 
 #: An output by name, or a function that computes one number per image ``[N]`` from whatever the network returns.
 OutputOrFunction: TypeAlias = Output | Callable[[Any], Tensor]
+
+#: Numbers in [0, 1] that are taken as evidence of probabilities. Fewer may be logits that are so by chance.
+_EVIDENCE = 16
 
 #: Tolerance for the sum of the probabilities in half precision.
 _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -53,22 +55,6 @@ class Targets:
     classes: Tensor
     rows: Tensor | None = None
     labels: int | None = None
-
-    def expand(self, images: Tensor) -> Tensor:
-        """Return the image of each class: ``images`` themselves for one class per image."""
-        return images if self.rows is None else images[self.rows.to(images.device)]
-
-    def check_labels(self, outputs: int) -> None:
-        """Check that multi-hot targets have one column per output of the model.
-
-        Raises:
-            ValueError: If they do not.
-        """
-        if self.labels not in (None, outputs):
-            raise ValueError(
-                f"targets: multi-hot rows of {self.labels} labels, but the model has {outputs} outputs; expected "
-                f"[N, {outputs}]."
-            )
 
 
 def as_targets(targets: Any, samples: int) -> Targets:
@@ -303,8 +289,12 @@ class ExplainedOutput(nn.Module):
         Raises:
             ValueError: If a target is not a class, or multi-hot rows do not have K columns.
         """
-        labels.check_labels(logits.shape[1])
         classes = logits.shape[1]
+        if labels.labels not in (None, classes):
+            raise ValueError(
+                f"targets: multi-hot rows of {labels.labels} labels, but the model has {classes} outputs; expected "
+                f"[N, {classes}]."
+            )
         if classes == 1:
             classes = 0 if callable(self.output) else 2 if self.output == "sigmoid" else 1
         if classes:
@@ -355,7 +345,7 @@ class ExplainedOutput(nn.Module):
                     f"The network ends in a softmax ({name!r}), where logits are expected; its inputs are taken as the "
                     "logits. Pass the network without the softmax to avoid this warning."
                 )
-        elif look_like_labels(outputs):
+        elif outputs.numel() >= _EVIDENCE and low > 0 and high < 1 and away > 1e-2:
             kind = "probabilities of independent labels"
         if kind and self.output != "logit":
             warn_caller(
@@ -491,6 +481,11 @@ def skip_last_layer(network: nn.Module, images: Tensor, *kinds: type[nn.Module])
     Returns:
         The name of the layer; empty if there is none.
     """
+    for module in network.modules():
+        if isinstance(module, kinds):
+            break
+    else:
+        return ""
     runs = run_layers(network, images.clone())
     candidates = [run for run in runs if isinstance(run.module, kinds)]
     if not candidates or candidates[-1].output is not find_logits(runs[-1].output):
@@ -504,23 +499,6 @@ def skip_last_layer(network: nn.Module, images: Tensor, *kinds: type[nn.Module])
 
 
 class _ExactSoftmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor) -> Tensor:
-        probabilities = logits.softmax(1)
-        ctx.save_for_backward(probabilities)
-        return probabilities
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> Tensor:
-        p: Tensor = ctx.saved_tensors[0]
-        largest = p.argmax(1, keepdim=True)
-        # The gradient depends only on differences of g. If they are taken relative to the most likely class, whose p
-        # may round to 1, every remaining term is a product of small numbers and nothing cancels. O(N K).
-        relative = upstream - upstream.gather(1, largest)
-        return p * (relative - (p * relative).sum(1, keepdim=True))
-
-
-def exact_softmax(logits: Tensor) -> Tensor:
     """Compute the softmax over dimension 1 with a gradient that does not vanish by rounding when it saturates.
 
     Args:
@@ -537,23 +515,27 @@ def exact_softmax(logits: Tensor) -> Tensor:
         >>> torch.autograd.grad(logits.softmax(1)[0, 0], logits)[0].tolist()
         [[0.0, -3.720075976020836e-44]]
     """
-    return _ExactSoftmax.apply(logits)  # type: ignore[no-any-return]
 
-
-class _ExactSigmoid(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> Tensor:
-        ctx.save_for_backward(logits)
-        return logits.sigmoid()
+        probabilities = logits.softmax(1)
+        ctx.save_for_backward(probabilities)
+        return probabilities
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Tensor:
-        z: Tensor = ctx.saved_tensors[0]
-        # p (1 - p), where 1 - p would round to zero for a large z.
-        return upstream * z.sigmoid() * (-z).sigmoid()
+        p: Tensor = ctx.saved_tensors[0]
+        largest = p.argmax(1, keepdim=True)
+        # The gradient depends only on differences of g. If they are taken relative to the most likely class, whose p
+        # may round to 1, every remaining term is a product of small numbers and nothing cancels. O(N K).
+        relative = upstream - upstream.gather(1, largest)
+        return p * (relative - (p * relative).sum(1, keepdim=True))
 
 
-def exact_sigmoid(logits: Tensor) -> Tensor:
+exact_softmax: Callable[[Tensor], Tensor] = _ExactSoftmax.apply
+
+
+class _ExactSigmoid(torch.autograd.Function):
     """Compute the sigmoid with a gradient that does not vanish by rounding when it saturates.
 
     Args:
@@ -569,7 +551,20 @@ def exact_sigmoid(logits: Tensor) -> Tensor:
         >>> [f"{gradient:.3g}" for gradient in gradients]
         ['3.72e-44', '0']
     """
-    return _ExactSigmoid.apply(logits)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        ctx.save_for_backward(logits)
+        return logits.sigmoid()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        z: Tensor = ctx.saved_tensors[0]
+        # p (1 - p), where 1 - p would round to zero for a large z.
+        return upstream * z.sigmoid() * (-z).sigmoid()
+
+
+exact_sigmoid: Callable[[Tensor], Tensor] = _ExactSigmoid.apply
 
 
 def two_sided(logits: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def shows_bars() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-class ProgressBar:
+class ProgressBar(AbstractContextManager["ProgressBar"]):
     """A tqdm bar that appears once a loop has taken half a second.
 
     tqdm itself is only imported when a bar appears. With ``advice``, a warning is issued once if the loop is going to
@@ -123,16 +124,9 @@ class ProgressBar:
             f"{self._options['unit']}s). {advice}"
         )
 
-    def close(self) -> None:
-        """Close the bar."""
-        self._shown = False
-        if self._bar is not None:
-            self._bar.close()
-
-    def __enter__(self) -> ProgressBar:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._shown = False
+        if self._bar is not None:
+            self._bar.close()

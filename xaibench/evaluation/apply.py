@@ -7,6 +7,7 @@ the explainer gets the explainer that made the map: same parameters, output and 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -298,9 +299,13 @@ class AppliedExplainer:
         Raises:
             ValueError: If the layer is not a module of the network.
         """
-        from xaibench.explainers.shared.layers import with_layer_name
+        from torch import nn
 
-        self._part = with_layer_name(self._part, self.name, model)
+        from xaibench.explainers.shared.layers import layer_name
+
+        layer = getattr(self._part, "layer", None)
+        if dataclasses.is_dataclass(self._part) and isinstance(layer, nn.Module):
+            self._part = dataclasses.replace(self._part, layer=layer_name(self.name, model, layer))
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain`, and raise the same errors."""

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, cast
 
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from xaibench.component.parameters import has_any_parameter, named_parameters
 from xaibench.compute.batching import halve_batch
-from xaibench.compute.device import current_precision, precision_context, resolve_device, resolve_dtype
-from xaibench.compute.lending import protect_input, remove_compilation, restore_model_state
+from xaibench.compute.device import precision_context, resolve_device, resolve_precision
+from xaibench.compute.lending import protect_input, restore_model_state
 from xaibench.compute.network_outputs import check_module, probe
 from xaibench.compute.output import (
     ExplainedOutput,
@@ -35,7 +36,7 @@ from xaibench.core.types import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
 from xaibench.explainers.exact_template import ExactMethod, is_exact
 from xaibench.explainers.shared.fitting import NotFittedError
-from xaibench.explainers.shared.layers import forward_rows, with_layer_name
+from xaibench.explainers.shared.layers import forward_rows, layer_name
 from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
 from xaibench.explainers.table import EXPLAINERS, gradient_free_advice
 
@@ -148,41 +149,52 @@ def explain(
     check_count("seed", seed, least=0, none="for the explainer's own")
     check_count("budget", budget, least=0, none="for what the explainer's parameters say")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
-    _check_fitted(explainer, part)
     name = explainer_name(part)
+    # A user's own class that must be fitted, or an object of it that is not. The library's have errors of their own.
+    is_fitted = not inspect.isclass(explainer) and getattr(part, "fitted", True)
+    if callable(getattr(part, "fit", None)) and not getattr(part, "info", None) and not is_fitted:
+        kind = type(part).__name__
+        raise NotFittedError(
+            f"{kind} has a method fit and is not fitted. Fit it first, fitted = {kind}(...).fit(model, loader), and "
+            "use the result, whose attribute `fitted` must be true."
+        )
     outer = model if isinstance(model, ExplainedOutput) else None
     if outer is not None:
         model, output = outer.network, part_output(part, output or outer.requested)
-    x, head = _check_images(images), _output(part, output)
-    labels = _targets(targets, output, len(x))
-    x, y = labels.expand(x), labels.classes
+    x = _check_images(images)
+    head, labels = _output_and_labels(part, output, targets, len(x))
+    x, y = x if labels.rows is None else x[labels.rows.to(x.device)], labels.classes
     if model is not None:
         check_module(model)
         model = network_of(model)
-        part = with_layer_name(part, name, model)
+        # A copy of the network has other modules, but the same names.
+        if dataclasses.is_dataclass(part) and isinstance(layer := getattr(part, "layer", None), nn.Module):
+            part = configured(part, layer=layer_name(name, model, layer))
     elif not getattr(getattr(part, "info", None), "control", False):
         raise TypeError(
             f"{name}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, uniform, input, "
             "center_prior, prior) work without one."
         )
     device = resolve_device(device)
-    dtype = resolve_dtype(model, x, dtype, precision, device)
-    exact: Precision = "float64" if dtype == torch.float64 else "float32"
+    dtype, precision = resolve_precision(model, x, dtype, precision, device)
     # Tensors created in inference mode cannot require a gradient, so they are copied outside of it.
     with torch.inference_mode(False):
         x, y = x.clone() if x.is_inference() else x, y.clone() if y.is_inference() else y
         with (
-            precision_context(precision or current_precision() or exact, device),
+            precision_context(precision, device),
             seeded_by(x),
             _progress(part, name, x, budget, progress and outer is None) as bar,
         ):
             inputs = x.to(device, dtype), y.to(device)
             explained = None
             if model is not None:
-                network, from_logits = _to_device(model, device, dtype), getattr(part, "explains_only", False)
-                explained = ExplainedOutput(network, head, requested=output, from_logits=from_logits)
+                for tensor in (*model.parameters(), *model.buffers()):
+                    if tensor.device != device or (tensor.is_floating_point() and tensor.dtype != dtype):
+                        model = copy.deepcopy(model).to(device, dtype)
+                        break
+                from_logits = getattr(part, "explains_only", False)
+                explained = ExplainedOutput(model, head, requested=output, from_logits=from_logits)
                 explained.on_rows = bar.advance if outer is None else outer.on_rows
-            rows = _batch_rows(part, inputs[0])
             while True:
                 try:
                     if explained is None:
@@ -192,11 +204,11 @@ def explain(
                     break
                 except (RuntimeError, MemoryError) as error:
                     largest = max(len(x), explained.largest_pass if explained else 0)
-                    rows = halve_batch(error, min(rows, largest))
+                    rows = halve_batch(error, min(_batch_rows(part, inputs[0]), largest))
                 # Not inside the except block, where the error still references the tensors of the failed pass.
                 torch.cuda.empty_cache()
                 part = dataclasses.replace(cast(Any, part), batch_size=rows)
-            maps = maps.to(dtype) if current_precision() == "bfloat16" else maps
+            maps = maps.to(dtype) if precision == "bfloat16" else maps
         # With resize=None, the maps have the size of the layer's output.
         resized = getattr(part, "resize", "") is not None
         checked = _check_maps(maps, x, channels, name, resized=resized)
@@ -208,7 +220,6 @@ def _explain_lent(
 ) -> Tensor:
     """Lend the network to the explainer; what explainers assume of a network is checked here, before they get it."""
     with restore_model_state(explained.network) as network:
-        remove_compilation(network)
         explained.eval()
         outputs = probe(network, images[:2], select=explained.select)
         explained.check_activation(images[:1], outputs)
@@ -262,7 +273,8 @@ def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
 Known: alpha, baseline, batch_size, cell_size, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
     """
     part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
-    if _is_captums(part):
+    # The bases of a class are imported.
+    if "captum" in sys.modules and _is_captums(part):
         from xaibench.explainers.captum_adapter import adapt
 
         return adapt(part, parameters)
@@ -310,8 +322,10 @@ def configured(part: Explainer, **settings: Any) -> Explainer:
     """
     if not dataclasses.is_dataclass(part):
         return part
-    names = part.__dataclass_fields__.keys() & settings.keys()
-    changed = {name: settings[name] for name in names if settings[name] not in (None, getattr(part, name))}
+    changed = {}
+    for name in part.__dataclass_fields__.keys() & settings.keys():
+        if settings[name] not in (None, getattr(part, name)):
+            changed[name] = settings[name]
     return cast(Explainer, dataclasses.replace(cast(Any, part), **changed)) if changed else part
 
 
@@ -329,20 +343,6 @@ def part_output(part: Any, output: OutputOrFunction | None) -> OutputOrFunction 
     return None if getattr(part, "explains_only", False) and output in ("probability", "margin") else output
 
 
-def _check_fitted(given: Any, part: Any) -> None:
-    """Raise an error for a user's own class that must be fitted, or an object of it that says that it is not.
-
-    The library's explainers have errors of their own.
-    """
-    is_fitted = not inspect.isclass(given) and getattr(part, "fitted", True)
-    if callable(getattr(part, "fit", None)) and not getattr(part, "info", None) and not is_fitted:
-        kind = type(part).__name__
-        raise NotFittedError(
-            f"{kind} has a method fit and is not fitted. Fit it first, fitted = {kind}(...).fit(model, loader), and "
-            "use the result, whose attribute `fitted` must be true."
-        )
-
-
 def _progress(part: Explainer, name: str, images: Tensor, budget: int | None, shown: bool) -> ProgressBar:
     """Return a bar of the rows that go through the network; its total is known for explainers that declare it."""
     if not isinstance(part, Countable):
@@ -358,8 +358,10 @@ def _progress(part: Explainer, name: str, images: Tensor, budget: int | None, sh
     return ProgressBar(name, passes, "row", shown=shown, advice=advice)
 
 
-def _output(part: Explainer, output: OutputOrFunction | None) -> OutputOrFunction:
-    """Return the explained output: the requested one, otherwise the default of the explainer."""
+def _output_and_labels(
+    part: Explainer, output: OutputOrFunction | None, targets: Any, samples: int
+) -> tuple[OutputOrFunction, Targets]:
+    """Return the explained output, the requested one or the default of the explainer, and the explained classes."""
     own: Output | None = getattr(part, "explains", None)
     if own and output and getattr(part, "explains_only", False):
         if getattr(part, "has_own_function", False) and callable(output):
@@ -368,12 +370,8 @@ def _output(part: Explainer, output: OutputOrFunction | None) -> OutputOrFunctio
             raise ValueError(
                 f"{explainer_name(part)} is defined for the {own} only, got output={output!r}; omit output."
             )
-    return output or own or "probability"
-
-
-def _targets(targets: Any, output: OutputOrFunction | None, samples: int) -> Targets:
     if callable(output):
-        return Targets(torch.zeros(samples, dtype=torch.int64))
+        return output, Targets(torch.zeros(samples, dtype=torch.int64))
     if targets is None:
         raise TypeError("targets: got None, expected the class of each image; only a function as output needs none.")
     labels = as_targets(targets, samples)
@@ -382,15 +380,7 @@ def _targets(targets: Any, output: OutputOrFunction | None, samples: int) -> Tar
             f"targets: got multi-hot rows and output={output!r}, which is for one class per image. Pass "
             "output='sigmoid' to explain the probability of each set label, or output='logit'."
         )
-    return labels
-
-
-def _to_device(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """Return the model if device and dtype fit, otherwise a copy with the right ones."""
-    tensors = [*model.parameters(), *model.buffers()]
-    if all(t.device == device and (t.dtype == dtype or not t.is_floating_point()) for t in tensors):
-        return model
-    return copy.deepcopy(model).to(device, dtype)
+    return output or own or "probability", labels
 
 
 def _check_images(images: Any) -> Tensor:

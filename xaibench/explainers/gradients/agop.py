@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.lending import remove_compilation
 from xaibench.compute.network_outputs import check_logits
 from xaibench.compute.output import UnsupportedModelError, skip_last_layer
 from xaibench.core.checks import check_choice
@@ -133,7 +132,6 @@ class AGOP(Attribution):
         with network_for_fitting(model) as network:
             for images in iterate_parts("AGOP", loader, network, self.rows):
                 if total is None:
-                    remove_compilation(network)
                     skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)
                 squares = self._squared_gradients(network, images)
                 if total is not None and squares.shape != total.shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -33,4 +34,4 @@ class Saliency(Attribution):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``."""
-        return self.by_chunk(lambda x, y: target_gradient(model, x, y), images, targets)
+        return self.by_chunk(functools.partial(target_gradient, model), images, targets)

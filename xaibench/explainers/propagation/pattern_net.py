@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self, get_args
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.lending import remove_compilation
 from xaibench.compute.output import skip_last_layer
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
@@ -105,7 +104,6 @@ class _Patterns(Attribution):
         with network_for_fitting(model) as network:
             for images in iterate_parts(type(self).__name__, loader, network, self._fitting_rows):
                 if not sums:
-                    remove_compilation(network)
                     skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)
                 for name, found in record_linear_operations(network, images).items():
                     sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -49,17 +49,6 @@ def layer_name(owner: str, model: nn.Module, layer: nn.Module) -> str:
         f"{owner}: its layer is a {type(layer).__name__} that does not belong to the model {network}, expected "
         "one of its modules. Take it from this model, or give its name (model.named_modules())."
     )
-
-
-def with_layer_name(part: object, owner: str, model: nn.Module) -> Any:
-    """Return the explainer with its ``layer`` given by name if it was given as a module.
-
-    A copy of the network has other modules, but the same names.
-    """
-    layer = getattr(part, "layer", None)
-    if not isinstance(layer, nn.Module) or not is_dataclass(part) or isinstance(part, type):
-        return part
-    return replace(part, layer=layer_name(owner, model, layer))
 
 
 def check_sees_whole_image(owner: str, model: nn.Module) -> None:

@@ -85,7 +85,9 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
     check_finite(x, "images")
     device, dtype = model_device_and_dtype(model, x)
     with torch.inference_mode(False):
-        return LabeledImages(y.expand(x.to(device, dtype)), y.classes.to(device), y)
+        return LabeledImages(
+            (x if y.rows is None else x[y.rows.to(x.device)]).to(device, dtype), y.classes.to(device), y
+        )
 
 
 def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data.dataloader import default_convert
 
-from xaibench.compute.device import check_precision, stored_dtype
+from xaibench.compute.device import stored_dtype
 from xaibench.compute.network_outputs import check_classes, check_plain_logits, probe
 from xaibench.compute.random_numbers import isolated_rng
-from xaibench.core.checks import check_amount, check_count
+from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.messages import listed, unknown
 from xaibench.core.types import Precision
 
@@ -237,7 +237,7 @@ def check_precision_of(models: Sequence[nn.Module], precision: Precision | None)
     """Check that a precision exists and fits the dtype of the weights."""
     if precision is None:
         return
-    check_precision(precision)
+    check_choice("precision", precision, get_args(Precision))
     for model in models:
         dtype = next(model.parameters()).dtype
         if (dtype == torch.float64) != (stored_dtype(precision) == torch.float64):
