@@ -216,11 +216,12 @@ def resolve_precision(
         if dtype not in ("auto", torch.float64) and precision == "float64":
             raise ValueError(f"precision='float64' with dtype={dtype}: expected one of them, or both float64.")
     chosen = precision or _STATED.get()
-    resolved = dtype
+    resolved = stored_dtype(chosen) if dtype == "auto" and chosen else dtype
     if resolved == "auto":
-        resolved = stored_dtype(chosen) if chosen else getattr(model, "explain_dtype", None)
-        if not isinstance(resolved, torch.dtype):
-            resolved = images.dtype
+        preferred, resolved = getattr(model, "explain_dtype", None), images.dtype
+        if isinstance(preferred, torch.dtype):
+            resolved = preferred
+        else:
             for parameter in getattr(model, "parameters", tuple)():
                 if parameter.is_floating_point():
                     resolved = parameter.dtype

@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -305,7 +305,7 @@ class AppliedExplainer:
 
         layer = getattr(self._part, "layer", None)
         if dataclasses.is_dataclass(self._part) and isinstance(layer, nn.Module):
-            self._part = dataclasses.replace(self._part, layer=layer_name(self.name, model, layer))
+            self._part = dataclasses.replace(cast(Any, self._part), layer=layer_name(self.name, model, layer))
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain`, and raise the same errors."""

@@ -188,12 +188,12 @@ def explain(
             inputs = x.to(device, dtype), y.to(device)
             explained = None
             if model is not None:
-                for tensor in (*model.parameters(), *model.buffers()):
+                network, from_logits = model, getattr(part, "explains_only", False)
+                for tensor in (*network.parameters(), *network.buffers()):
                     if tensor.device != device or (tensor.is_floating_point() and tensor.dtype != dtype):
-                        model = copy.deepcopy(model).to(device, dtype)
+                        network = copy.deepcopy(network).to(device, dtype)
                         break
-                from_logits = getattr(part, "explains_only", False)
-                explained = ExplainedOutput(model, head, requested=output, from_logits=from_logits)
+                explained = ExplainedOutput(network, head, requested=output, from_logits=from_logits)
                 explained.on_rows = bar.advance if outer is None else outer.on_rows
             while True:
                 try:
