@@ -188,7 +188,8 @@ def explain(
             inputs = x.to(device, dtype), y.to(device)
             explained = None
             if model is not None:
-                network, from_logits = model, getattr(part, "explains_only", False)
+                from_logits = getattr(part, "explains_only", False)
+                network: nn.Module = model
                 for tensor in (*network.parameters(), *network.buffers()):
                     if tensor.device != device or (tensor.is_floating_point() and tensor.dtype != dtype):
                         network = copy.deepcopy(network).to(device, dtype)
