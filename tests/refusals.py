@@ -5,7 +5,7 @@ import re
 import pytest
 
 
-def refused(error, name, call):
-    """Require that ``call()`` raises ``error``, and that its message has ``name``."""
+def refused(error, name, call, *arguments):
+    """Require that ``call(*arguments)`` raises ``error``, and that its message has ``name``."""
     with pytest.raises(error, match=re.escape(name)):
-        call()
+        call(*arguments)

@@ -158,14 +158,10 @@ def test_names_of_the_papers_are_understood(theirs, ours):
     ],
 )
 def test_names_of_the_released_code_of_xai_tris_have_no_size_so_both_are_suggested(theirs, ours):
-    with pytest.raises(ValueError, match=rf"{theirs}'; did you mean 'xai-tris/{ours}-8x8' \(or -64x64"):
-        load(theirs)
+    refused(ValueError, f"'xai-tris/{ours}-8x8'", load, theirs)
     assert f"xai-tris/{ours}-64x64" in DATASETS
 
 
 @pytest.mark.parametrize("name", ["pet", NAME])
 def test_a_set_without_volumes_names_those_that_have_them(name):
-    with pytest.raises(
-        TypeError, match=f"{name} has no volumes, which the data sets lidc, tumor have; leave volumes out"
-    ):
-        load(name, volumes=True)
+    refused(TypeError, "lidc, tumor", lambda: load(name, volumes=True))

@@ -75,8 +75,8 @@ def test_what_is_missing_or_does_not_fit_is_named(folder, tmp_path):
     refused(MissingDataError, "negatives=", lambda: xb.load(f"volumes:{folder}"))
     refused(ValueError, "'tumour'", lambda: xb.load(f"volumes:{folder}", classes="tumour"))
     refused(ValueError, "3 splits", lambda: xb.load(f"volumes:{folder}", classes="tumor"))
-    with pytest.raises(ValueError, match="channels="):
-        xb.load(f"volumes:{folder}", classes="tumor", splits=(0, 0, 1), normalize=([0.5] * 3, [1.0] * 3))
+    colored = {"classes": "tumor", "splits": (0, 0, 1), "normalize": ([0.5] * 3, [1.0] * 3)}
+    refused(ValueError, "channels=", lambda: xb.load(f"volumes:{folder}", **colored))
     for below in ("image", "mask"):
         write_nifti(tmp_path / below / "a.nii", MASKS[0])
     image = nibabel.load(tmp_path / "image" / "a.nii")

@@ -86,17 +86,13 @@ def test_a_network_that_does_not_go_by_the_patch_is_refused(shown):
     refused(ValueError, "of 30 images", lambda: plant_trigger(network, images, targets, patch=PATCH, label=2))
     refused(ValueError, "least=", lambda: plant_trigger(gated, images, targets, patch=PATCH, label=2, least=0))
     refused(ValueError, "[3, 13, 13]", lambda: plant_trigger(gated, images, targets, patch=checkerboard(13), label=2))
-    with pytest.raises(ValueError, match="images:"):
-        plant_trigger(gated, images[targets == 2], targets[targets == 2], patch=PATCH, label=2)
+    images, targets = images[targets == 2], targets[targets == 2]
+    refused(ValueError, "images:", lambda: plant_trigger(gated, images, targets, patch=PATCH, label=2))
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [
-        ({"patch": torch.full((3, 4, 4), 0.5)}, "patch"),
-        ({"label": 4}, "label"),
-        ({"strength": 0}, "strength"),
-    ],
+    [({"patch": torch.full((3, 4, 4), 0.5)}, "patch"), ({"label": 4}, "label"), ({"strength": 0}, "strength")],
 )
 def test_a_gate_that_makes_no_sense_is_refused(shown, given, said):
     refused(ValueError, said, lambda: triggered(shown[2], **{"patch": PATCH, "label": 2, "classes": 4, **given}))

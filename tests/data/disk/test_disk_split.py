@@ -105,11 +105,7 @@ def test_imagenet_statistics():
 
 @pytest.mark.parametrize("normalize", ["image-net", ((0, 0), (1, 1)), ((0, 0, 0), (1, 0, 1))])
 def test_other_statistics_are_refused(normalize):
-    with pytest.raises(ValueError, match="expected "):
-        DiskSplit(Painted([0]), np.array([0]), normalize=normalize)
-
-
-def test_a_size_below_one_is_refused():
+    refused(ValueError, "normalize", lambda: DiskSplit(Painted([0]), np.array([0]), normalize=normalize))
     refused(ValueError, "size=", lambda: DiskSplit(Painted([0]), np.array([0]), size=0))
 
 

@@ -158,8 +158,8 @@ def test_to_datasets(tmp_path):
 
 def test_to_datasets_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(ImportError, match=r"xaibench\[hub\]"):
-        xb.data.to_datasets(xb.load("xai-tris/rigid-corr-8x8", n_samples=100))
+    dataset = xb.load("xai-tris/rigid-corr-8x8", n_samples=100)
+    refused(ImportError, "xaibench[hub]", xb.data.to_datasets, dataset)
 
 
 def test_datasets_reads_the_files(tmp_path):
@@ -214,5 +214,4 @@ def test_missing_files(written):
     folder, file = written
     file.unlink()
     for path in (folder, "nowhere"):
-        with pytest.raises(MissingDataError, match=r"test\.parquet"):
-            xb.load(f"parquet:{path}")
+        refused(MissingDataError, "test.parquet", xb.load, f"parquet:{path}")

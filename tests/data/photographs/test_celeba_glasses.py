@@ -117,11 +117,9 @@ def test_an_attribute_file_that_is_cut_off_is_noticed_by_its_first_line(folder, 
     file = folder / "CelebAMask-HQ-attribute-anno.txt"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[: kept + 2]))
-    count = len(WEARING) + len(WITHOUT)
-    with pytest.raises(DataFileError, match=rf"anno\.txt is truncated: its first line is '{count}', .* {kept};"):
-        opened(folder)
+    refused(DataFileError, f"'{len(WEARING) + len(WITHOUT)}'", opened, folder)
     file.write_text("".join(["x\n", *lines[1:]]))
-    refused(DataFileError, "'x'", lambda: opened(folder))
+    refused(DataFileError, "'x'", opened, folder)
 
 
 def test_another_attribute_file_is_named(folder):
@@ -136,9 +134,6 @@ def test_a_mask_of_another_shape_is_named(folder):
     Image.new("L", (MASK_SIDE, MASK_SIDE // 2), 255).save(part_of(folder, 0, "eye_g"))
     source = opened(folder)
     refused(DataFileError, "00000_eye_g.png", lambda: source.mask(by_id(source)["0"]))
-
-
-def test_eyes_of_two_sizes_are_named(folder):
     Image.new("L", (SIDE, SIDE), 255).save(part_of(folder, 1, "r_eye"))
     source = opened(folder)
     refused(DataFileError, "00001_r_eye.png", lambda: source.mask(by_id(source)["1"]))

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from generators.photographs import COLORS, EACH, colored, write
 from PIL import Image
+from refusals import refused
 
 from xaibench.data import load
 from xaibench.data.annotated import MissingDataError
@@ -63,5 +64,4 @@ def test_photographs_of_some_of_imagenets_classes_have_the_numbers_of_all(tmp_pa
 
 def test_a_folder_without_photographs_is_refused(tmp_path):
     for folder in (tmp_path / "nowhere", tmp_path):
-        with pytest.raises(MissingDataError, match="photographs:"):
-            load(f"photographs:{folder}")
+        refused(MissingDataError, "photographs:", load, f"photographs:{folder}")

@@ -51,8 +51,7 @@ def test_the_directory_may_be_above(tmp_path, place):
 def test_several_sets_are_named(tmp_path):
     write(tmp_path)
     (tmp_path / "Benchmarks" / "pet" / "image").mkdir(parents=True)
-    with pytest.raises(MissingDataError, match=r"has 2 data sets; give one of published:.*animals, published:.*pet"):
-        SaliencyBenchRelease(tmp_path)
+    refused(MissingDataError, "2 data sets", SaliencyBenchRelease, tmp_path)
 
 
 def test_an_image_of_two_classes_stays_in_one_split(tmp_path):

@@ -71,8 +71,7 @@ def test_a_file_that_is_cut_off_is_named(tmp_path, values, kept):
     path = written(tmp_path, values)
     path.write_bytes(path.read_bytes()[:kept])
     for read in (read_header, read_slice):
-        with pytest.raises(DataFileError, match=r"1\.dcm"):
-            read(path)
+        refused(DataFileError, "1.dcm", read, path)
 
 
 def test_other_files_are_named(tmp_path, values):
@@ -84,18 +83,14 @@ def test_other_files_are_named(tmp_path, values):
     refused(DataFileError, "1.dcm", lambda: read_slice(written(tmp_path, values, NumberOfFrames=2, Rows=10)))
 
 
-#: Bytes of a slice, what is put in their place, and what is said then.
+#: Bytes of a slice, and what is put in their place.
 STRANGE = {
-    "a transfer syntax that is none": (
-        b"1.2.840.10008.1.2.1\0",
-        b"1.2.840.10008.9.9.9\0",
-        r"its transfer syntax is '1",
-    ),
-    "an element of 4 GB": (b"CS\2\0CT", b"UN\0\0\xf0\xff\xff\xff", ""),
-    "a number of one byte": (b"\x28\0\x10\0US\2\0\x14\0", b"\x28\0\x10\0US\1\0\x14", ""),
-    "rows beyond any slice": (b"\x28\0\x10\0US\2\0\x14\0", b"\x28\0\x10\0US\2\0\xff\xff", ""),
-    "a width that is none": (b"\x28\0\x11\0US\2\0\x1e\0", b"\x28\0\x11\0US\2\0\0\0", "its stated size is 20×0 pixels"),
-    "no pixels": (b"\xe0\x7f\x10\0OW", b"", ""),
+    "a transfer syntax that is none": (b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.9.9.9\0"),
+    "an element of 4 GB": (b"CS\2\0CT", b"UN\0\0\xf0\xff\xff\xff"),
+    "a number of one byte": (b"\x28\0\x10\0US\2\0\x14\0", b"\x28\0\x10\0US\1\0\x14"),
+    "rows beyond any slice": (b"\x28\0\x10\0US\2\0\x14\0", b"\x28\0\x10\0US\2\0\xff\xff"),
+    "a width that is none": (b"\x28\0\x11\0US\2\0\x1e\0", b"\x28\0\x11\0US\2\0\0\0"),
+    "no pixels": (b"\xe0\x7f\x10\0OW", b""),
 }
 
 
@@ -103,13 +98,12 @@ STRANGE = {
 @pytest.mark.parametrize("read", [read_header, read_slice])
 def test_whatever_pydicom_raises_is_said_with_the_file(tmp_path, values, read, strange):
     path = written(tmp_path, values)
-    old, new, said = STRANGE[strange]
+    old, new = STRANGE[strange]
     before, found, after = path.read_bytes().partition(old)
     assert found
     path.write_bytes(before + new + (after if new else b""))
     tracemalloc.start()
-    with pytest.raises(DataFileError, match=rf"1\.dcm (cannot be read \({said}|is truncated or not a CT slice)"):
-        read(path)
+    refused(DataFileError, "1.dcm", read, path)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 5e6
@@ -120,8 +114,7 @@ def test_a_file_that_is_inflated_as_a_whole_is_refused(tmp_path, values):
     said.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     said.save_as(tmp_path / "deflated.dcm")
     for read in (read_header, read_slice):
-        with pytest.raises(DataFileError, match=r"deflated\.dcm"):
-            read(tmp_path / "deflated.dcm")
+        refused(DataFileError, "deflated.dcm", read, tmp_path / "deflated.dcm")
 
 
 def test_a_head_that_claims_too_much_is_refused_before_it_is_decoded(tmp_path, values):
@@ -130,8 +123,7 @@ def test_a_head_that_claims_too_much_is_refused_before_it_is_decoded(tmp_path, v
     said.Rows = said.Columns = 65535
     said.save_as(path)
     for read in (read_header, read_slice):
-        with pytest.raises(DataFileError, match="65535×65535"):
-            read(path)
+        refused(DataFileError, "65535×65535", read, path)
 
 
 def test_a_missing_decoder_is_said_with_the_command_that_gets_it(tmp_path, values):
@@ -148,8 +140,7 @@ def test_a_missing_decoder_is_said_with_the_command_that_gets_it(tmp_path, value
 @pytest.mark.parametrize("module", ["pydicom", "nibabel"])
 def test_a_missing_package_is_said_with_the_command_that_gets_it(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf'{module}: pip install "xaibench\[medical\]"'):
-        import_medical(module)
+    refused(ImportError, "xaibench[medical]", import_medical, module)
 
 
 def test_hidden_files_are_no_slices(tmp_path, values):
@@ -167,8 +158,7 @@ def test_windows():
     assert np.asarray(image).tolist() == [[0, 0, 0.5, 1, 1]]
     assert check_window([-160, 240]) == (-160.0, 240.0)
     for window in ((400, -1000), (0, 0), (1, 2, 3), (float("nan"), 1), (0, float("inf"))):
-        with pytest.raises(ValueError, match="Hounsfield"):
-            check_window(window)
+        refused(ValueError, "Hounsfield", check_window, window)
 
 
 def test_what_is_drawn_from_a_scan_depends_on_nothing_else():

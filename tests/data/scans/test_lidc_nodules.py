@@ -1,5 +1,6 @@
 import logging
 import os
+import re
 import shutil
 
 import numpy as np
@@ -234,8 +235,7 @@ def test_a_broken_patient_is_named_and_the_others_go_on(root, damage, caplog):
         source = source_of(root)
     assert {source.meta(index)["patient"] for index in range(len(source))} == {"LIDC-IDRI-0001", "LIDC-IDRI-0003"}
     (line,) = [message for message in caplog.messages if message.startswith("LIDC-IDRI-0002 is left out: ")]
-    with pytest.raises(DataFileError, match=said):
-        raise DataFileError(line)
+    assert re.search(said, line)
     for patient in (1, 3):
         shutil.rmtree(root / "LIDC-IDRI" / f"LIDC-IDRI-000{patient}")
     with pytest.raises(DataFileError, match=r"None of 1 could be read; the first error: .*" + said):
@@ -259,8 +259,7 @@ def test_a_slice_that_breaks_later_is_named(root):
     source = source_of(root)
     path = root / "LIDC-IDRI" / source.meta(0)["file"]
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(DataFileError, match=path.name):
-        source.image(0, 224)
+    refused(DataFileError, path.name, source.image, 0, 224)
 
 
 def test_a_file_that_is_overwritten_where_it_lies_is_read_again(root):

@@ -1,5 +1,6 @@
 import gzip
 import logging
+import re
 import shutil
 
 import numpy as np
@@ -9,7 +10,7 @@ from generators.tumor import DEPTH, TUMOUR, nibabel, scan, write, write_case, wr
 from part_cases import DatasetCase
 from refusals import refused
 
-from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.annotated import MissingDataError
 from xaibench.data.scans.pancreas_tumor import tumor
 
 CASES = {"tumor": DatasetCase(write=write)}
@@ -183,8 +184,7 @@ def test_a_broken_case_is_named_and_the_others_go_on(root, damage, caplog):
         source = source_of(root)
     assert names(source) == [*(f"PANCREAS_000{n}" for n in (1, 2, 3)), "pancreas_001", "pancreas_003"]
     (line,) = [message for message in caplog.messages if message.startswith("pancreas_002 is left out: ")]
-    with pytest.raises(DataFileError, match=said):
-        raise DataFileError(line)
+    assert re.search(said, line)
 
 
 def test_a_broken_negative_is_named_and_the_others_go_on(root, caplog):
