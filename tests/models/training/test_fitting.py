@@ -47,6 +47,23 @@ def weights(model):
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
+def assert_as_in_a_plain_loop(starts, found, trains, vals, rates, seeds, tolerance, **settings):
+    """Train ``starts`` by the oracle, and compare the losses with those of ``found``; return the best epochs."""
+    best = []
+    for model, training, train, val, rate, seed in zip(starts, found, trains, vals, rates, seeds, strict=True):
+        dtype = weights(model).dtype
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            losses, val_losses, epoch = oracle.train(
+                model, train.images.to(dtype), train.targets, val.images.to(dtype), val.targets,
+                lr=rate, seed=seed, **{"batch_size": 64, "loss": "logits", **settings},
+            )  # fmt: skip
+        best.append(epoch)
+        assert training.train_loss == pytest.approx(losses, abs=tolerance)
+        assert training.val_loss == pytest.approx(val_losses, abs=tolerance)
+    return best
+
+
 @pytest.mark.parametrize("loss", ["logits", "probabilities"])
 @pytest.mark.parametrize("name", ["llr", "mlp", "cnn"])
 def test_stacked_training_is_the_plain_loop(name, loss):
@@ -56,16 +73,9 @@ def test_stacked_training_is_the_plain_loop(name, loss):
     expected = [copy.deepcopy(model) for model in models]
     got = fit_many(models, trains, vals, epochs=8, lr=rates, batch_size=64, loss=loss, seeds=seeds, stack=2,
                    device="cpu", progress=False)  # fmt: skip
-    for model, train, val, rate, seed, training, stacked in zip(
-        expected, trains, vals, rates, seeds, got, models, strict=True
-    ):
-        losses, val_losses, best = oracle.train(
-            model, train.images.double(), train.targets, val.images.double(), val.targets,
-            epochs=8, lr=rate, batch_size=64, loss=loss, seed=seed,
-        )  # fmt: skip
-        assert training.train_loss == pytest.approx(losses, abs=1e-6)
-        assert training.val_loss == pytest.approx(val_losses, abs=1e-6)
-        assert training.best_epoch == best
+    best = assert_as_in_a_plain_loop(expected, got, trains, vals, rates, seeds, 1e-6, epochs=8, loss=loss)
+    assert [training.best_epoch for training in got] == best
+    for model, val, training, stacked in zip(expected, vals, got, models, strict=True):
         assert torch.allclose(weights(stacked), weights(model), rtol=0, atol=1e-9)
         assert training.val_accuracy == pytest.approx(accuracy(model, val), abs=1e-6)
 
@@ -90,15 +100,8 @@ def test_stacked_dropout_is_that_of_each_model_alone():
     models = [dropout_mlp(seed) for seed in seeds]
     expected = [copy.deepcopy(model) for model in models]
     got = fit_many(models, [TRAIN] * 3, [VAL] * 3, seeds=seeds, **QUICK)
-    for seed, model, training, stacked in zip(seeds, expected, got, models, strict=True):
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            losses, val_losses, _ = oracle.train(
-                model, TRAIN.images.double(), TRAIN.targets, VAL.images.double(), VAL.targets,
-                epochs=3, lr=0.004, batch_size=64, loss="logits", seed=seed,
-            )  # fmt: skip
-        assert training.train_loss == pytest.approx(losses, abs=1e-6)
-        assert training.val_loss == pytest.approx(val_losses, abs=1e-6)
+    assert_as_in_a_plain_loop(expected, got, [TRAIN] * 3, [VAL] * 3, [0.004] * 3, seeds, 1e-6, epochs=3)
+    for model, stacked in zip(expected, models, strict=True):
         assert torch.allclose(weights(stacked), weights(model), rtol=0, atol=1e-9)
 
 
@@ -181,13 +184,7 @@ def test_in_single_precision_the_loss_agrees_to_1e_4():
     models = [build("cnn", (1, 8, 8), 2, seed=seed) for seed in range(4)]
     expected = [copy.deepcopy(model) for model in models]
     got = fit_many(models, [TRAIN] * 4, [VAL] * 4, epochs=4, batch_size=64, device="cpu", progress=False)
-    for seed, (model, training) in enumerate(zip(expected, got, strict=True)):
-        losses, val_losses, _ = oracle.train(
-            model, TRAIN.images, TRAIN.targets, VAL.images, VAL.targets,
-            epochs=4, lr=0.004, batch_size=64, loss="logits", seed=seed,
-        )  # fmt: skip
-        assert training.train_loss == pytest.approx(losses, abs=1e-4)
-        assert training.val_loss == pytest.approx(val_losses, abs=1e-4)
+    assert_as_in_a_plain_loop(expected, got, [TRAIN] * 4, [VAL] * 4, [0.004] * 4, range(4), 1e-4, epochs=4)
 
 
 @pytest.mark.parametrize("name", ["llr", "mlp", "cnn"])
@@ -255,13 +252,7 @@ def test_unknown_layers_are_stacked():
     models = [own_network() for _ in range(3)]
     alone = copy.deepcopy(models)
     results = fit_many(models, [TRAIN] * 3, [VAL] * 3, **QUICK)
-    for seed, (model, training) in enumerate(zip(alone, results, strict=True)):
-        losses, val_losses, _ = oracle.train(
-            model, TRAIN.images, TRAIN.targets, VAL.images, VAL.targets,
-            epochs=3, lr=0.004, batch_size=64, loss="logits", seed=seed,
-        )  # fmt: skip
-        assert training.train_loss == pytest.approx(losses, abs=1e-5)
-        assert training.val_loss == pytest.approx(val_losses, abs=1e-5)
+    assert_as_in_a_plain_loop(alone, results, [TRAIN] * 3, [VAL] * 3, [0.004] * 3, range(3), 1e-5, epochs=3)
 
 
 def test_frozen_weights_stay():
