@@ -54,36 +54,43 @@ def test_training(name, both_ways):
     torch.testing.assert_close(compiled, plain, rtol=0, atol=1e-4)
 
 
-def test_earth_mover_distance_to_small_masks(both_ways):
-    maps = np.random.default_rng(0).random((6, 8, 8))
-    masks = np.zeros((6, 8, 8), dtype=bool)
-    masks[:, 2:4, 3:5] = True
-    compiled, plain = both_ways(lambda: emd(maps, masks, reduction="none"))
-    np.testing.assert_allclose(compiled, plain, rtol=1e-9)
+def emd_of(shape, box, **settings):
+    maps, masks = np.random.default_rng(0).random(shape), np.zeros(shape, dtype=bool)
+    masks[box] = True
+    return emd(maps, masks, reduction="none", **settings)
 
 
-def test_earth_mover_distance_of_larger_images(both_ways):
-    maps = np.random.default_rng(0).random((1, 24, 24))
-    masks = np.zeros((1, 24, 24), dtype=bool)
-    masks[:, :, 4:12] = True
-    compiled, plain = both_ways(lambda: emd(maps, masks))
-    assert compiled == pytest.approx(plain, rel=1e-9)
-    _, bounds = both_ways(lambda: emd(maps, masks, exact=False))
-    assert bounds[0] <= compiled * (1 + 1e-9)
-    assert bounds[1] >= compiled * (1 - 1e-9)
+def road_of(*shape):
+    image, random = np.random.default_rng(0).standard_normal(shape), np.random.default_rng(1).random(shape[1:])
+    return imputed(image, random < 0.75) / np.ptp(image)
 
 
-def test_road_imputation(both_ways):
-    image = np.random.default_rng(0).standard_normal((3, 31, 50))
-    removed = np.random.default_rng(1).random((31, 50)) < 0.7
-    compiled, plain = both_ways(lambda: imputed(image, removed))
-    np.testing.assert_allclose(compiled, plain, rtol=0, atol=1e-9 * np.ptp(image))
+def segments_of(*shape):
+    """Of more pixels than are cached."""
+    return XRAI(segmentation_size=80).segments(np.random.default_rng(0).standard_normal(shape).cumsum(1))
 
 
-def test_segments_of_xrai(both_ways):
-    picture = np.random.default_rng(0).standard_normal((3, 70, 66)).cumsum(1)  # more pixels than are cached
-    compiled, plain = both_ways(lambda: XRAI(segmentation_size=80).segments(picture))
-    np.testing.assert_array_equal(compiled, plain)
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda: emd_of((6, 8, 8), np.s_[:, 2:4, 3:5]),
+        lambda: emd_of((1, 24, 24), np.s_[:, :, 4:12]),
+        lambda: emd_of((1, 7, 8, 9), np.s_[:, :, 2:6], spacing=(3.0, 1.0, 0.5)),
+        lambda: road_of(3, 31, 50),
+        lambda: road_of(2, 7, 9, 8),
+        lambda: segments_of(3, 70, 66),
+    ],
+    ids=["emd to small masks", "emd of images", "emd of volumes", "road of images", "road of volumes", "segments"],
+)
+def test_what_is_computed_without_a_network(compute, both_ways):
+    np.testing.assert_allclose(*both_ways(compute), rtol=1e-9, atol=1e-9)
+
+
+def test_bounds_without_kernels_hold_the_exact_distance(both_ways):
+    low, high = both_ways(lambda: emd_of((1, 24, 24), np.s_[:, :, 4:12], exact=False))[1]
+    exact = emd_of((1, 24, 24), np.s_[:, :, 4:12])
+    assert low <= exact * (1 + 1e-9)
+    assert high >= exact * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("network", ["cnn", "mlp"])
@@ -125,17 +132,3 @@ result = xb.evaluate(
 assert len(result.summary()) == 6, result.summary()
 """
     run_fresh(code, XAIBENCH_KERNELS="0")
-
-
-def test_road_imputation_of_volumes(both_ways):
-    image = np.random.default_rng(0).standard_normal((2, 7, 9, 8))
-    removed = np.random.default_rng(1).random((7, 9, 8)) < 0.8
-    compiled, plain = both_ways(lambda: imputed(image, removed))
-    np.testing.assert_allclose(compiled, plain, rtol=0, atol=1e-9 * np.ptp(image))
-
-
-def test_earth_mover_distance_of_volumes(both_ways):
-    maps, masks = np.random.default_rng(0).random((1, 7, 8, 9)), np.zeros((1, 7, 8, 9), dtype=bool)
-    masks[:, :, 2:6] = True
-    compiled, plain = both_ways(lambda: emd(maps, masks, spacing=(3.0, 1.0, 0.5)))
-    assert compiled == pytest.approx(plain, rel=1e-9)

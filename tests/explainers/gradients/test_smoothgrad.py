@@ -1,53 +1,82 @@
+"""SmoothGrad, and the two that take another moment of the same noisy gradients."""
+
+import captum.attr
+import numpy as np
 import pytest
 import torch
+from generators.gradient_networks import batch, bending
+from oracles import gradients as oracle
 from part_cases import ExplainerCase
 from torch import nn
 
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.smoothgrad import SmoothGrad
+from xaibench.explainers.gradients.smoothgrad_squared import SmoothGradSquared
+from xaibench.explainers.gradients.vargrad import VarGrad
 
 CASES = {"smoothgrad": ExplainerCase(parameters={"n_samples": 4})}
+MOMENTS = {
+    SmoothGrad: lambda gradients: gradients.mean(0),
+    SmoothGradSquared: lambda gradients: gradients.square().mean(0),
+    VarGrad: lambda gradients: gradients.var(0, correction=0),
+}
 
 
-def batch(n=3, channels=3):
-    rng = torch.Generator().manual_seed(1)
-    return torch.randn(n, channels, 6, 7, generator=rng, dtype=torch.float64), torch.arange(n) % 2
-
-
-@pytest.fixture
-def model():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(3, 6, 3), nn.Tanh(), nn.Flatten(), nn.Linear(120, 2)).double().eval()
-
-
-def test_smoothgrad_oracle(model):
-    images, targets = batch()
-    maps = SmoothGrad(n_samples=7, noise=0.2, seed=5, channels="sum")(model, images, targets)
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("method", MOMENTS)
+def test_oracle(method, batch_size):
+    model, (images, targets) = bending(), batch()
+    maps = method(n_samples=7, noise=0.2, seed=5, channels="sum", batch_size=batch_size)(model, images, targets)
     for found, image, target, rng in zip(maps, images, targets, sample_generators(5, images), strict=True):
-        total = torch.zeros_like(image)
-        for _ in range(7):
-            noise = torch.from_numpy(rng.standard_normal(image.shape))
-            copy = (image + 0.2 * (image.max() - image.min()) * noise).requires_grad_()
-            total += torch.autograd.grad(model(copy[None])[0, target], copy)[0]
-        torch.testing.assert_close(found, (total / 7).sum(0))
+        noise = [torch.from_numpy(rng.standard_normal(image.shape)) for _ in range(7)]
+        each = [oracle.gradient(model, image + 0.2 * (image.max() - image.min()) * n, target) for n in noise]
+        torch.testing.assert_close(found, MOMENTS[method](torch.stack(each)).sum(0))
 
 
-def test_without_noise_it_is_the_gradient(model):
-    images, targets = batch()
+def test_parity_with_captum_on_the_same_noise(monkeypatch):
+    model, (images, targets) = bending(), batch()
+    low, high = images.flatten(1).aminmax(dim=1)
+    spread = (high - low).reshape(-1, 1, 1, 1)
+    drawn = torch.stack([torch.from_numpy(np.stack([r.standard_normal((3, 6, 7)) for _ in range(5)]))
+                         for r in sample_generators(0, images)])  # fmt: skip
+    monkeypatch.setattr(torch, "normal", lambda *args, **kwargs: (0.15 * spread[:, None] * drawn).flatten(0, 1))
+    tunnel = captum.attr.NoiseTunnel(captum.attr.Saliency(model))
+    for method, kind in ((SmoothGradSquared, "smoothgrad_sq"), (VarGrad, "vargrad")):
+        theirs = tunnel.attribute(images, nt_type=kind, nt_samples=5, target=targets, abs=False)
+        ours = method(n_samples=5, channels="sum")(model, images, targets)
+        torch.testing.assert_close(ours, theirs.sum(1), rtol=1e-9, atol=1e-12)
+
+
+def test_without_noise_it_is_the_gradient():
+    model, (images, targets) = bending(), batch()
     x = images.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).gather(1, targets[:, None]).sum(), x)
     largest = gradient.gather(1, gradient.abs().argmax(1, keepdim=True))[:, 0]
     torch.testing.assert_close(SmoothGrad(noise=0.0, n_samples=3)(model, images, targets), largest)
 
 
+class Applied(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x).flatten(1)[:, :2]
+
+
 def test_noise_smooths_a_kink():
     # the gradient of |x - 0.1| at 0 is -1; over wide noise its mean is near 0, for an image with a range of 2
-    class Kink(nn.Module):
-        def forward(self, x):
-            return (x.flatten(1)[:, :1] - 0.1).abs()
-
+    kink, targets = Applied(lambda x: (x - 0.1).abs()), torch.tensor([0])
     images = torch.tensor([0.0, 1.0, -1.0, 0.0]).reshape(1, 1, 2, 2)
-    targets = torch.tensor([0])
-    assert SmoothGrad(noise=0.0)(Kink(), images, targets)[0, 0, 0] == -1
-    assert abs(SmoothGrad(noise=1.0, n_samples=2000)(Kink(), images, targets)[0, 0, 0]) < 0.1
+    assert SmoothGrad(noise=0.0)(kink, images, targets)[0, 0, 0] == -1
+    assert abs(SmoothGrad(noise=1.0, n_samples=2000)(kink, images, targets)[0, 0, 0]) < 0.1
+
+
+def test_of_a_linear_network_nothing_varies():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(126, 2)).double()
+    assert VarGrad(n_samples=6)(model, *batch()).abs().max() == 0
+
+
+def test_small_differences_do_not_drown_in_a_large_gradient():
+    plain, steep = (VarGrad(channels="sum")(Applied(f), *batch()) for f in (lambda x: x**2, lambda x: 1e8 * x + x**2))
+    torch.testing.assert_close(steep, plain, rtol=1e-6, atol=1e-9)
