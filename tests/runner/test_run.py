@@ -14,7 +14,7 @@ import torch
 
 import xaibench as xb
 from xaibench.component.parameters import Frozen
-from xaibench.component.registry import part_being_imported
+from xaibench.component.registry import IMPORTING
 from xaibench.core.messages import ParameterWarning
 from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
@@ -471,4 +471,4 @@ def test_a_script_with_a_part_that_runs_a_suite_when_it_is_imported_is_told_so(t
         ArgumentError, match=r"'script_of_the_test:squared' runs a suite while it is imported.*__main__"
     ):
         run("xai-tris-8x8", explainers=["script_of_the_test:squared"], out=tmp_path / "run")
-    assert part_being_imported() == ""
+    assert IMPORTING.get() == ""

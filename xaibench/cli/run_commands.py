@@ -7,7 +7,7 @@ import enum
 import textwrap
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -156,7 +156,7 @@ def run(
         "models": names(models),
         "explainers": names(explainers),
         "metrics": names(metrics),
-        "samples": _parse_samples(samples),
+        "samples": int(samples) if samples is not None and samples.isdecimal() else samples,
     }
     # Not while this process runs the jobs, whose large tensors could wait for a collection.
     garbage = collect_rarely() if engine != "serial" else contextlib.nullcontext()
@@ -165,7 +165,6 @@ def run(
             from xaibench.compute.fork_server import start_fork_server
 
             start_fork_server()
-            import xaibench.report.page.write  # noqa: F401 (while the fork server imports the rest)
         from xaibench import runner
         from xaibench.runner.request import RequestFields
 
@@ -247,11 +246,6 @@ def _print_cost(cost: Estimate) -> None:
     )
     if cost.unknown:
         typer.echo(f"Explainers of unknown cost: {', '.join(cost.unknown)} ({sum(cost.unknown.values())} jobs).")
-
-
-def _parse_samples(text: str | None) -> Any:
-    """Return a number, or the text, which the runner checks."""
-    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _report_helper(engine: EngineChoice) -> AbstractContextManager[Executor | None]:

@@ -64,8 +64,10 @@ class Frozen(Mapping[str, Any]):
             >>> Frozen.keywords({"n": 1, "alpha": 0.5}, {"n": 2})
             Frozen({'alpha': 0.5, 'n': 2})
         """
-        joined = {name: value for table in tables for name, value in table.items()}
-        return cls({name: joined[name] for name in sorted(joined)})
+        joined: dict[str, Any] = {}
+        for table in tables:
+            joined |= table
+        return cls(dict(sorted(joined.items())))
 
     def __getitem__(self, name: str) -> Any:
         return _copy(self._table[name], name)
@@ -100,10 +102,12 @@ class Frozen(Mapping[str, Any]):
 
 def _copy(value: Any, place: str) -> Any:
     if isinstance(value, Mapping):
-        for name in value:
+        table = {}
+        for name, item in value.items():
             if not isinstance(name, str):
                 raise TypeError(f"{place or 'table'}: the name {name!r} is {type(name).__name__}, expected a string.")
-        return {name: _copy(item, f"{place}.{name}" if place else name) for name, item in value.items()}
+            table[name] = _copy(item, f"{place}.{name}" if place else name)
+        return table
     if isinstance(value, list | tuple):
         return [_copy(item, f"{place}[{i}]") for i, item in enumerate(value)]
     if type(value) in _PLAIN:
@@ -188,23 +192,20 @@ def annotations_of(part: Any) -> dict[str, Any]:
     Returns:
         Types by parameter. Annotations that cannot be evaluated at run time are left out.
     """
-    if inspect.isclass(part) and dataclasses.is_dataclass(part):
-        owners = [(vars(base), vars(sys.modules[base.__module__])) for base in reversed(part.__mro__)]
-        written = [(owner.get("__annotations__", {}), names) for owner, names in owners]
-    else:
-        if inspect.isclass(part) or inspect.isroutine(part):
-            called = [part.__init__ if inspect.isclass(part) else part]
-        else:  # a subclass may pass parameters on to its base class
-            called = [vars(base)["__call__"] for base in reversed(type(part).__mro__) if "__call__" in vars(base)]
-        functions = [inspect.unwrap(one) for one in called]
-        written = [(getattr(one, "__annotations__", {}), getattr(one, "__globals__", {})) for one in functions]
-    found: dict[str, Any] = {}
-    for stated, names in written:
-        for name, annotation in stated.items():
+    if inspect.isclass(part):
+        owners = reversed(part.__mro__) if dataclasses.is_dataclass(part) else [part.__init__]
+    elif inspect.isroutine(part):
+        owners = [part]
+    else:  # a subclass may pass parameters on to its base class
+        owners = [vars(base)["__call__"] for base in reversed(type(part).__mro__) if "__call__" in vars(base)]
+    hints: dict[str, Any] = {}
+    for owner in map(inspect.unwrap, owners):
+        names = vars(sys.modules[owner.__module__]) if inspect.isclass(owner) else getattr(owner, "__globals__", {})
+        for name, annotation in getattr(owner, "__annotations__", {}).items():
             with contextlib.suppress(NameError, TypeError, AttributeError):  # imported for type checkers only
                 one: Any = types.SimpleNamespace(__annotations__={name: annotation})
-                found |= typing.get_type_hints(one, names)
-    return found
+                hints |= typing.get_type_hints(one, names)
+    return hints
 
 
 def is_of_type(value: Any, annotation: Any) -> bool:

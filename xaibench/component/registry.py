@@ -6,7 +6,6 @@ needs no entry: ``"mypackage.module:Thing"`` is accepted instead of a name.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
@@ -14,25 +13,8 @@ from typing import Any
 
 from xaibench.core.messages import capitalize, did_you_mean, folded, unknown
 
-_IMPORTING: ContextVar[str] = ContextVar("importing", default="")
-
-
-def part_being_imported() -> str:
-    """Find out whether a part of the user is being imported.
-
-    Returns:
-        The target of the part whose module is being imported; empty if there is none.
-    """
-    return _IMPORTING.get()
-
-
-@contextlib.contextmanager
-def _importing(target: str) -> Iterator[None]:
-    token = _IMPORTING.set(target)
-    try:
-        yield
-    finally:
-        _IMPORTING.reset(token)
+#: The target of the part whose module is being imported; empty if there is none.
+IMPORTING: ContextVar[str] = ContextVar("importing", default="")
 
 
 class Registry:
@@ -69,7 +51,7 @@ of your own is given as 'package.module:name'.
     ) -> None:
         self.kind = kind
         self._own = own
-        self._hints = {folded(name): hint for name, hint in (hints or {}).items()}
+        self._hints = dict(hints or {})
         self._schemes = dict(schemes or {})
         self._targets = dict(targets)
         self._aliases = dict(aliases or {})
@@ -154,8 +136,8 @@ of your own is given as 'package.module:name'.
         return self._find_by_target(f"{module}:{attribute}")
 
     def _find_by_target(self, target: str) -> str | None:
-        names = [name for name, own in self._targets.items() if own == target]
-        return names[0] if len(names) == 1 else None
+        targets = list(self._targets.values())
+        return list(self._targets)[targets.index(target)] if targets.count(target) == 1 else None
 
     def _registered_name(self, name: str) -> str:
         """Return the registered name without importing anything (see :meth:`canonical`)."""
@@ -218,7 +200,7 @@ of your own is given as 'package.module:name'.
         return self._targets.get(canonical, canonical)
 
     def _describe_unknown(self, name: str) -> str:
-        if hint := self._hints.get(folded(name)):
+        if hint := {folded(other): hint for other, hint in self._hints.items()}.get(folded(name)):
             return f"Unknown {self.kind} {name!r}; did you mean {hint}?"
         return f"{unknown(f'Unknown {self.kind}', name, sorted(self._targets), self._aliases)} {self._own}"
 
@@ -254,9 +236,9 @@ def import_target(target: str, kind: str = "part") -> Any:
     module_name, _, attribute = target.partition(":")
     if not all(map(str.isidentifier, (*module_name.split("."), *attribute.split(".")))):
         raise UnknownNameError(f"{capitalize(kind)} {target!r}: expected 'package.module:name'.")
+    token = IMPORTING.set(target)
     try:
-        with _importing(target):
-            part: Any = importlib.import_module(module_name)
+        part: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         # A missing dependency of an existing module is another error.
         if error.name is not None and not (module_name == error.name or module_name.startswith(error.name + ".")):
@@ -265,6 +247,8 @@ def import_target(target: str, kind: str = "part") -> Any:
             f"{capitalize(kind)} {target!r}: there is no module {error.name!r} to import; install it, or start from "
             "its folder."
         ) from error
+    finally:
+        IMPORTING.reset(token)
     owner = module_name
     for step in attribute.split("."):
         if not hasattr(part, step):

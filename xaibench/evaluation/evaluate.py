@@ -172,7 +172,10 @@ Metric: TypeAlias = "str | Callable[..., Any]"
 STEPS = 20
 #: Default metrics with their parameters: with ground-truth masks, and in addition with a model.
 GROUND_TRUTH: Mapping[Metric, Mapping[str, Any]] = {
-    name: {} for name in ("iou", "topk_precision", "hit", "average_precision")
+    "iou": {},
+    "topk_precision": {},
+    "hit": {},
+    "average_precision": {},
 }
 MODEL: Mapping[Metric, Mapping[str, Any]] = {
     "insertion": {"steps": STEPS},

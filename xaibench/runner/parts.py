@@ -174,27 +174,26 @@ class ModelPart(Component):
             TypeError: If the model has no such parameter.
             ValueError: If a registered model does not accept such images, or has other classes.
         """
-        return _network_facts(self.source, dataset)
+        if dataset.class_count is None:
+            return NetworkFacts(0, True)  # built in its job
+        return _network_facts(self.source, dataset.image_shape, dataset.class_count)
 
 
 @functools.cache
-def _network_facts(model: ModelPart, dataset: DatasetPart) -> NetworkFacts:
+def _network_facts(model: ModelPart, image_shape: tuple[int, ...], class_count: int) -> NetworkFacts:
+    import torch
     from torch import nn
 
-    if dataset.class_count is None:
-        return NetworkFacts(0, True)  # built in its job
     # The weights do not matter here, and may have to be downloaded.
     untrained = {"weights": None} if "weights" in model.accepted else {}
     try:
-        network = build_network(
-            model.use, dataset.image_shape, dataset.class_count, **{**model.parameters, **untrained}
-        )
+        network = build_network(model.use, image_shape, class_count, **{**model.parameters, **untrained})
     except ValueError:
         if registry("model").target(model.use) != model.use:
             raise
         return NetworkFacts(0, True)  # the user's own: its job reports the error, and the other jobs go on
     has_convolution = any(isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in network.modules())
-    return NetworkFacts(sum(weight.numel() for weight in network.parameters()), has_convolution)
+    return NetworkFacts(sum(map(torch.numel, network.parameters())), has_convolution)
 
 
 @dataclass(frozen=True)

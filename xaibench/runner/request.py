@@ -124,13 +124,11 @@ class RunRequest:
             TypeError: If there are both a request and other settings.
             UnknownParameterError: If a setting is unknown; names the nearest.
         """
-        check_names("RunRequest", settings, [one.name for one in fields(cls)])
+        check_names("RunRequest", settings, RequestFields.__annotations__)
         if not isinstance(suite, RunRequest):
             return cls(suite, out, **settings)
-        defaults = {one.name: one.default for one in fields(cls)}
-        given = {"out": out, **settings}
-        changed = [name for name, value in given.items() if value != defaults[name]]
-        if changed:
+        stated = {"out": out, **settings}
+        if changed := [one.name for one in fields(cls) if stated.get(one.name, one.default) != one.default]:
             raise TypeError(
                 f"suite: got a request together with {', '.join(changed)}, expected the request alone; state these in "
                 "the request."

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import operator
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Unpack
 
-from xaibench.component.registry import part_being_imported
+from xaibench.component.registry import IMPORTING
 from xaibench.compute.device import resolve_device
 from xaibench.compute.host_threads import available_cpus
 from xaibench.core.markup import html_table
@@ -129,14 +130,17 @@ def run(
         StoreError: If the disk is full or is lost during the run; finished results are kept.
     """
     start = time.monotonic()
-    if part := part_being_imported():
+    if part := IMPORTING.get():
         raise ArgumentError(
             f"The module of the part {part!r} runs a suite while it is imported; expected only definitions. Put its "
             'call of run() below `if __name__ == "__main__":`.'
         )
     asked = RunRequest.of(suite, out, **fields)
     if engine != "ray":  # the devices of the cluster are unknown here
-        _check_device(asked.device)
+        try:
+            resolve_device(asked.device)
+        except (ValueError, TypeError) as error:
+            raise ArgumentError(str(error)) from error
     with asked.opened() as opened, _lock_folder(opened.folder):
         write_atomic(opened.folder / SUITE, opened.text.encode())
         with _engine(engine, opened.store, asked, address) as runner, _job_log(opened.folder) as ended:
@@ -193,8 +197,8 @@ def _compute(
     ended: Callable[[Outcome], None],
 ) -> Schedule:
     """Run the missing jobs and collect the tables; repeat if a stored result turns out to be damaged."""
-    total = Counter(job.stage for job in plan.jobs)
-    done: dict[Stage, set[Job]] = {stage: set() for stage in STAGES}
+    total = Counter(map(operator.attrgetter("stage"), plan.jobs))
+    done = defaultdict[Stage, set[Job]](set)
 
     def count(job: Job) -> None:
         done[job.stage].add(job)
@@ -283,13 +287,6 @@ def _ray_engine(store: Store, device: str, workers: int | None, address: str | N
     try:
         return Ray(store, device, workers, address=address, jobs_per_gpu=share)
     except RayError as error:
-        raise ArgumentError(str(error)) from error
-
-
-def _check_device(device: str) -> None:
-    try:
-        resolve_device(device)
-    except (ValueError, TypeError) as error:
         raise ArgumentError(str(error)) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -40,7 +41,7 @@ class Schedule:
         ended: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
         self._store, self._progress, self._ended = store, progress, ended
-        self._order = {job: i for i, job in enumerate(jobs)}
+        self._order = dict(zip(jobs, itertools.count()))
         self._dependents = defaultdict[Job, list[Job]](list)
         self._waiting: dict[Job, set[Job]] = {}  # unfinished jobs, with what they wait for
         # Jobs that use the device have their own queue, so that neither kind blocks the other.
@@ -52,7 +53,7 @@ class Schedule:
         self.inapplicable: dict[Job, str] = {}
         self.damaged = False
         # One listing per stage, because one request per job would be slow with a remote store.
-        self._stored = {(stage, key) for stage in {job.stage for job in self._order} for key in store.keys(stage)}
+        self._stored = set[str]().union(*map(store.keys, STAGES))
         for job in self._order:
             for other in (*job.needs, *job.waits_for):
                 self._dependents[other].append(job)
@@ -77,7 +78,7 @@ class Schedule:
                 self._handle_outcome(outcome)
 
     def _is_stored(self, job: Job) -> bool:
-        return {(job.stage, key) for key in job.results} <= self._stored
+        return self._stored.issuperset(job.results)
 
     def _enqueue(self, job: Job) -> None:
         """Queue the job by stage, because more jobs depend on earlier stages, and then in the order of the plan."""
@@ -85,8 +86,8 @@ class Schedule:
 
     def _enqueue_when_ready(self, job: Job, also: Iterable[Job] = ()) -> None:
         """Queue the job once its missing dependencies, and those in ``also``, are done."""
-        before = (*job.needs, *(other for other in job.waits_for if other not in self._lost))
-        self._waiting[job] = {other for other in before if not self._is_stored(other)} | set(also)
+        before = {*job.needs, *(set(job.waits_for) - self._lost)}
+        self._waiting[job] = {*itertools.filterfalse(self._is_stored, before), *also}
         if not self._waiting[job]:
             self._enqueue(job)
 
@@ -94,7 +95,7 @@ class Schedule:
         job = outcome.job
         if not outcome.error:
             self._waiting.pop(job, None)
-            self._stored.update((job.stage, key) for key in job.results)
+            self._stored.update(job.results)
             self._progress(job)
             for dependent in self._dependents[job]:
                 self._release(dependent, job)
@@ -126,7 +127,7 @@ class Schedule:
         missing: dict[Job, None] = {}
         for other in (*job.needs, *job.waits_for):
             missing |= dict.fromkeys(self._missing(other))
-            gone = {(other.stage, key) for key in other.results if not self._store.has(other.stage, key)}
+            gone = {key for key in other.results if not self._store.has(other.stage, key)}
             if gone & self._stored:
                 self._stored -= gone
                 missing[other] = None

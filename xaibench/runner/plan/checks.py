@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from xaibench.component.component import Component
+from xaibench.component.component import Component, registry
 from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen, annotations_of, check_types, has_any_parameter
 from xaibench.component.registry import UnknownNameError
@@ -50,16 +50,23 @@ MAX_JOBS = 1_000_000
 
 
 def check_parts(suite: Suite) -> None:
-    """Build every part of a suite as its jobs will, so that wrong parameters are found before anything runs.
+    """Build the parts of a suite as its jobs will, so that wrong parameters are found before anything runs.
 
-    Annotated sets are not opened, and pretrained weights are not loaded. Wrong outputs of a user's own model are found
-    in its jobs.
+    Registered data sets, explainers and metrics without parameters are not built, since they cannot be wrong. Annotated
+    sets are not opened, and pretrained weights are not loaded. Wrong outputs of a user's own model are found in its
+    jobs.
 
     Raises:
         UnknownNameError: If a part is unknown; names the nearest.
         SuiteError: If a part does not accept a parameter or its value.
     """
-    if (count := sum(_count_jobs(suite, cell) for cell in suite.cells)) > MAX_JOBS:
+    count, how = 0, suite.explaining
+    slices = -(-int(how.samples) // how.samples_per_job) if how.samples_per_job else 1
+    for cell in suite.cells:  # jobs that train networks or compute maps, at most
+        trainings = len(suite.training_of(cell).seeds)
+        maps = (trainings if how.trainings == "all" else 1) * len(suite.explainers_of(cell)) * slices
+        count += len(cell.datasets) * len(cell.models) * len(suite.data.seeds) * (trainings + maps)
+    if count > MAX_JOBS:
         raise SuiteError(
             f"The suite has {count:,} jobs; expected at most {MAX_JOBS:,}; use fewer seeds, cells or explainers, or "
             "larger samples_per_job.",
@@ -68,7 +75,10 @@ def check_parts(suite: Suite) -> None:
     for explainer in suite.explainers:
         _check_explainer(explainer, suite)
     for metric in suite.metrics:
-        _check_metric(metric, suite)
+        with _errors_of(suite, metric.table):
+            _check_parameters(metric)
+            if metric.parameters or metric.use not in registry("metric"):
+                AppliedMetric(metric.use, metric.parameters, protocol=suite.explaining.protocol)
     for cell in suite.cells:
         for dataset in cell.datasets:
             made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
@@ -82,26 +92,13 @@ def check_parts(suite: Suite) -> None:
                 _check_model(model, made, cell, suite)
 
 
-def _count_jobs(suite: Suite, cell: Cell) -> int:
-    """Return the number of jobs of a cell that train networks or compute maps, at most."""
-    how, trainings = suite.explaining, len(suite.training_of(cell).seeds)
-    slices = -(-int(how.samples) // how.samples_per_job) if how.samples_per_job else 1
-    maps = (trainings if how.trainings == "all" else 1) * len(suite.explainers_of(cell)) * slices
-    return len(cell.datasets) * len(cell.models) * len(suite.data.seeds) * (trainings + maps)
-
-
 def _check_explainer(part: ExplainerPart, suite: Suite) -> None:
     with _errors_of(suite, part.table):
         _check_parameters(part, annotations_of(AppliedExplainer.takes()))
         if part.parameters.get("seed", 0) < 0:
             raise ParameterError(f"seed is {part.parameters['seed']}; expected 0 or more.", parameter="seed")
-        _ = part.applied
-
-
-def _check_metric(part: MetricPart, suite: Suite) -> None:
-    with _errors_of(suite, part.table):
-        _check_parameters(part)
-        AppliedMetric(part.use, part.parameters, protocol=suite.explaining.protocol)
+        if part.parameters or part.use not in registry("explainer"):
+            _ = part.applied
 
 
 def _check_dataset(part: DatasetPart, cell: Cell, suite: Suite) -> None:
@@ -121,9 +118,10 @@ def _build_dataset(part: DatasetPart) -> None:
     """Generate a small form of a data set. Sets on disk are not read."""
     from xaibench.data import load
 
-    if part.is_generated:
-        stated = part.parameters.get("n_samples")
-        load(part.use, **{**part.parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)})
+    stated = part.parameters.get("n_samples")
+    small = {**part.parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)}
+    if part.is_generated and (small != {"n_samples": _FEW} or part.use not in registry("dataset")):
+        load(part.use, **small)
 
 
 def _check_truth(metric: MetricPart, dataset: DatasetPart, cell: Cell, suite: Suite) -> None:
@@ -164,7 +162,7 @@ def _check_parameters(
     Raises:
         ParameterError: If one of them does not hold.
     """
-    parameters = {name: part.parameters[name] for name in (part.parameters if names is None else names)}
+    parameters = dict(part.parameters) if names is None else {name: part.parameters[name] for name in names}
     for name in parameters:
         if reason := _SET_BY_JOBS[part.kind].get(name):
             raise ParameterError(

@@ -82,8 +82,8 @@ class Job(Keyed):
 
     @property
     def uses_kernels(self) -> bool:
-        """Whether the result can depend on whether kernels are compiled."""
-        return True
+        """Whether the result can depend on whether kernels are compiled; data sets are made of plain arithmetic."""
+        return self.stage != "data"
 
     @property
     def uses_device(self) -> bool:
@@ -115,8 +115,11 @@ def deciding_fields(record: Any) -> dict[str, Any]:
 
     Fields at their defaults are left out, so that a new field does not change the keys of older results.
     """
-    deciding = [f for f in dataclasses.fields(record) if f.compare]
-    return {f.name: value for f in deciding if (value := getattr(record, f.name)) != f.default}
+    return {
+        f.name: value
+        for f in dataclasses.fields(record)
+        if f.compare and (value := getattr(record, f.name)) != f.default
+    }
 
 
 def hash_json(value: Any) -> str:

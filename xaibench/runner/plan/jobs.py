@@ -40,11 +40,6 @@ class DataJob(Job):
         return DatasetPart.of(self.name, self.parameters)
 
     @property
-    def uses_kernels(self) -> bool:
-        """False: data sets are made of plain arithmetic."""
-        return False
-
-    @property
     def needs(self) -> tuple[Job, ...]:
         """No other job."""
         return ()
@@ -122,8 +117,8 @@ class TrainJob(Job):
     @property
     def published_keys(self) -> tuple[str, ...]:
         """The key of each training among the published networks, with or without compiled kernels."""
-        alone = (dataclasses.replace(self, seeds=(seed,), published=False) for seed in self.seeds)
-        return tuple(job._make_key(kernels=True) for job in alone)
+        alone = dataclasses.replace(self, published=False)
+        return tuple(dataclasses.replace(alone, seeds=(seed,))._make_key(kernels=True) for seed in self.seeds)
 
     @property
     def needs(self) -> tuple[Job, ...]:
@@ -133,7 +128,7 @@ class TrainJob(Job):
     @property
     def results(self) -> tuple[str, ...]:
         """A key per seed."""
-        return tuple(self.result(seed) for seed in self.seeds)
+        return tuple(map(self.result, self.seeds))
 
     def result(self, seed: int) -> str:
         """Return the key of the training with one seed."""
@@ -194,8 +189,8 @@ class Network(Keyed):
     @functools.cached_property
     def candidates(self) -> tuple[tuple[TrainJob, int], ...]:
         """The job and seed of each training that can be chosen."""
-        found = ((training, seed) for training in self.trainings for seed in training.seeds)
-        return tuple(one for one in found if self.seed in ("best", one[1]))
+        every = self.trainings
+        return tuple((job, seed) for job in every for seed in job.seeds if self.seed in ("best", seed))
 
     @property
     def model(self) -> str:

@@ -11,7 +11,7 @@ from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen
 from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
-from xaibench.runner.parts import DatasetPart, ExplainerPart, MetricPart, ModelPart
+from xaibench.runner.parts import DatasetPart, MetricPart, ModelPart
 from xaibench.runner.plan.checks import check_parts
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
@@ -115,18 +115,18 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     source = network.source  # the cells of a mosaic use copies of one network
     of_set = (source.use, source.parameters, source.revision) if "network" in made.accepted else None
     data = DataJob(dataset, data_seed, made.parameters, made.revision, network=of_set)
-    stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
     parameters = Frozen(
         {name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")}
         # The default precision is left out, so that the keys of older results stay valid.
         | ({"precision": training.precision} if training.precision != Training.precision else {})
     )
     revised = f"{network.revision}.{TRAINING_REVISION}"
-    trainings = tuple(TrainJob(data, model, seeds, parameters, network.parameters, revised) for seeds in stacks)
-    if not train:
-        trainings = tuple(
-            dataclasses.replace(job, published=all(map(is_published, job.published_keys))) for job in trainings
-        )
+    trainings: tuple[TrainJob, ...] = ()
+    for i in range(0, len(training.seeds), training.stack):
+        seeds = training.seeds[i : i + training.stack]
+        job = TrainJob(data, model, seeds, parameters, network.parameters, revised)
+        published = not train and all(map(is_published, job.published_keys))
+        trainings += (dataclasses.replace(job, published=published),)
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
@@ -136,29 +136,24 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
 
 def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> Iterator[ExplainJob]:
     """Yield a job per explainer that supports the network. The first of several with the same fit leaves it to them."""
-    jobs = [job for each in suite.explainers_of(cell) if (job := _explain_job(suite, data, network, each))]
-    fits = [job.explainer.fit_settings if job.network else "" for job in jobs]
+    how, training, jobs, fits = suite.explaining, network.trainings[0], [], []
+    model = ModelPart.of(training.model, training.build)
+    for each in suite.explainers_of(cell):
+        if each.info.needs_convolution and not model.facts(data.dataset).has_convolution:
+            continue
+        if each.info.reference and not data.dataset.info.known_distribution:
+            continue
+        # The maps of a control do not depend on the network, so they are made and scored once per data set.
+        explained = None if each.info.control else network
+        # A fitted explainer would be fitted again in each part; a control takes no time.
+        cut = how.samples_per_job if explained and not each.is_fitted else 0
+        settings = (how.samples, how.output, how.seed, each.revision, cut)
+        jobs.append(ExplainJob(data, explained, each, *settings, precision=how.precision))
+        fits.append(each.fit_settings if explained else "")
     for job, fit in zip(jobs, fits, strict=True):
         first = jobs[fits.index(fit)]
         shares = bool(fit) and fits.count(fit) > 1
         yield dataclasses.replace(job, shares_fit=shares, fit_from=first if shares and job is not first else None)
-
-
-def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: ExplainerPart) -> ExplainJob | None:
-    info, training = explainer.info, network.trainings[0]
-    model = ModelPart.of(training.model, training.build)
-    if info.needs_convolution and not model.facts(data.dataset).has_convolution:
-        return None
-    if info.reference and not data.dataset.info.known_distribution:
-        return None
-    # The maps of a control do not depend on the network, so they are made and scored once per data set.
-    explained = None if info.control else network
-    how = suite.explaining
-    # A fitted explainer would be fitted again in each part; a control takes no time.
-    cut = how.samples_per_job if explained and not explainer.is_fitted else 0
-    return ExplainJob(
-        data, explained, explainer, how.samples, how.output, how.seed, explainer.revision, cut, precision=how.precision
-    )
 
 
 def _measurements(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[Measurement]:
@@ -212,5 +207,7 @@ def underlying_metric(suite: Suite, metric: MetricPart) -> MetricPart | None:
         protocol, parameters = resolve_protocol(plain.info, other.parameters, suite.explaining.protocol)
         return protocol, Frozen(parameters)
 
-    same = (other for other in suite.metrics if other.use == plain.use and resolved(other) == resolved(wanted))
-    return next(same, wanted)
+    for other in suite.metrics:
+        if other.use == plain.use and resolved(other) == resolved(wanted):
+            return other
+    return wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -85,7 +86,7 @@ class ScoreJob(Job):
     @functools.cached_property
     def explains(self) -> tuple[ExplainJob, ...]:
         """The explain jobs of the maps."""
-        return tuple(dict.fromkeys(each.explain for each in self.measurements))
+        return tuple(dict.fromkeys(map(operator.attrgetter("explain"), self.measurements)))
 
     @functools.cached_property
     def needs(self) -> tuple[Job, ...]:
@@ -144,4 +145,4 @@ def score_jobs(measurements: Iterable[Measurement]) -> Iterator[ScoreJob]:
             if len(jobs[-1]) * _SHARE >= len(every):
                 jobs.append([])
             jobs[-1] += unit
-        yield from (ScoreJob(tuple(job)) for job in jobs)
+        yield from map(ScoreJob, map(tuple, jobs))

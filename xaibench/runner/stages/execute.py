@@ -186,8 +186,10 @@ def _score(job: ScoreJob, store: Store, device: str) -> dict[tuple[str, str], fl
 
 def reuse_scores(jobs: Iterable[Job], store: Store) -> None:
     """Start score jobs with the scores that an earlier form of the suite has left, with other metrics or explainers."""
-    wanted = {job.key: job for job in jobs if isinstance(job, ScoreJob)}
     stored = {stage: store.keys(stage) for stage in ("score", PARTIAL)}
+    if not any(stored.values()):
+        return
+    wanted = {job.key: job for job in jobs if isinstance(job, ScoreJob)}
     begun = {key: job for key, job in wanted.items() if key not in stored["score"] | stored[PARTIAL]}
     groups = {job.group for job in begun.values()}
     tables: dict[str, pa.Table] = {}

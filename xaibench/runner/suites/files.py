@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,12 @@ from xaibench.component.registry import Registry
 from xaibench.runner.suites.parsing import parse_suite
 from xaibench.runner.suites.schema import Suite, SuiteError
 
-
-def _find_suites() -> dict[str, str]:
-    """Return the path of each built-in suite below ``xaibench/benchmarks``, by name in alphabetical order."""
-    files = sorted(benchmark_files("suites/*.toml"), key=lambda file: file.name)
-    return {file.stem: f"{file.parents[1].name}/suites/{file.name}" for file in files}
-
-
 #: The built-in suites, name -> file: all TOML files in the folders ``xaibench/benchmarks/*/suites``.
-SUITES = Registry("suite", _find_suites(), own="A suite of your own is given as a path that ends in .toml.")
+SUITES = Registry(
+    "suite",
+    {file.stem: str(file) for file in sorted(benchmark_files("suites/*.toml"), key=operator.attrgetter("name"))},
+    own="A suite of your own is given as a path that ends in .toml.",
+)
 
 
 def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
@@ -80,8 +77,7 @@ def _read(source: str | Path) -> tuple[str, str]:
         raise SuiteError(
             f"{name!r} is not a suite; give the name of one ({', '.join(SUITES)}) or a path that ends in .toml."
         )
-    file = resources.files("xaibench.benchmarks").joinpath(*SUITES.target(name).split("/"))
-    return file.read_text(encoding="utf-8"), SUITES.canonical(name)
+    return Path(SUITES.target(name)).read_text(encoding="utf-8"), SUITES.canonical(name)
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,12 +96,16 @@ def narrowed(
             raise SuiteError(f"size is {size!r}; expected a whole number of pixels, 1 or more.", parameter="size")
         cells = [_with_size(cell, size) for cell in cells]
     parameters = {"negatives": negatives, "window": window, "size": size}
-    chosen_metrics = _choose_parts(MetricPart, suite.metrics, metrics)
-    chosen_explainers = _choose_parts(ExplainerPart, suite.explainers, explainers)
-    cells = _with_explainers(cells, [part.name for part in chosen_explainers], suite)
+    chosen_explainers, chosen_metrics = suite.explainers, suite.metrics
+    if explainers is not None:
+        chosen_explainers = _choose_parts(ExplainerPart, suite.explainers, explainers)
+        cells = _with_explainers(cells, [part.name for part in chosen_explainers], suite)
+    if metrics is not None:
+        chosen_metrics = _choose_parts(MetricPart, suite.metrics, metrics)
+        cells = _with_metrics(cells, [metric.name for metric in chosen_metrics], suite)
     return replace(
         suite,
-        cells=tuple(_with_metrics(cells, [metric.name for metric in chosen_metrics], suite)),
+        cells=tuple(cells),
         data=replace(suite.data, parameters=Frozen.keywords(suite.data.parameters, _stated(parameters))),
         training=_change(suite, suite.training, {"method": finetune}),
         explaining=_change(suite, suite.explaining, explaining),
@@ -183,10 +187,8 @@ def _with_explainers(cells: Sequence[Cell], chosen: Sequence[str], suite: Suite)
     return [replace(cell, explainers=restrict(cell.explainers)) for cell in cells]
 
 
-def _choose_parts(kind: type[_P], parts: tuple[_P, ...], wanted: Sequence[str] | None) -> tuple[_P, ...]:
+def _choose_parts(kind: type[_P], parts: tuple[_P, ...], wanted: Sequence[str]) -> tuple[_P, ...]:
     """Return the wanted parts, with the parameters of the suite if it has them; for explainers also its controls."""
-    if wanted is None:
-        return parts
     chosen: list[_P] = []
     for name in wanted:
         use = registry(kind.kind).canonical(name)
@@ -251,23 +253,24 @@ def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
     """
     from xaibench.data.annotated import AnnotatedSet, MissingDataError
 
+    cells: list[Cell] = []
+    missing: dict[str, str] = {}
     for cell in suite.cells:
         _check_variables(suite, cell, "datasets", " ".join(cell.datasets))
-    suite = replace(
-        suite, cells=tuple(replace(one, datasets=tuple(map(os.path.expandvars, one.datasets))) for one in suite.cells)
-    )
-    missing = {name: _NO_IMAGES for cell in suite.cells if _needs_images(cell) for name in cell.datasets}
-    for name in dict.fromkeys(name for cell in suite.cells for name in cell.datasets):
-        part = registry("dataset").resolve(name)
-        if isinstance(part, AnnotatedSet):
-            root = expand_variables(suite.data.parameters).get("root")
-            try:
-                part.find(root)
-            except MissingDataError as error:
-                missing[name] = str(error)
-    cells = [
-        replace(cell, datasets=tuple(name for name in cell.datasets if name not in missing)) for cell in suite.cells
-    ]
+        cells.append(replace(cell, datasets=tuple(map(os.path.expandvars, cell.datasets))))
+        values = list(cell.data.values())
+        if IMAGES not in os.environ and (f"${IMAGES}" in values or f"${{{IMAGES}}}" in values):
+            missing |= dict.fromkeys(cells[-1].datasets, _NO_IMAGES)
+        for name in cells[-1].datasets:
+            part = registry("dataset").resolve(name)
+            if isinstance(part, AnnotatedSet):
+                root = expand_variables(suite.data.parameters).get("root")
+                try:
+                    part.find(root)
+                except MissingDataError as error:
+                    missing[name] = str(error)
+    if missing:
+        cells = [replace(cell, datasets=tuple(name for name in cell.datasets if name not in missing)) for cell in cells]
     suite = replace(suite, cells=tuple(cell for cell in cells if cell.datasets))
     if not suite.cells:
         raise SuiteError(f"{suite.name}: none of its data sets is there.\n\n" + "\n\n".join(missing.values()))
@@ -296,7 +299,3 @@ _NO_IMAGES = (
     f"It needs photographs: give a folder of them with --images DIR (images= in Python, or the variable {IMAGES}). "
     "The paper used the 50,000 validation images of ImageNet-1k. If there are fewer than samples, they are repeated."
 )
-
-
-def _needs_images(cell: Cell) -> bool:
-    return IMAGES not in os.environ and any(value in (f"${IMAGES}", f"${{{IMAGES}}}") for value in cell.data.values())

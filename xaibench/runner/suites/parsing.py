@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from xaibench.component.component import registry
@@ -20,21 +21,17 @@ _P = TypeVar("_P", ExplainerPart, MetricPart)
 #: Largest number of seeds that a suite can state as a number.
 _MAX_SEEDS = 100_000
 
-_ONE_OR_MORE = (lambda number: number >= 1, "1 or more")
-#: Bounds of entries, wherever they are: a condition, and its description.
-_BOUNDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "seeds": (
-        lambda seeds: bool(seeds) and len(set(seeds)) == len(seeds) and min(seeds) >= 0,
-        "one or more different whole numbers, none below 0",
-    ),
+_ONE_OR_MORE = (1, math.inf, "1 or more")
+#: Bounds of numbers, wherever they are: the lowest and the highest, and their description.
+_BOUNDS = {
     "epochs": _ONE_OR_MORE,
     "batch_size": _ONE_OR_MORE,
     "stack": _ONE_OR_MORE,
-    "lr": (lambda rate: 0 < rate < math.inf, "a number above 0"),
-    "samples": (lambda number: number == "all" or number >= 1, "a whole number of 1 or more, or 'all'"),
-    "samples_per_job": (lambda number: number >= 0, "1 or more, or 0 for one job"),
-    "seed": (lambda seed: seed >= 0, "0 or more"),
-    "min_accuracy": (lambda percent: 0 <= percent <= 100, "a percentage from 0 to 100"),
+    "lr": (math.ulp(0), sys.float_info.max, "a number above 0"),
+    "samples": (1, math.inf, "a whole number of 1 or more, or 'all'"),
+    "samples_per_job": (0, math.inf, "1 or more, or 0 for one job"),
+    "seed": (0, math.inf, "0 or more"),
+    "min_accuracy": (0, 100, "a percentage from 0 to 100"),
 }
 
 
@@ -55,12 +52,13 @@ def parse_suite(tables: Mapping[str, Any], source: str = "the suite") -> Suite:
     for name, entries in (("cells", suite.cells), ("explainers", suite.explainers), ("metrics", suite.metrics)):
         if not entries:
             raise SuiteError(f"The suite has no {name}; add at least one.", suite=source, table=_heading(name))
-    known = [metric.name for metric in suite.metrics]
+    known = {"explainers": suite.explainers + suite.optional.explainers, "metrics": suite.metrics}
     for cell in suite.cells:
-        for name in cell.metrics:
-            if name not in known:
-                message = unknown("[metrics] has no", name, known)
-                raise SuiteError(message, suite=source, table=cell.table, parameter="metrics")
+        for entry, parts in known.items():
+            for name in getattr(cell, entry):
+                if name not in (names := [part.name for part in parts]):
+                    message = unknown(f"[{entry}] has no", name, names)
+                    raise SuiteError(message, suite=source, table=cell.table, parameter=entry)
     if suite.explaining.samples == "all" and suite.explaining.samples_per_job:
         message = "samples_per_job needs a number of samples; state samples, or leave it out."
         raise SuiteError(message, suite=source, table="[explaining]", parameter="samples_per_job")
@@ -92,11 +90,13 @@ def read_table(kind: type[_T], values: Any, source: str, path: str = "", table: 
         if name not in fields:
             refuse(unknown("unknown entry", name, fields), name)
         read[name] = _convert(name, value, types[name], source, path, table)
-        holds, expected = _BOUNDS.get(name, (None, ""))
-        if holds is not None and not holds(read[name]):
+        if name == "seeds" and (not read[name] or len(set(read[name])) < len(read[name]) or min(read[name]) < 0):
+            refuse(f"seeds is {value!r}; expected one or more different whole numbers, none below 0.", name)
+        low, high, expected = _BOUNDS.get(name, (0, 0, ""))
+        if expected and read[name] != "all" and not low <= read[name] <= high:
             refuse(f"{name} is {value!r}; expected {expected}.", name)
-    no_default = [name for name, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
-    if missing := [name for name in no_default if name not in read]:
+    absent = [field for name, field in fields.items() if name not in read]
+    if missing := [f.name for f in absent if f.default is f.default_factory is dataclasses.MISSING]:
         refuse(f"{', '.join(missing)} missing; add {'it' if len(missing) == 1 else 'them'}.")
     return kind(**read)
 
