@@ -25,14 +25,6 @@ def topk_precision(values, mask):
     return sum(precisions) / len(precisions)
 
 
-def topk_precision_without_ties(values, mask):
-    """Precision of the k first pixels of a map whose magnitudes all differ."""
-    pixels = sorted(_pixels(values, mask), reverse=True)
-    assert len({magnitude for magnitude, _ in pixels}) == len(pixels)
-    k = sum(inside for _, inside in pixels)
-    return sum(inside for _, inside in pixels[:k]) / k
-
-
 def relative_importance(values, mask):
     """The mean magnitude inside, over the mean magnitude of all pixels."""
     pixels = _pixels(values, mask)

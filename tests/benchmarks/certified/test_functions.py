@@ -6,13 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from xaibench.benchmarks.certified.functions import (
-    FUNCTIONS,
-    OFFSET,
-    evidence,
-    shapley_values,
-    used_pixels,
-)
+from xaibench.benchmarks.certified.functions import FUNCTIONS, OFFSET, evidence, shapley_values, used_pixels
 
 every_function = pytest.mark.parametrize("name", FUNCTIONS)
 SIGNS = np.array(list(itertools.product([-1.0, 0.0, 1.0], repeat=4)))

@@ -7,8 +7,8 @@ from part_cases import DatasetCase
 from refusals import refused
 
 import xaibench as xb
-from xaibench.benchmarks.creatures.creature_images import Creatures, draw_sample
-from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, DECIDING
+from xaibench.benchmarks.creatures.creature_images import draw_sample
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, DECIDING
 from xaibench.benchmarks.creatures.scenes import render
 from xaibench.data import DATASETS, PartSplit, load
 from xaibench.data.stratified_splits import stratified_split
@@ -60,12 +60,6 @@ def test_every_second_training_image_lacks_one_part_drawn_at_random():
     # Otherwise it is the same creature.
     one, other = draw_sample(0, 7, 2, complete=False), draw_sample(0, 7, 2, complete=True)
     assert (one.looks, one.pose, one.clutter) == (other.looks, other.pose, other.clutter)
-
-
-def test_classes_and_info():
-    info = Creatures(96, 3000).info
-    assert info.classes == CLASSES
-    assert info.truth == "data"
 
 
 @pytest.mark.parametrize(

@@ -79,12 +79,7 @@ def test_without_distractors_it_is_xai_tris_with_other_weights(scenario):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"distractor": 0.9}, "distractor=0.9"),
-        ({"alpha": -1}, "alpha=-1"),
-        ({"seed": -1}, "seed"),
-    ],
+    ("given", "message"), [({"distractor": 0.9}, "distractor=0.9"), ({"alpha": -1}, "alpha=-1"), ({"seed": -1}, "seed")]
 )
 def test_weights_out_of_range_are_refused(given, message):
     refused(ValueError, message, lambda: xb.load("pattern-gam/lin-dist-white", n_samples=40, **given))

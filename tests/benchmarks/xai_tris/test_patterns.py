@@ -3,13 +3,7 @@ import pytest
 from oracles import tetromino as oracle
 from scipy.ndimage import gaussian_filter1d
 
-from xaibench.benchmarks.xai_tris.patterns import (
-    SIGNS,
-    WEIGHT_STEP,
-    Patterns,
-    smoothing_matrix,
-    support,
-)
+from xaibench.benchmarks.xai_tris.patterns import SIGNS, WEIGHT_STEP, Patterns, smoothing_matrix, support
 from xaibench.benchmarks.xai_tris.shapes import fixed_placements
 
 #: Number of different layouts except that of the paper.

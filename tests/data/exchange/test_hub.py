@@ -98,8 +98,7 @@ def test_own_images_need_a_license(hub, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("xai-tris/nothing", "a/b"), (SET, "sets"), (SET, "a/b@v1"), (SET, "a/b", "--set", "alpha")],
+    "arguments", [("xai-tris/nothing", "a/b"), (SET, "sets"), (SET, "a/b@v1"), (SET, "a/b", "--set", "alpha")]
 )
 def test_bad_arguments(hub, arguments):  # noqa: F811
     result = push(*arguments, "--yes")

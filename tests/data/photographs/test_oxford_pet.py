@@ -31,16 +31,6 @@ def trimap_of(folder, name):
     return folder / "annotations" / "trimaps" / f"{name}.png"
 
 
-def test_species_by_default(root):
-    data = load("pet", root=root, size=16)
-    assert data.classes == ("cat", "dog")
-    counts = sum(np.bincount(getattr(data, part).targets, minlength=2) for part in PARTS)
-    assert counts.tolist() == [
-        CHOSEN["Abyssinian"] + CHOSEN["Maine_Coon"],
-        CHOSEN["american_bulldog"] + CHOSEN["beagle"],
-    ]
-
-
 def test_breeds_when_they_are_named(folder):
     source = opened(folder, "beagle", "Maine_Coon")
     assert np.bincount(source.targets).tolist() == [CHOSEN["beagle"], CHOSEN["Maine_Coon"]]
@@ -126,12 +116,7 @@ def spoil_bytes(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "match"),
-    [
-        (spoil_labels, "[7]"),
-        (spoil_size, "60×81"),
-        (spoil_bytes, "beagle_2.png"),
-    ],
+    ("spoil", "match"), [(spoil_labels, "[7]"), (spoil_size, "60×81"), (spoil_bytes, "beagle_2.png")]
 )
 def test_a_trimap_that_cannot_be_used_is_named(folder, spoil, match):
     spoil(folder)

@@ -50,10 +50,7 @@ def scan_of(name):
 @real
 @pytest.mark.parametrize(
     ("contour_pixels", "counts"),
-    [
-        (False, [262, 665, 790, 924, 889, 785, 660, 453, 0]),
-        (True, [325, 783, 910, 1067, 1004, 894, 754, 545, 0]),
-    ],
+    [(False, [262, 665, 790, 924, 889, 785, 660, 453, 0]), (True, [325, 783, 910, 1067, 1004, 894, 754, 545, 0])],
 )
 def test_the_first_patient_has_the_published_voxels(contour_pixels, counts):
     (nodule,), heights = scan_of("185/069.xml")

@@ -46,17 +46,6 @@ def names(source):
     return [source.meta(index)["id"] for index in range(len(source))]
 
 
-def test_images_of_both_kinds_lie_the_same_way_under_the_same_window(written):
-    # The generators store every scan under another order of axes; all must come out as they were made.
-    root, _ = written
-    source = source_of(root, window=(-600, 200))
-    for index, name in enumerate(names(source)):
-        values = scan(name)[0][source.meta(index)["slice"]]
-        image = source.image(index, 224)
-        assert (image.mode, image.size) == ("F", (80, 60))
-        assert np.allclose(np.asarray(image), np.clip((values + 600) / 800, 0, 1), atol=1e-6), name
-
-
 def test_slices_are_drawn_by_seed(written):
     root, _ = written
     drawn = [

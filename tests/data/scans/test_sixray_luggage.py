@@ -232,10 +232,7 @@ def test_negatives_are_drawn_by_seed_as_many_as_there_are_boxes(folder):
 
 @pytest.mark.parametrize(
     ("boxes", "size", "message"),
-    [
-        ([("Gun", 1, 1, 5, 5)], (100, 60), "60×100"),
-        ([("Gun", 90, 1, 95, 5)], (80, 60), "P00001.xml"),
-    ],
+    [([("Gun", 1, 1, 5, 5)], (100, 60), "60×100"), ([("Gun", 90, 1, 95, 5)], (80, 60), "P00001.xml")],
 )
 def test_boxes_of_another_image_are_named(folder, boxes, size, message):
     (folder / "Annotation" / "P00001.xml").write_text(annotation("P00001", boxes, size=size))

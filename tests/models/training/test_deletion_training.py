@@ -78,12 +78,7 @@ def test_a_share_of_the_pixels_goes_of_every_image():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [
-        ({"delete": "half"}, "delete="),
-        ({"grid": 1}, "grid="),
-        ({"beta": 1.0}, "beta="),
-        ({"epochs": 0}, "epochs="),
-    ],
+    [({"delete": "half"}, "delete="), ({"grid": 1}, "grid="), ({"beta": 1.0}, "beta="), ({"epochs": 0}, "epochs=")],
 )
 def test_bad_parameters_are_refused(loud, settings, message):
     refused(ValueError, message, lambda: fine_tune_for_deletion(loud, split(8, 0), **settings))
