@@ -1,12 +1,17 @@
 """Wrong parameters of parts are found before any job runs, and errors name their table and the parameter."""
 
+import itertools
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
 from PIL import Image
 
 from xaibench.component.registry import UnknownNameError
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
+from xaibench.evaluation.protocol import Protocol
+from xaibench.explainers import EXPLAINERS
+from xaibench.metrics import METRICS
 from xaibench.runner import SuiteError, load_suite, run
 from xaibench.runner.plan.plan import make_plan
 
@@ -77,6 +82,7 @@ STEPS, CELL = "n_steps = 3", 'models = ["mlp"]'
         (CELL, f"{CELL}\nbuild.num_classes = 3", "[[cells]] 1 build", "num_classes"),
         (CELL, f"{CELL}\ntraining = {{ epochs = 0 }}", "[[cells]] 1 training", "epochs"),
         (CELL, f"{CELL}\nmetrics = ['hit']", "[[cells]] 1", "metrics"),
+        (CELL, f"{CELL}\nexplainers = ['hit']", "[[cells]] 1", "explainers"),
         ("epochs = 1", "lr = 0", "[training]", "lr"),
         ("epochs = 1", 'loss = "logit"', "[training]", "loss"),
         ("epochs = 1", "epoch = 1", "[training]", "epoch"),
@@ -125,6 +131,13 @@ def test_a_users_own_part_is_built_too(tmp_path):
         with pytest.raises(SuiteError) as error:
             planned(tmp_path, SUITE.replace("[explainers]", own % wrong))
         assert (error.value.table, error.value.parameter) == (f"[explainers.{__name__}:Own]", parameter)
+
+
+def test_registered_parts_are_right_without_parameters():
+    for explainer in EXPLAINERS:
+        AppliedExplainer(explainer, {})
+    for metric, protocol in itertools.product(METRICS, get_args(Protocol)):
+        AppliedMetric(metric, protocol=protocol)
 
 
 def test_a_metric_of_what_is_used_is_planned_for_certified_networks(tmp_path):
