@@ -107,12 +107,6 @@ def rewrite(file, change=lambda table: table, **notes):
     pq.write_table(table.replace_schema_metadata({b"xaibench": json.dumps(said)}), file)
 
 
-def test_lost_rows(written):
-    folder, file = written
-    rewrite(file, lambda table: table.slice(0, 0))
-    refused(DataFileError, "test.parquet", lambda: read_parquet(folder))
-
-
 @pytest.mark.parametrize("column", [0, 1, 2, None])
 def test_damage(written, column):
     """In the pages of image, mask or target, or in the footer."""
@@ -210,8 +204,10 @@ def test_bad_footers(written, notes):
     refused(DataFileError, ".parquet", lambda: read_parquet(folder))
 
 
-def test_missing_files(written):
+def test_lost_rows_and_missing_files(written):
     folder, file = written
+    rewrite(file, lambda table: table.slice(0, 0))
+    refused(DataFileError, "test.parquet", read_parquet, folder)
     file.unlink()
     for path in (folder, "nowhere"):
         refused(MissingDataError, "test.parquet", xb.load, f"parquet:{path}")

@@ -82,17 +82,17 @@ def padded(size):
 
 NOISE = np.random.default_rng(0).bytes(20_000)
 LIMITED = [
-    (gzip.compress(head(30000, 30000, 100)), "its header states 30000×30000×100 voxels, expected at most 268,435,456"),
-    (head(30000, 30000, 100), "its header states 30000×30000×100 voxels, expected at most 268,435,456"),
-    (head(512, 512, 1024), "its header states 512×512×1024 voxels, more than a file of its size can"),
-    (gzip.compress(head(512, 512, 1024)), "its header states 512×512×1024 voxels, more than a file of its size can"),
-    (gzip.compress(head(40, 30, 5)) + padded(2**28), "it continues after the 12,352 bytes that its header states"),
-    (gzip.compress(head(200, 200, 10) + NOISE), "it is truncated: it has 20,352 of 800,352 bytes"),
-    (head(40, 30, 5, kind=np.complex128), "its voxels are complex128, expected numbers with at most 64 bits"),
-    (head(40, 30, 5, vox_offset=1e12), "its voxels begin at byte 999999995904, expected 348 to"),
-    (head(40, 30, 5, vox_offset=-5e9), ""),
-    (head(40, 30, 5, vox_offset=np.nan), ""),
-    (head(40, 0, 5), r"it has shape \(40, 0, 5\), expected three axes"),
+    (gzip.compress(head(30000, 30000, 100)), "30000×30000×100"),
+    (head(30000, 30000, 100), "30000×30000×100"),
+    (head(512, 512, 1024), "512×512×1024"),
+    (gzip.compress(head(512, 512, 1024)), "512×512×1024"),
+    (gzip.compress(head(40, 30, 5)) + padded(2**28), "12,352"),
+    (gzip.compress(head(200, 200, 10) + NOISE), "20,352"),
+    (head(40, 30, 5, kind=np.complex128), "complex128"),
+    (head(40, 30, 5, vox_offset=1e12), "999999995904"),
+    (head(40, 30, 5, vox_offset=-5e9), "a.nii.gz"),
+    (head(40, 30, 5, vox_offset=np.nan), "a.nii.gz"),
+    (head(40, 0, 5), "(40, 0, 5)"),
 ]
 
 
@@ -101,8 +101,7 @@ def test_limits_are_checked_before_memory_is_asked_for(tmp_path, content, said):
     path = tmp_path / "a.nii.gz"
     path.write_bytes(content)
     tracemalloc.start()
-    with pytest.raises(DataFileError, match=rf"a\.nii\.gz cannot be read \({said}"):
-        read_volume(path)
+    refused(DataFileError, said, read_volume, path)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 20e6

@@ -71,9 +71,6 @@ def test_bad_groups_are_refused(groups, message):
     refused(ValueError, message, lambda: Folded(nn.Identity(), groups))
 
 
-def test_a_weighting_that_is_none_is_refused():
+def test_an_unknown_weighting_and_too_few_classes_are_refused():
     refused(ValueError, "weighting=", lambda: Folded(nn.Identity(), GROUPS, "max"))
-
-
-def test_too_few_classes_to_fold_are_seen():
     refused(ValueError, "class 5", lambda: Folded(nn.Identity(), GROUPS)(torch.zeros(1, 4)))

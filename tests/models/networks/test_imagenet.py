@@ -169,10 +169,8 @@ def test_offline_the_error_says_what_goes_where(offline, name):
     from torchvision.models import get_model_weights
 
     url = get_model_weights(name).IMAGENET1K_V1.url
-    with pytest.raises(WeightsNotFoundError) as caught:
-        build(name, (3, 224, 224), 2)
-    for part in (name, url, str(offline / "checkpoints"), url.rsplit("/", 1)[-1], "weights=None", "no network here"):
-        assert part in str(caught.value)
+    for said in (name, url, str(offline / "checkpoints"), "weights=None", "no network here"):
+        refused(WeightsNotFoundError, said, build, name, (3, 224, 224), 2)
 
 
 def test_weights_in_the_cache_folder_need_no_network(offline, monkeypatch):

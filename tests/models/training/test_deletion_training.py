@@ -7,7 +7,7 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.metrics.shared.perturb import patch_numbers
-from xaibench.models import accuracy, fine_tune_for_deletion
+from xaibench.models import TrainingDivergedError, accuracy, fine_tune_for_deletion
 from xaibench.models.training import deletion_training
 
 
@@ -85,5 +85,5 @@ def test_bad_parameters_are_refused(loud, settings, message):
 
 
 def test_a_loss_that_is_no_number_is_an_error(loud):
-    with pytest.raises(xb.models.TrainingDivergedError, match="learning rate"):
-        fine_tune_for_deletion(loud, split(64, 0), epochs=200, lr=1e30, progress=False)
+    settings = {"epochs": 200, "lr": 1e30, "progress": False}
+    refused(TrainingDivergedError, "learning rate", lambda: fine_tune_for_deletion(loud, split(64, 0), **settings))

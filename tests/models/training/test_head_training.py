@@ -70,6 +70,24 @@ def test_features_are_what_reaches_the_head():
     assert not head.layer._forward_pre_hooks
 
 
+def plain_loop(network, images, val_images):
+    """Train it on batches in the order of seed 3; return the losses of validation and the best weights."""
+    adam = torch.optim.Adam(network.parameters(), lr=0.01)
+    order, losses, best = torch.Generator().manual_seed(3), [], None
+    for _ in range(4):
+        network.train()
+        for batch in torch.randperm(40, generator=order).split(8):
+            adam.zero_grad()
+            F.cross_entropy(network(images[batch]), TRAIN.targets[batch]).backward()
+            adam.step()
+        network.eval()
+        with torch.no_grad():
+            losses.append(F.cross_entropy(network(val_images), VAL.targets).item())
+        if losses[-1] == min(losses):
+            best = copy.deepcopy(network.state_dict())
+    return losses, best
+
+
 def test_the_head_learns_as_in_a_plain_loop():
     model, plain = Small(), Small().eval()
     before = state(model)
@@ -78,20 +96,9 @@ def test_the_head_learns_as_in_a_plain_loop():
     with torch.no_grad():
         trunk = nn.Sequential(*list(plain)[:-1])
         x, vx = trunk(TRAIN.pictures), trunk(VAL.pictures)
-    layer = plain[-1]
-    adam = torch.optim.Adam(layer.parameters(), lr=0.01)
-    order, losses, kept = torch.Generator().manual_seed(3), [], None
-    for _ in range(4):
-        for batch in torch.randperm(40, generator=order).split(8):
-            adam.zero_grad()
-            F.cross_entropy(layer(x[batch]), TRAIN.targets[batch]).backward()
-            adam.step()
-        with torch.no_grad():
-            losses.append(F.cross_entropy(layer(vx), VAL.targets).item())
-        if losses[-1] == min(losses):
-            kept = copy.deepcopy(layer.state_dict())
+    losses, best = plain_loop(plain[-1], x, vx)
     torch.testing.assert_close(torch.tensor(result.val_loss), torch.tensor(losses))
-    torch.testing.assert_close(model[-1].weight, kept["weight"])
+    torch.testing.assert_close(model[-1].weight, best["weight"])
     after = state(model)
     changed = {key for key in before if not torch.equal(before[key], after[key])}
     assert changed == {"6.weight", "6.bias"}  # statistics of the batch normalization neither
@@ -103,23 +110,10 @@ def test_the_whole_network_learns_as_in_a_plain_loop():
     model, plain = Small(), Small()
     model[5].p = plain[5].p = 0.0
     result = fit_head(model, TRAIN, VAL, seed=3, finetune="all", **QUICK)
-
-    adam = torch.optim.Adam(plain.parameters(), lr=0.01)
-    order, losses, kept = torch.Generator().manual_seed(3), [], None
-    for _ in range(4):
-        plain.train()
-        for batch in torch.randperm(40, generator=order).split(8):
-            adam.zero_grad()
-            F.cross_entropy(plain(TRAIN.pictures[batch]), TRAIN.targets[batch]).backward()
-            adam.step()
-        plain.eval()
-        with torch.no_grad():
-            losses.append(F.cross_entropy(plain(VAL.pictures), VAL.targets).item())
-        if losses[-1] == min(losses):
-            kept = copy.deepcopy(plain.state_dict())
+    losses, best = plain_loop(plain, TRAIN.pictures, VAL.pictures)
     torch.testing.assert_close(torch.tensor(result.val_loss), torch.tensor(losses), rtol=1e-4, atol=1e-5)
     for key, value in model.state_dict().items():
-        torch.testing.assert_close(value, kept[key], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(value, best[key], rtol=1e-3, atol=1e-4)
     assert not any(module.training for module in model.modules())
 
 
