@@ -109,9 +109,6 @@ def test_initial_weights_are_he_normal_and_biases_uniform():
 
 
 @pytest.mark.parametrize("in_shape", [(1, 28, 28), (3, 64, 64), (1, 8, 64)])
-def test_other_images_are_refused(in_shape):
+def test_other_images_and_one_class_are_refused(in_shape):
     refused(ValueError, "CNN:", lambda: build("cnn", in_shape, 2))
-
-
-def test_one_class_is_refused():
     refused(ValueError, "at least 2", lambda: build("llr", (1, 8, 8), 1))

@@ -75,11 +75,8 @@ def test_a_damaged_file_is_built_anew(tmp_path, kept, caplog):
     assert not caplog.text
 
 
-def test_no_pickle_is_read(tmp_path):
+def test_no_pickle_is_read_and_workers_are_at_least_one(tmp_path):
     (part,) = parts_of(tmp_path, 4)
     np.savez(part.file, squares=np.array([{"a": 1}], dtype=object))
     refused(DataFileError, "allow_pickle=", lambda: load_arrays(part.file))
-
-
-def test_at_least_one_worker(tmp_path):
     refused(ValueError, "workers=", lambda: build_entries(parts_of(tmp_path, 1), squares, workers=0))

@@ -72,6 +72,7 @@ def test_masks_do_not_read_volumes():
 
 def test_three_channels_are_equal_and_normalized():
     plain = split_of(SHAPE, SHAPE)[:][0]
+    refused(ValueError, "channels=", lambda: split_of(SHAPE, channels=2))
     images = split_of(SHAPE, SHAPE, channels=3, normalize=((0.1, 0.2, 0.3), (1, 2, 4)))[:][0]
     for channel, (mean, deviation) in enumerate(((0.1, 1), (0.2, 2), (0.3, 4))):
         assert torch.allclose(images[:, channel], (plain[:, 0] - mean) / deviation)
@@ -102,7 +103,3 @@ def test_an_empty_batch():
     images, masks, targets = split_of(SHAPE)[:0]
     assert [part.numel() for part in (images, masks, targets)] == [0, 0, 0]
     assert (images.ndim, masks.dtype) == (5, torch.bool)
-
-
-def test_bad_channels():
-    refused(ValueError, "channels=", lambda: split_of(SHAPE, channels=2))

@@ -77,10 +77,6 @@ def test_a_listed_item_without_a_box_of_it_is_not_annotated(folder):
     assert source.mask(numbers["P00001/knife"]).sum() == 81
 
 
-def test_positive_beside_single_items_is_refused(root):
-    refused(ValueError, "'positive'", lambda: load("sixray", root=root, classes="negative,positive,gun"))
-
-
 def test_official_splits_are_those_of_a_subset(root):
     dataset = load("sixray", root=root, subset=10, splits="official", include_unannotated=True)
     train, val, test = ({note["id"] for note in getattr(dataset, part).meta} for part in PARTS)
@@ -96,7 +92,8 @@ def test_a_subset_is_its_lists_and_the_whole_is_all_of_them(folder):
     refused(ValueError, "subset=", lambda: opened(folder, subset=100))
 
 
-def test_the_whole_set_has_no_official_split(root):
+def test_the_whole_set_has_no_official_split_and_positive_stands_alone(root):
+    refused(ValueError, "'positive'", lambda: load("sixray", root=root, classes="negative,positive,gun"))
     refused(ValueError, "official", lambda: load("sixray", root=root, splits="official"))
 
 
@@ -142,12 +139,9 @@ def test_spelling_of_lists_does_not_matter(folder):
     assert {"P00001", "N0000001"} <= set(by_id(source))
 
 
-def test_other_columns_are_refused(folder):
+def test_other_columns_and_no_lists_are_refused(folder):
     (folder / "ImageSet" / "10" / "train.csv").write_text("image;label\n1;2\n")
     refused(DataFileError, "train.csv", lambda: opened(folder))
-
-
-def test_no_lists_say_what_is_missing(folder):
     shutil.rmtree(folder / "ImageSet")
     (folder / "ImageSet").mkdir()
     refused(MissingDataError, "ImageSet", lambda: opened(folder))

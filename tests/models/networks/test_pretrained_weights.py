@@ -36,10 +36,7 @@ def test_a_broken_file_says_so(tmp_path, name):
 
 
 @pytest.mark.parametrize("content", [[torch.zeros(1)], {}, {"epoch": 3}, torch.zeros(2)])
-def test_something_else_than_tensors_by_name(tmp_path, content):
+def test_something_else_than_tensors_by_name_and_no_file(tmp_path, content):
     torch.save(content, tmp_path / "a.pth")
     refused(ValueError, "tensors", lambda: read_weights(tmp_path / "a.pth"))
-
-
-def test_a_file_that_is_not_there():
     refused(WeightsNotFoundError, "no such file", lambda: read_weights("/nowhere/a.pth"))
