@@ -323,11 +323,7 @@ def test_score_asks_a_model(invoke, pets):
     result = invoke("score", "mine.npy", *where, "--metrics", "average_drop", "--model", "generators.networks:pets")
     assert result.exit_code == 0, result.output
     assert "average_drop ↓" in result.output
-    result = invoke("score", "mine.npy", "--dataset", "xai-tris/lin-white-8x8", "--model", "resnet18")
-    assert result.exit_code == 2
-    result = invoke("score", "mine.npy", *where, "--metrics", "average_drop")
-    assert result.exit_code == 2
-    assert "needs a model" in result.output
+    assert invoke("score", "mine.npy", *where, "--metrics", "average_drop").exit_code == 2
 
 
 def test_compare_runs(invoke):

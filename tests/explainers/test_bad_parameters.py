@@ -214,7 +214,7 @@ UNSUPPORTED = [
     ("lrp_epsilon", behind(lambda x: x.flatten(2).logsumexp(2).repeat_interleave(16, 1)), "log-sum-exp"),
     ("lrp_epsilon", behind(lambda x: functional.relu(x.logsumexp(3, keepdim=True))), "log-sum-exp"),
     ("lrp_epsilon", behind(lambda x: functional.conv2d(x, x[:1].expand(3, 3, 4, 4))), "depends on the image"),
-    ("lrp_epsilon", behind(lambda x: x + torch.zeros(2, 1, 1, 1, 1)), "shape"),
+    ("lrp_epsilon", behind(lambda x: x[:, :1] + torch.zeros(1, 3, 1, 1)), "shape"),
 ]
 
 
@@ -236,7 +236,7 @@ def test_what_is_not_fitted_says_so(name):
     assert not part.fitted
     with pytest.raises(NotFittedError, match=type(part).__name__):
         explain(part, model, images[:2], targets[:2])
-    for loader in ([], [torch.zeros(2, dtype=torch.int64)]):
+    for loader in ([], [torch.zeros(2, dtype=torch.int64)], [{"image": torch.zeros(2, 1, 4, 4)}]):
         with pytest.raises((TypeError, ValueError), match="fit"):
             part.fit(model, loader)
     if name in ("pattern_net", "pattern_attribution"):  # fitted to layers, regardless of the size of the images

@@ -58,18 +58,18 @@ def test_random_numbers_come_from_the_seed_alone(cnn, images, targets):
 
 
 @pytest.mark.parametrize(
-    ("method", "parameters", "message"),
+    ("method", "parameters", "named"),
     [
-        (captum.attr.LayerGradCam, {}, "LayerGradCam attributes to a layer, not to the pixels"),
-        (captum.attr.NeuronGradient, {}, "NeuronGradient attributes to a neuron, not to the pixels"),
-        (captum.attr.GuidedGradCam, {}, "GuidedGradCam needs layer: pass it by name, or build the object"),
-        (captum.attr.Occlusion, {}, "Occlusion needs sliding_window_shapes"),
-        (captum.attr.TokenReferenceBase, {}, "TokenReferenceBase: expected a captum.attr.Attribution, class or object"),
-        (captum.attr.Saliency, {"n_steps": 3}, "Saliency has no parameter 'n_steps'. Known: abs, channels, seed"),
+        (captum.attr.LayerGradCam, {}, "layer"),
+        (captum.attr.NeuronGradient, {}, "neuron"),
+        (captum.attr.GuidedGradCam, {}, "layer"),
+        (captum.attr.Occlusion, {}, "sliding_window_shapes"),
+        (captum.attr.TokenReferenceBase, {}, "TokenReferenceBase"),
+        (captum.attr.Saliency, {"n_steps": 3}, "n_steps"),
     ],
 )
-def test_what_is_missing_or_unknown_is_named(method, parameters, message):
-    with pytest.raises(TypeError, match=message):
+def test_what_is_missing_or_unknown_is_named(method, parameters, named):
+    with pytest.raises(TypeError, match=named):
         build(method, **parameters)
 
 

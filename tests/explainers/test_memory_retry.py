@@ -47,7 +47,7 @@ def test_the_rows_of_a_pass_are_halved_from_those_there_are_until_they_fit(name,
 
 
 def test_a_single_row_that_does_not_fit_is_the_users_to_know(images):
-    with pytest.raises(torch.cuda.OutOfMemoryError, match="CUDA out of memory"):
+    with pytest.raises(torch.cuda.OutOfMemoryError):
         explain("saliency", Small(fits=0), images, torch.zeros(9, dtype=torch.int64), device="cpu")
 
 

@@ -126,7 +126,7 @@ def test_quantized_networks_are_explained_by_what_needs_no_gradient(network, ima
         own |= {"feature_mask": "grid"} if "n_samples" in own else {}
         assert explain(name, quantized, images, TARGETS, device="cpu", **own).shape == (3, 8, 8)
     for name in ("saliency", "gradcam", "integrated_gradients"):
-        with pytest.raises(UnsupportedModelError, match="needs no gradient: pfi, shapley_sampling"):
+        with pytest.raises(UnsupportedModelError):
             explain(name, quantized, images, TARGETS, device="cpu")
 
 

@@ -16,6 +16,17 @@ def batch(n=3, channels=3):
     return torch.randn(n, channels, 6, 7, generator=rng, dtype=torch.float64), torch.arange(n) % 2
 
 
+def suppressing():
+    """A network that takes the second pixel off the first, which has noise in common with it; images for training."""
+    rng = torch.Generator().manual_seed(0)
+    signal, noise = torch.randn(2, 4000, generator=rng).double()
+    training = torch.stack([signal + noise, noise], 1).reshape(-1, 1, 1, 2)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+    return model, training
+
+
 def outputs(model, images, targets):
     return model(images).gather(1, targets[:, None])[:, 0].detach()
 

@@ -40,6 +40,19 @@ class Reader(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.text))
 
 
+def assert_is_sound(page):
+    """What refers to something refers to what is there, and everything drawn is described."""
+    reader = Reader(page)
+    ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    referred = {attrs["href"][1:] for attrs in reader.all("a") if "download" not in attrs}
+    referred |= {attrs["aria-labelledby"] for _, attrs in reader.elements if "aria-labelledby" in attrs}
+    assert referred | {attrs["for"] for attrs in reader.all("label") if "for" in attrs} <= set(ids)
+    assert all(image["alt"] for image in reader.all("img"))
+    assert all(attrs["aria-label"] for attrs in reader.all("svg") if attrs.get("role") == "img")
+    assert all(attrs.get("scope") for attrs in reader.all("th"))
+
+
 def assert_loads_nothing(page):
     """It is small, and nothing in it points outside."""
     reader = Reader(page)

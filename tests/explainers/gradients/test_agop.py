@@ -85,7 +85,7 @@ def test_errors():
         AGOP().fit(model, [images])(model, torch.zeros(2, 2, 5, 5), targets)
     with pytest.raises(ValueError, match=r"AGOP\.fit: images \[1, 3, 3\] follow images \[1, 2, 2\]"):
         AGOP().fit(Pool(), [torch.ones(1, 1, 2, 2), torch.ones(1, 1, 3, 3)])
-    with pytest.raises(UnsupportedModelError, match=r"AGOP\.fit: the outputs of the model have no gradient"):
+    with pytest.raises(UnsupportedModelError):
         AGOP().fit(Pool(detach=True), [torch.ones(1, 1, 2, 2)])
 
 

@@ -2,10 +2,9 @@ import sys
 
 import pytest
 import torch
-from generators.gradient_networks import batch, bending, outputs
+from generators.gradient_networks import batch, bending, outputs, suppressing
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
-from torch import nn
 
 from xaibench.explainers import explain
 from xaibench.explainers.gradients.gradient_pattern import GradientPattern
@@ -52,12 +51,7 @@ def test_parity_with_the_authors_solver(projected):
 
 def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
     """The network takes the second pixel off the first, which has noise in common with it."""
-    rng = torch.Generator().manual_seed(0)
-    signal, noise = torch.randn(2, 4000, generator=rng).double()
-    training = torch.stack([signal + noise, noise], 1).reshape(-1, 1, 1, 2)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
-    with torch.no_grad():
-        model[1].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+    model, training = suppressing()
     part = GradientPattern(neighbor_fraction=1.0).fit(model, [training])
     images, targets = training[:5], torch.ones(5, dtype=torch.int64)
     shares = explain("saliency", model, images, targets, output="logit").abs()

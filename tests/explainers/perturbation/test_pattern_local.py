@@ -1,9 +1,8 @@
 import pytest
 import torch
-from generators.gradient_networks import batch, bending
+from generators.gradient_networks import batch, bending, suppressing
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
-from torch import nn
 
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import explain
@@ -77,12 +76,7 @@ def test_shrinkage_mixes_the_covariance_with_its_mean_variance(surrogate):
 
 def test_a_suppressor_gets_far_less_than_by_the_weights():
     """The network subtracts the second pixel from the first, which has noise in common with it."""
-    rng = torch.Generator().manual_seed(0)
-    signal, noise = torch.randn(2, 4000, generator=rng).double()
-    training = torch.stack([signal + noise, noise], 1).reshape(-1, 1, 1, 2)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
-    with torch.no_grad():
-        model[1].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+    model, training = suppressing()
     part = PatternLocal(neighbor_fraction=1.0).fit(model, [training])
     images, targets = training[:5], torch.ones(5, dtype=torch.int64)
     found = explain(part, model, images, targets, device="cpu").abs()

