@@ -1,4 +1,4 @@
-"""Check the parts of a suite before anything runs: every part is built with its parameters."""
+"""Check the parts of a suite before anything runs: parts are built with their parameters."""
 
 from __future__ import annotations
 
