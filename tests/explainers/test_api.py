@@ -314,3 +314,7 @@ def test_an_unfitted_object_of_a_users_class_is_refused(unfitted):
     with pytest.raises(NotFittedError, match=r"OwnFitted has a method fit and is not fitted. Fit it first"):
         explain(unfitted, model, images, targets)
     assert explain(OwnFitted().fit(model, []), model, images, targets).shape == (1, 2, 2)
+
+
+def test_the_defaults_are_those_of_the_released_runs():
+    assert (build("ig").n_steps, build("shapley").n_samples, build("pfi").group_size) == (50, 25, 50)

@@ -133,3 +133,8 @@ def test_a_prior_that_is_not_fitted_to_such_images_is_an_error(pictures):
         Prior().fit(None, [(torch.rand(2, 1, 2, 2), torch.zeros(2, 4), torch.zeros(2))])
     with pytest.raises(ValueError, match=r"masks \[3, 3\] follow masks \[2, 2\]"):
         Prior().fit(None, [*training(MASKS), *training(torch.ones(1, 3, 3))])
+
+
+def test_rgb_keeps_the_strongest_channel(pictures):
+    rgb = torch.cat([0 * pictures, -2 * pictures, pictures], 1)
+    torch.testing.assert_close(controls("laplace", rgb), -2 * controls("laplace", pictures))

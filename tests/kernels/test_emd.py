@@ -453,3 +453,18 @@ def test_free_mass_in_a_volume_with_spacing():
     nearest = np.sort(np.hypot(70.0, np.hypot(*np.mgrid[:8, :8]).ravel()))[:16]
     assert lower == pytest.approx(upper, rel=1e-12)
     assert upper == pytest.approx(nearest.sum() / 64, rel=1e-12)
+
+
+def test_masses_too_small_to_count_and_inputs_left_alone():
+    source, target = np.full((2, 20, 20), 1e-300)
+    source[0, 0] = target[19, 0] = 1
+    before = source.copy(), target.copy()
+    source.flags.writeable = target.flags.writeable = False
+    assert exact_emd(source, target).cost == pytest.approx(19, rel=1e-12)
+    np.testing.assert_array_equal([source, target], before)
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, math.nan])
+def test_bad_tolerance(tolerance):
+    with pytest.raises(ValueError, match="tolerance"):
+        interval_emd(np.ones((2, 2)), np.ones((2, 2)), tolerance=tolerance)

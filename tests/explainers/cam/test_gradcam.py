@@ -318,3 +318,20 @@ def test_a_map_as_large_as_the_layers_is_returned_when_asked_for():
     images, targets = torch.randn(2, 3, 9, 9, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
     assert explain("gradcam", model, images, targets, resize=None).shape == (2, 4, 4)
     assert explain("gradcam", model, images.numpy(), targets.numpy(), resize=None).shape == (2, 4, 4)
+
+
+@pytest.mark.parametrize("explainer", [ScoreCAM, EigenCAM], ids=lambda part: part.__name__)
+def test_gradient_free_methods_on_a_vision_transformer(explainer):
+    images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    maps = explainer()(small_vit(), images, torch.tensor([0, 2]))
+    assert maps.shape == (2, 16, 16)
+    assert maps.std() > 0
+
+
+@pytest.mark.parametrize("explainer", ALL, ids=lambda part: part.__name__)
+def test_resizing_is_one_named_step(explainer):
+    images, targets = batch()
+    model = build().double()
+    small = explainer(resize=None)(model, images, targets)
+    for how in ("bilinear", "nearest"):
+        assert explainer(resize=how)(model, images, targets).equal(resize_maps(small, images.shape[-2:], how))
