@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 gc.disable()  # see pytest_collection_finish: together they take a tenth off the whole suite
-collect_ignore_glob = [] if find_spec("ray") else ["xaibench/runner/engines/ray_cluster.py"]
+collect_ignore_glob = [] if find_spec("ray") else ["xaibench/runner/ray_cluster.py"]
 
 
 #: Begun first, so that no worker is left alone with one of them in the end.

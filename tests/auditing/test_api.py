@@ -191,10 +191,10 @@ def test_progress_counts_what_takes_time(monkeypatch):
     steps = {}
 
     class Bar(ProgressBar):
-        def close(self):
+        def __exit__(self, *raised):
             if self._shown:
                 steps.setdefault(self._description, []).append((self.done, self.total))
-            super().close()
+            super().__exit__(*raised)
 
     for module in ("api", "images"):
         monkeypatch.setattr(f"xaibench.auditing.{module}.ProgressBar", Bar)
