@@ -99,7 +99,8 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
             parameter.grad = grad
         with torch.no_grad():
             for buffer, value in buffers:
-                buffer.copy_(value)
+                # By way of .data, which leaves the version as it is: an unchanged network is recognized by it.
+                buffer.data.copy_(value)
 
 
 def remember_writer(model: object) -> None:
