@@ -18,7 +18,7 @@ from xaibench.compute.lending import evaluation_mode, remember_writer
 from xaibench.core.messages import kind_of, listed
 
 #: Operations that only rearrange values or change their data type, by the names of their autograd nodes.
-_REARRANGING = (
+REARRANGING_NODES = (
     *("Squeeze", "Unsqueeze", "View", "UnsafeView", "ReshapeAlias", "ToCopy", "Alias", "Clone", "Select", "Slice"),
     *("Transpose", "T", "Permute"),
 )
@@ -283,7 +283,7 @@ def ends_in_sigmoid(model: Callable[[Tensor], object], images: Tensor) -> bool:
     with torch.inference_mode(False), torch.enable_grad(), evaluation_mode(model):
         image = images[:1].to(*model_device_and_dtype(model, images)).clone().requires_grad_()
         node: Any = check_logits(model(image.clone()), 1).grad_fn
-    while node is not None and node.name().partition("Backward")[0] in _REARRANGING:
+    while node is not None and node.name().partition("Backward")[0] in REARRANGING_NODES:
         node = node.next_functions[0][0]
     return node is not None and node.name().startswith("SigmoidBackward")
 

@@ -1,8 +1,9 @@
 """Gradients with modified rules for ReLU: Guided Backpropagation, Deconvolution, Guided Grad-CAM.
 
 They agree with the methods of the same name in Captum (tested), but also treat ReLUs that are called as functions,
-ReLU6 and smooth variants (GELU, SiLU, Mish, Hardswish). Another activation raises an error that names its layer. All
-other operations pass on their gradient, including attention.
+ReLU6 and smooth variants (GELU, SiLU, Mish, Hardswish). Linear layers, normalizations, poolings, sums and products of
+branches and attention pass on their gradient. Any other operation could be an activation without its rule, so it raises
+an error that names its layer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import UnsupportedModelError, run_layers
 from xaibench.explainers.base import CONVOLUTIONS, Attribution, spatial_axes
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
-from xaibench.explainers.propagation.layer_operations import NORMALIZING, Operation, is_attention_softmax
+from xaibench.explainers.propagation.layer_operations import (
+    GRADIENT_PASSING,
+    Operation,
+    is_attention_softmax,
+    tensors_in,
+)
 from xaibench.explainers.propagation.layer_walk import with_backward
 from xaibench.explainers.shared.layers import (
     Layer,
@@ -182,10 +188,19 @@ class _RectifierInterceptor(OperationInterceptor):
         activation = operation is not None and operation.kind == "activation"
         if activation and operation is not None and (operation.rectifies or operation.smooth):
             return with_backward(operation, carriers, partial(self.rule, operation))
-        if activation or (called in NORMALIZING and not is_attention_softmax(called, args, kwargs)):
+        passes = operation is not None or called in GRADIENT_PASSING or is_attention_softmax(called, args, kwargs)
+        result = func(*args, **kwargs)
+        depends = any(x.requires_grad for x in tensors_in(result))
+        if activation or (depends and not passes) or _is_gate(called, args, carriers):
             raise UnsupportedModelError(
                 f"{self.owner}: {self.where()} is not a ReLU (it calls {called}); the method supports ReLU, "
                 "ReLU6, GELU, SiLU, Mish and Hardswish. saliency, smoothgrad and integrated_gradients explain networks "
                 "with any activation."
             )
-        return func(*args, **kwargs)
+        return result
+
+
+def _is_gate(called: str, args: tuple[Any, ...], carriers: tuple[Tensor, ...]) -> bool:
+    """Return whether a call is the product with a mask of the same shape, as in x * (x > 0)."""
+    others = [x for x in args if isinstance(x, Tensor) and not x.requires_grad and x.shape == carriers[0].shape]
+    return "mul" in called and any(bool(((x == 0) | (x == 1)).all()) for x in others)

@@ -144,8 +144,12 @@ class _LayerRecorder(OperationInterceptor):
         self.of_layers: dict[nn.Module, _LayerRecord] = {}
         for name, module in network.named_modules():
             if not any(True for _ in module.children()):
-                record = self.of_layers[module] = _LayerRecord(f"layer {name!r} ({type(module).__name__})")
-                module.register_forward_hook(lambda *_, record=record: setattr(record, "times", record.times + 1))
+                self.of_layers[module] = _LayerRecord(f"layer {name!r} ({type(module).__name__})")
+
+    def leave(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        super().leave(module, inputs, output)
+        if module in self.of_layers:
+            self.of_layers[module].times += 1
 
     def handle(
         self,

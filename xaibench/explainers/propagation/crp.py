@@ -71,6 +71,7 @@ class CRP(LayerwiseRelevance):
         def watch(operation: Operation, output: Tensor) -> Tensor:
             if operation.kind == "linear":
                 seen.append((operation, output))
+                return output.clone()  # the network may overwrite it
             return output
 
         def condition() -> tuple[Tensor, partial[Tensor]]:

@@ -24,11 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import UnsupportedModelError
+from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.deeplift_attention import normalization_rule, softmax_rule
-from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
+from xaibench.explainers.propagation.forward_trace import TOLERANCE, OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
     LINEAR,
     OWN_STATISTICS,
@@ -176,8 +176,34 @@ def _contributions(
     ) as interceptor:
         leaf = images.detach().clone().requires_grad_()
         outputs = interceptor.run(model, torch.cat([leaf, baselines]))
-        (multipliers,) = torch.autograd.grad(outputs.gather(1, targets.repeat(2)[:, None]).sum(), leaf)
+        explained = outputs.gather(1, targets.repeat(2)[:, None]).sum()
+        logits = [x for x in tensors_in(interceptor.returned) if x.requires_grad and len(x) == len(outputs)]
+        slopes = torch.autograd.grad(explained, logits, retain_graph=True, allow_unused=True, materialize_grads=True)
+        (multipliers,) = torch.autograd.grad(explained, leaf, retain_graph=True)
+        if max_pool == "difference" and not interceptor.head:
+            # The sum is known if image and baseline have the same slopes: those of the image.
+            same = [torch.cat([_split_halves(slope)[0]] * 2) for slope in slopes]
+            checked = multipliers
+            if not all(map(torch.equal, slopes, same)):
+                (checked,) = torch.autograd.grad(logits, leaf, same)
+            _check_sum(owner, network_of(model), checked * (images - baselines), logits, same)
     return multipliers * (images - baselines)
+
+
+def _check_sum(owner: str, network: nn.Module, shares: Tensor, logits: list[Tensor], slopes: list[Tensor]) -> None:
+    """Check that contributions sum to the difference of the outputs, which follows from the rule of each operation."""
+    terms = torch.cat([(z.detach() * slope).flatten(1) for z, slope in zip(logits, slopes, strict=True)], 1)
+    (value, reference), shares = _split_halves(terms.sum(1)), shares.flatten(1)
+    rounding = 1000 * torch.finfo(terms.dtype).eps * torch.stack(_split_halves(terms.abs().sum(1))).amax(0)
+    wrong = (shares.sum(1) - (value - reference)).abs() > TOLERANCE[terms.dtype] * shares.abs().sum(1) + rounding
+    if wrong.any():
+        i = int(wrong.nonzero()[0])
+        raise UnsupportedModelError(
+            f"{owner}: the contributions to the output of {type(network).__name__} sum to {shares[i].sum():.4g} in "
+            f"sample {i}, expected {value[i] - reference[i]:.4g}, its difference from the baseline. Values are chosen or "
+            "scaled by constants that the network computes from the image, such as x * (x > 0), argmax or detach. Use "
+            "functions such as torch.relu, or integrated_gradients."
+        )
 
 
 class _DifferenceInterceptor(OperationInterceptor):
@@ -228,7 +254,9 @@ class _DifferenceInterceptor(OperationInterceptor):
         """Return the rule of a nonlinear operation; ``None`` for operations that keep their gradient."""
         if kind == "activation":
             return _rescale_rule
-        pools = "max_pool" in called and "indices" not in called and not kwargs.get("return_indices")
+        pools = called == "amax" or (
+            "max_pool" in called and "indices" not in called and not kwargs.get("return_indices")
+        )
         if pools and self.max_pool == "difference":
             return _max_pool_rule
         if called in OWN_STATISTICS:

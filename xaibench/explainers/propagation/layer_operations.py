@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def _names(text: str) -> frozenset[str]:
@@ -31,7 +34,11 @@ REARRANGING = _names("""
 _ACTIVATIONS = _names("""
     relu relu_ relu6 leaky_relu leaky_relu_ elu elu_ celu celu_ selu selu_ gelu silu mish softplus softsign
     tanh tanh_ sigmoid sigmoid_ hardtanh hardtanh_ hardswish hardsigmoid prelu rrelu rrelu_ logsigmoid
-    threshold threshold_ hardshrink softshrink tanhshrink
+    threshold threshold_ _threshold hardshrink softshrink tanhshrink
+""")
+#: Elementwise and nonlinear if only one argument depends on the image: bounds that are constants.
+_BOUNDS = _names("""
+    clamp clamp_ clip clip_ clamp_min clamp_min_ clamp_max clamp_max_ maximum minimum max min fmax fmin
 """)
 #: Activations in which each output depends on several inputs.
 NORMALIZING = _names("softmax log_softmax softmin glu")
@@ -45,12 +52,35 @@ _AVERAGES = _names("""
 """)
 #: Normalizations by the statistics of the image itself.
 OWN_STATISTICS = _names("layer_norm group_norm instance_norm")
+#: Operations that Guided Backprop passes with their gradient, besides those that have a kind: no activation is among
+#: them. Powers and roots are parts of normalizations that are written out.
+GRADIENT_PASSING = (
+    LINEAR
+    | REARRANGING
+    | OWN_STATISTICS
+    | _names("""
+    batch_norm rms_norm normalize local_response_norm conv_transpose1d conv_transpose2d conv_transpose3d
+    interpolate grid_sample fold unfold logsumexp cumsum
+    matmul __matmul__ __rmatmul__ bmm mm addmm baddbmm einsum bilinear
+    mul mul_ multiply __mul__ __rmul__ __imul__ div div_ true_divide __truediv__ __rtruediv__ __itruediv__
+    sub sub_ subtract __sub__ __rsub__ __isub__ rsub addcmul lerp
+    pow pow_ __pow__ square sqrt rsqrt reciprocal var std var_mean std_mean norm linalg_norm linalg_vector_norm
+""")
+)
 _ADDITIONS = _names("add add_ __add__ __radd__ __iadd__")
 # With a constant operand these are elementwise: one input for each output.
 _AFFINE = _ADDITIONS | _names("""
     sub sub_ rsub __sub__ __rsub__ __isub__ mul mul_ __mul__ __rmul__ __imul__
     div div_ true_divide __truediv__ __itruediv__ neg __neg__
 """)
+
+#: Operators that overwrite a tensor.
+_ASSIGNMENTS = _names("__iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __ipow__ __imod__ __setitem__")
+#: What own functions are recognized as, by their values.
+_RECOGNIZED: tuple[Callable[..., Tensor], ...] = (
+    *(functional.relu, functional.relu6, functional.silu, functional.mish, functional.hardswish, functional.gelu),
+    *(functional.hardsigmoid, functional.elu, functional.selu, functional.softplus, torch.tanh, torch.sigmoid),
+)
 
 OperationKind: TypeAlias = Literal["linear", "sum", "activation", "affine", "group"]
 
@@ -103,9 +133,11 @@ def operation_kind(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return "activation"
     if called in _AVERAGES or _is_averaging_interpolation(called, args, kwargs):
         return "sum"
+    operands = [isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values())]
+    if called in _BOUNDS and sum(operands) == 1 and _bounds(called, args, kwargs):
+        return "activation"
     if called not in _AFFINE:
         return None
-    operands = [isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values())]
     if sum(operands) == 1 and ("div" not in called or operands[0]):
         return "affine"
     return "sum" if called in _ADDITIONS and kwargs.get("alpha", 1) > 0 else None
@@ -118,9 +150,28 @@ def _is_averaging_interpolation(called: str, args: tuple[Any, ...], kwargs: dict
 
 def is_rectifier(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call is max(x, 0), possibly with an upper bound; ``nn.ReLU6`` calls ``hardtanh`` from 0 to 6."""
-    if called.rstrip("_") == "hardtanh":
+    plain = called.strip("_")
+    if plain == "hardtanh":
         return bool(kwargs.get("min_val", args[1] if len(args) > 1 else -1.0) == 0)
+    if plain == "threshold":
+        given = dict(zip(("input", "threshold", "value"), args, strict=False)) | kwargs
+        return bool(given["threshold"] == given["value"] == 0)
+    if plain in ("clamp", "clip", "clamp_min", "maximum", "max", "fmax"):
+        lower = next(iter(_bounds(called, args, kwargs)), None)
+        return lower is not None and bool((torch.as_tensor(lower) == 0).all())
     return called in _RECTIFIERS
+
+
+def _bounds(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the constant bounds of a call such as ``clamp`` or ``maximum``, the lower one first (None if missing)."""
+    names = ("input", "min", "max") if called.startswith("cl") else ("input", "other")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if called.startswith("cl"):
+        bounds = [given.get("min"), given.get("max")]
+        return bounds[::-1] if "max" in called else bounds
+    # torch.max(x, 1) reduces an axis.
+    operands = [x for x in (given.get("input"), given.get("other")) if isinstance(x, Tensor)]
+    return [x for x in operands if not x.requires_grad] if len(operands) == 2 else []
 
 
 def is_smooth_rectifier(called: str) -> bool:
@@ -135,14 +186,65 @@ def is_attention_softmax(called: str, args: tuple[Any, ...], kwargs: dict[str, A
     return args[0].ndim >= 3 and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, args[0].ndim - 1)
 
 
+def function_name(func: Callable[..., Any]) -> str:
+    """Return the name under which torch reports a call."""
+    return getattr(func, "__name__", str(func))
+
+
+def overwritten_tensor(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the tensor that a call overwrites (``relu_``, ``x += y``, ``inplace=True``); ``None`` if there is none."""
+    if isinstance(kwargs.get("out"), Tensor):
+        return cast(Tensor, kwargs["out"])
+    called = function_name(func)
+    writes = called in _ASSIGNMENTS or (called.endswith("_") and not called.endswith("__"))
+    if not writes and (place := _inplace_position(func)) is not None:
+        writes = bool(kwargs.get("inplace", args[place] if len(args) > place else False))
+    first = next(iter((*args, *kwargs.values())), None)
+    return first if writes and isinstance(first, Tensor) else None
+
+
+@functools.lru_cache(maxsize=1000)
+def _inplace_position(func: Callable[..., Any]) -> int | None:
+    """Return the position of the argument ``inplace``; ``None`` if the function has none."""
+    try:
+        names = list(inspect.signature(func).parameters)
+    except (TypeError, ValueError):  # functions that are written in C++
+        return None
+    return names.index("inplace") if "inplace" in names else None
+
+
+def recognize_activation(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[..., Tensor] | None:
+    """Return torch's activation that has the values of a function of one tensor; ``None`` if there is none."""
+    if len(args) != 1 or kwargs or not isinstance(args[0], Tensor):
+        return None
+    points = torch.linspace(-8, 8, 129, dtype=args[0].dtype, device=args[0].device)
+    given = points.clone()
+    with torch.no_grad():
+        try:
+            values = func(given)
+        except (RuntimeError, TypeError, ValueError, IndexError):  # it needs images
+            return None
+        if not isinstance(values, Tensor) or values.shape != points.shape or not torch.equal(given, points):
+            return None
+        for activation in _RECOGNIZED:
+            if torch.allclose(values, activation(points), rtol=1e-5, atol=1e-6):
+                return activation
+    return None
+
+
 def out_of_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor]:
-    """Return the call as a function of the tensors that require a gradient, in order, without modifying them."""
+    """Return the call as a function of the tensors that require a gradient, in order, without modifying any tensor."""
+    target = overwritten_tensor(func, args, kwargs)
 
     def function(*inputs: Tensor | None) -> Tensor:
         fresh = (x.clone() for x in inputs if x is not None)  # the weight, which is the last, is None
 
         def fill(x: Any) -> Any:
-            return next(fresh) if isinstance(x, Tensor) and x.requires_grad else x
+            if not isinstance(x, Tensor):
+                return x
+            return next(fresh) if x.requires_grad else x.clone() if x is target else x
 
         result: Tensor = func(*[fill(x) for x in args], **{key: fill(x) for key, x in kwargs.items()})
         return result
@@ -151,7 +253,7 @@ def out_of_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested tuples, lists and dicts."""
+    """Yield the tensors in nested tuples, lists and dicts, and in the attributes of an object."""
     if isinstance(values, Tensor):
         yield values
     elif isinstance(values, tuple | list):
@@ -159,3 +261,5 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
             yield from tensors_in(value)
     elif isinstance(values, dict):
         yield from tensors_in(list(values.values()))
+    else:
+        yield from (value for value in getattr(values, "__dict__", {}).values() if isinstance(value, Tensor))

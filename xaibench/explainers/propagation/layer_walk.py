@@ -158,8 +158,9 @@ class _LayerWalk(OperationInterceptor):
         #: The layer that merged logits; only sums may follow.
         self.head = ""
         # By the id of a tensor: the linear operation that computed it, its input, and the tensor itself, which is kept
-        # alive so that its id stays unique. Needed for a batch normalization that follows.
-        self.origin: dict[int, tuple[Operation, Tensor, Tensor]] = {}
+        # alive so that its id stays unique; with the versions of both tensors, since they may be overwritten. Needed
+        # for a batch normalization that follows.
+        self.origin: dict[int, tuple[Operation, Tensor, Tensor, tuple[int, int]]] = {}
 
     def outputs(self, images: Tensor) -> Any:
         """Return what the network returns, with the backward pass of the treatment."""
@@ -270,7 +271,7 @@ class _LayerWalk(OperationInterceptor):
         )
         output = self.treat(operation, (input,))
         if called in LINEAR:
-            self.origin[id(output)] = operation, input, output
+            self.origin[id(output)] = operation, input, output, (input._version, output._version)
         return output
 
     def _handle_batch_norm(
@@ -294,6 +295,8 @@ class _LayerWalk(OperationInterceptor):
         scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
         known = self.origin.get(id(input))
+        if known is not None and known[3] != (known[1]._version, input._version):
+            known = None
         if known is None and input.ndim in (4, 5):
             scale, shift = (x.reshape(-1, *[1] * (input.ndim - 2)) for x in (scale, shift))
             return self._handle_linear(_scale, "batch_norm", input, scale, shift)
@@ -301,7 +304,7 @@ class _LayerWalk(OperationInterceptor):
             raise unsupported_operation(
                 self.where(), "batch normalization of anything other than images or the output of a linear layer"
             )
-        operation, x, _ = known
+        operation, x, _, _ = known
         assert operation.weight is not None
         ones = [1] * (operation.weight.ndim - 2)
         if operation.bias is not None:

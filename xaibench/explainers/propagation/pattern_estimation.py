@@ -81,7 +81,7 @@ def record_linear_operations(network: nn.Module, images: Tensor) -> dict[str, Re
         # A batch normalization calls this again for the same operation, with its weights folded in.
         seen[operation.name] = Recorded(operation, y, weight)
         output = y.detach() if operation.bias is None else y.detach() + operation.bias
-        return output.requires_grad_()
+        return output.requires_grad_().clone()  # the network may overwrite it
 
     visit_operations(network, images.detach().clone().requires_grad_(), treat)
     return seen
