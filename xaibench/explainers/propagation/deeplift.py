@@ -200,9 +200,9 @@ def _check_sum(owner: str, network: nn.Module, shares: Tensor, logits: list[Tens
         i = int(wrong.nonzero()[0])
         raise UnsupportedModelError(
             f"{owner}: the contributions to the output of {type(network).__name__} sum to {shares[i].sum():.4g} in "
-            f"sample {i}, expected {value[i] - reference[i]:.4g}, its difference from the baseline. Values are chosen or "
-            "scaled by constants that the network computes from the image, such as x * (x > 0), argmax or detach. Use "
-            "functions such as torch.relu, or integrated_gradients."
+            f"sample {i}, expected {value[i] - reference[i]:.4g}, its difference from the baseline. Values are "
+            "chosen or scaled by constants that the network computes from the image, such as x * (x > 0), argmax or "
+            "detach. Use functions such as torch.relu, or integrated_gradients."
         )
 
 

@@ -228,8 +228,8 @@ _Recorded: TypeAlias = tuple[str, str, list[Tensor]]
 def _hidden_operation(where: str, called: str) -> UnsupportedModelError:
     return UnsupportedModelError(
         f"{where} computes {called}, which no rule covers: an own autograd.Function or operator, or scripted or "
-        "compiled code. Write it with functions of torch. An own function of one tensor that equals a known activation is "
-        "recognized if it is called as Name.apply(x). saliency and integrated_gradients need only its gradient."
+        "compiled code. Write it with functions of torch. An own function of one tensor that equals a known activation "
+        "is recognized if it is called as Name.apply(x). saliency and integrated_gradients need only its gradient."
     )
 
 
