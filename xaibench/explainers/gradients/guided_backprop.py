@@ -202,7 +202,7 @@ class _RectifierInterceptor(OperationInterceptor):
 
 def _is_gate(called: str, args: tuple[Any, ...], carriers: tuple[Tensor, ...]) -> bool:
     """Return whether a call is the product with a mask of the same shape, as in x * (x > 0)."""
-    others = [x for x in args if isinstance(x, Tensor) and not x.requires_grad and x.shape == carriers[0].shape]
-    return called.strip("_") in ("mul", "rmul", "imul", "multiply") and any(
-        bool(((x == 0) | (x == 1)).all()) for x in others
-    )
+    if called.strip("_") not in ("mul", "rmul", "imul", "multiply"):
+        return False
+    constants = [x for x in args if isinstance(x, Tensor) and not x.requires_grad and x.shape == carriers[0].shape]
+    return any(bool(((x == 0) | (x == 1)).all()) for x in constants)

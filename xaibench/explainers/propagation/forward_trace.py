@@ -141,16 +141,18 @@ class OperationInterceptor(TorchFunctionMode):
 
     def _enter(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def enter(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            if not self.running:  # how the images were made is not the network's
-                self._known.update(x.grad_fn for x in tensors_in(inputs))
-            self._check_graph(tensors_in(inputs))
+            with torch._C.DisableTorchFunction():
+                if not self.running:  # how the images were made is not the network's
+                    self._known.update(x.grad_fn for x in tensors_in(inputs))
+                self._check_graph(tensors_in(inputs))
             self.running.append((name, module))
 
         return enter
 
     def leave(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         """Note that a layer is done, and check the graph of its output."""
-        self._check_graph(tensors_in(output))
+        with torch._C.DisableTorchFunction():
+            self._check_graph(tensors_in(output))
         self.running.pop()
         if not self.running:
             self.returned = output
