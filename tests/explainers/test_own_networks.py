@@ -135,3 +135,27 @@ def test_a_captum_object_explains_no_function(network, images):
 
     with pytest.raises(ValueError, match="explains its own function"):
         explain(captum.attr.Saliency(network), network, images, output=lambda z: z[:, 0])
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda x: torch.clamp(x, min=0, out=torch.empty_like(x)),
+        lambda x: [half.relu_() for half in x.chunk(2, 1)] and x,
+        lambda x: x.square().mul_(x.exp_()),
+    ],
+)
+def test_networks_that_torch_cannot_differentiate_are_refused_where_a_gradient_is_needed(act):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x):
+            return act(self.conv(x)).mean((2, 3))
+
+    net, images = Net(), torch.rand(2, 3, 6, 6)
+    for explainer in ("saliency", "integrated_gradients", "fullgrad"):
+        with pytest.raises(UnsupportedModelError):
+            explain(explainer, net, images, 1)
+    assert explain("occlusion", net, images, 1).isfinite().all()

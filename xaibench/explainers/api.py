@@ -40,6 +40,22 @@ from xaibench.explainers.shared.layers import forward_rows, layer_name
 from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
 from xaibench.explainers.table import EXPLAINERS, gradient_free_advice
 
+#: Why torch has no gradient, and parts of its messages.
+_NO_GRADIENT = {
+    "blocks it by an operation such as detach, numpy, rounding or quantization; remove that operation": (
+        "does not require grad",
+        "not have been used in the graph",
+    ),
+    "overwrites a tensor of which torch needs the value before; let it write into a clone": (
+        "modified by an inplace operation",
+        "is being modified inplace",
+        "used in an in-place operation",
+    ),
+    "writes a result into out=..., which torch does not differentiate; assign the result": (
+        "don't support automatic differentiation",
+    ),
+}
+
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 
 
@@ -231,14 +247,13 @@ def _explain_lent(
                     return part(explained, images, targets)
                 return explain_within_budget(part, budget, explained, images, targets)
         except RuntimeError as error:
-            # Torch finds no path from the output back to the images.
-            if not any(sign in str(error) for sign in ("does not require grad", "not have been used in the graph")):
-                raise
-            raise UnsupportedModelError(
-                f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an "
-                "operation of the network blocks it (such as detach, numpy, rounding or quantization). "
-                f"{gradient_free_advice()} Or remove that operation."
-            ) from error
+            for reason, signs in _NO_GRADIENT.items():
+                if any(sign in str(error) for sign in signs):
+                    raise UnsupportedModelError(
+                        f"{explainer_name(part)} needs the gradient of the output with respect to the images, but "
+                        f"{type(network).__name__} {reason}. {gradient_free_advice()}"
+                    ) from error
+            raise
 
 
 def _batch_rows(part: Any, images: Tensor) -> int:
