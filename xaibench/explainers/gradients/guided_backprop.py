@@ -188,7 +188,12 @@ class _RectifierInterceptor(OperationInterceptor):
         activation = operation is not None and operation.kind == "activation"
         if activation and operation is not None and (operation.rectifies or operation.smooth):
             return with_backward(operation, carriers, partial(self.rule, operation))
-        passes = operation is not None or called in GRADIENT_PASSING or is_attention_softmax(called, args, kwargs)
+        passes = (
+            operation is not None
+            or called in GRADIENT_PASSING
+            or (called in ("max", "min") and len(carriers) == 1)  # the largest along an axis, as max-pooling
+            or is_attention_softmax(called, args, kwargs)
+        )
         result = func(*args, **kwargs)
         depends = any(x.requires_grad for x in tensors_in(result))
         if activation or (depends and not passes) or _is_gate(called, args, carriers):
