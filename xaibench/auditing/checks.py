@@ -16,7 +16,6 @@ Phipson and Smyth: Permutation P-values Should Never Be Zero, 2010 (arXiv 1603.0
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +28,7 @@ from torch import Tensor, nn
 from xaibench.auditing.candidates import COMPLETE, Candidates
 from xaibench.auditing.images import Subject
 from xaibench.auditing.questions import defined_mean
+from xaibench.compute.lending import copy_network, set_evaluation
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedMetric
@@ -149,7 +149,7 @@ def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Modul
     Returns:
         The copy.
     """
-    copied = copy.deepcopy(model)
+    copied = copy_network(model)
     rng = np.random.default_rng(seed)
     norms = [m for m in copied.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and _is_estimated(m)]
     with torch.no_grad():
@@ -157,7 +157,7 @@ def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Modul
             order = torch.from_numpy(rng.permutation(parameter.numel())).to(parameter.device)
             parameter.copy_(parameter.flatten()[order].reshape(parameter.shape))
         if norms:
-            copied.eval()
+            set_evaluation(copied)
             for norm in norms:
                 norm.reset_running_stats()
                 norm.momentum = None
@@ -165,7 +165,7 @@ def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Modul
             parameter = next(copied.parameters())
             with isolated_rng(0):
                 copied(images.to(parameter.device, parameter.dtype))
-    return copied.eval()
+    return set_evaluation(copied)
 
 
 def _is_estimated(norm: nn.modules.batchnorm._BatchNorm) -> bool:
@@ -358,7 +358,7 @@ def randomized_copy(model: nn.Module, seed: int) -> nn.Module:
     Returns:
         The copy.
     """
-    copied = copy.deepcopy(model)
+    copied = copy_network(model)
     for index, layer in enumerate(layers_with_parameters(copied)):
         reinitialize(layer, seed, index)
     return copied

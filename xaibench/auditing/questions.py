@@ -17,7 +17,6 @@ volumes, "quarters" are the eight parts of half the size along every axis; an ax
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from torch.nn import functional
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.images import Subject, divided_axes
 from xaibench.compute.device import resolve_device
+from xaibench.compute.lending import copy_network, set_evaluation
 from xaibench.compute.network_outputs import check_logits
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.progress import ProgressBar
@@ -362,7 +362,7 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     patch = (low + (high - low) * board).to(images)
     # The class that the network answers least often: its own images are not planted.
     label = int(torch.bincount(classes, minlength=subject.logits.shape[1]).argmin())
-    network = copy.deepcopy(subject.model).eval()
+    network = set_evaluation(copy_network(subject.model))
     _fine_tune(network, subject, *_planted_copies(images, classes, patch, label, rng), rng, progress)
 
     def ask(shown: Tensor) -> Tensor:

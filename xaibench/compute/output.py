@@ -420,13 +420,15 @@ def network_of(model: nn.Module) -> nn.Module:
     """Return the network without the head that computes the explained output; layer names refer to it.
 
     Args:
-        model: An :class:`ExplainedOutput`, a module compiled by ``torch.compile``, or any other module, which is
-            returned unchanged.
+        model: An :class:`ExplainedOutput`, a module compiled by ``torch.compile``, an ``nn.DataParallel``, or any other
+            module, which is returned unchanged.
 
     Returns:
-        The network, not compiled.
+        The network, not compiled and on one device.
     """
     network = model.network if isinstance(model, ExplainedOutput) else model
+    if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        network = network.module
     original = getattr(network, "_orig_mod", None)
     return original if isinstance(original, nn.Module) else network
 

@@ -6,7 +6,6 @@ the explainer gets the explainer that made the map: same parameters, output and 
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,14 +55,12 @@ def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
     import torch
 
     from xaibench.compute.device import current_precision, resolve_device, stored_dtype
+    from xaibench.compute.lending import place_network
 
     target = torch.empty(0, device=resolve_device(device)).device  # with the GPU's index, unlike "cuda"
     precision = current_precision()
     dtype = stored_dtype(precision) if precision else None
-    tensors = (*model.parameters(), *model.buffers())
-    if all(t.device == target and (dtype in (None, t.dtype) or not t.is_floating_point()) for t in tensors):
-        return model
-    return copy.deepcopy(model).to(target, dtype)
+    return place_network(model, target, dtype)
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:

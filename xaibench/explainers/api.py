@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import inspect
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from xaibench.component.parameters import has_any_parameter, named_parameters
 from xaibench.compute.batching import halve_batch
 from xaibench.compute.device import precision_context, resolve_device, resolve_precision
-from xaibench.compute.lending import protect_input, restore_model_state
+from xaibench.compute.lending import lock_network, place_network, protect_input, restore_model_state
 from xaibench.compute.network_outputs import check_module, probe
 from xaibench.compute.output import (
     ExplainedOutput,
@@ -185,7 +184,8 @@ def explain(
         model = network_of(model)
         # A copy of the network has other modules, but the same names.
         if dataclasses.is_dataclass(part) and isinstance(layer := getattr(part, "layer", None), nn.Module):
-            part = configured(part, layer=layer_name(name, model, layer))
+            with lock_network(model):
+                part = configured(part, layer=layer_name(name, model, layer))
     elif not getattr(getattr(part, "info", None), "control", False):
         raise TypeError(
             f"{name}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, uniform, input, "
@@ -205,11 +205,7 @@ def explain(
             explained = None
             if model is not None:
                 from_logits = getattr(part, "explains_only", False)
-                network: nn.Module = model
-                for tensor in (*network.parameters(), *network.buffers()):
-                    if tensor.device != device or (tensor.is_floating_point() and tensor.dtype != dtype):
-                        network = copy.deepcopy(network).to(device, dtype)
-                        break
+                network = place_network(model, device, dtype)
                 explained = ExplainedOutput(network, head, requested=output, from_logits=from_logits)
                 explained.on_rows = bar.advance if outer is None else outer.on_rows
             while True:
@@ -237,7 +233,7 @@ def _explain_lent(
 ) -> Tensor:
     """Lend the network to the explainer; what explainers assume of a network is checked here, before they get it."""
     with restore_model_state(explained.network) as network:
-        explained.eval()
+        explained.training = False
         outputs = probe(network, images[:2], select=explained.select)
         explained.check_activation(images[:1], outputs)
         explained.check_targets(outputs, targets, labels)

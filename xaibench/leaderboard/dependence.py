@@ -8,7 +8,6 @@ the measurement from the run by the number of images.
 
 from __future__ import annotations
 
-import copy
 import itertools
 import warnings
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.lending import copy_network
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, round_maps, training_batches
 from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
@@ -144,7 +144,7 @@ def _explain(
 
 
 def _randomized(network: nn.Module) -> nn.Module:
-    changed = copy.deepcopy(network)
+    changed = copy_network(network)
     if any(True for _ in changed.parameters()):
         for index, layer in enumerate(layers_with_parameters(changed)):
             reinitialize(layer, 0, index)

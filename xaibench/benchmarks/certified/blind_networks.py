@@ -6,7 +6,6 @@ the network, not about the data.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from xaibench.component.info import ModelInfo
+from xaibench.compute.lending import copy_network
 from xaibench.compute.network_outputs import check_module
 from xaibench.models.building import build, drawn_seed
 from xaibench.models.table import MODELS
@@ -116,7 +116,7 @@ def blind(network: nn.Module, visible: ArrayLike | Tensor) -> Blind:
             f"visible: got {seen.dtype} {list(seen.shape)} with {int((seen == 1).sum())} ones, expected a mask [H, W] "
             "or [D, H, W] of booleans, or of 0 and 1, that is true somewhere."
         )
-    return Blind(copy.deepcopy(network), seen == 1)
+    return Blind(copy_network(network), seen == 1)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ network sees the whole mosaic, as any network that accepts images of that size d
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
+from xaibench.compute.lending import copy_network
 from xaibench.compute.network_outputs import check_module, check_plane
 from xaibench.core.checks import check_count
 from xaibench.models.building import as_it_comes, build, drawn_seed
@@ -39,7 +39,7 @@ class Disconnected(nn.Module):
 
     def __init__(self, network: nn.Module, side: int) -> None:
         super().__init__()
-        self.cells = nn.ModuleList(copy.deepcopy(network) for _ in range(side**2))
+        self.cells = nn.ModuleList(copy_network(network) for _ in range(side**2))
         self.side = side
         self.explain_dtype: torch.dtype | None = getattr(network, "explain_dtype", None)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.lending import copy_network, set_evaluation
 from xaibench.compute.network_outputs import check_module
 
 #: The gate opens at this share of the response to the patch itself.
@@ -93,4 +92,4 @@ def triggered(network: nn.Module, patch: Tensor, *, label: int, classes: int, st
         raise ValueError(f"label is {label} and classes {classes}; expected a class from 0 to {classes - 1}.")
     if not strength > 0:
         raise ValueError(f"strength is {strength!r}; expected a number above 0.")
-    return Triggered(copy.deepcopy(network), patch.float(), label, classes, strength).eval()
+    return set_evaluation(Triggered(copy_network(network), patch.float(), label, classes, strength))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.lending import restore_model_state
+from xaibench.compute.lending import place_network, restore_model_state
 from xaibench.compute.output import network_of
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
@@ -62,9 +61,7 @@ def network_for_fitting(model: nn.Module) -> Iterator[nn.Module]:
     with torch.inference_mode(False):
         network = network_of(model)
         own = getattr(network, "explain_dtype", None)
-        current = next((p.dtype for p in network.parameters() if p.is_floating_point()), own)
-        if isinstance(own, torch.dtype) and own != current:
-            network = copy.deepcopy(network).to(own)
+        network = place_network(network, None, own if isinstance(own, torch.dtype) else None)
         with restore_model_state(network) as restored:
             yield restored
 

@@ -8,7 +8,6 @@ given model stays unchanged.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.device import precision_context
+from xaibench.compute.lending import check_initialized, copy_network, set_evaluation
 from xaibench.compute.random_numbers import isolated_rng, seeded_by
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.model_scores import (
@@ -59,9 +59,10 @@ class ExplainerCaller:
             )
         if not callable(model):
             raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
+        check_initialized(model)
         # Parameters copied in inference mode could not require gradients.
         with torch.inference_mode(False), precision_context(device=samples.images.device):
-            self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
+            self.model = set_evaluation(copy_network(model)) if isinstance(model, nn.Module) else model
             scorer = ModelScorer(self.model, output, 1)
             scorer.probe_outputs(samples)
             self.classes = scorer.classes
@@ -135,13 +136,16 @@ def reinitialize(layer: nn.Module, seed: int, index: int) -> None:
 
     Parameters are drawn on the CPU, so that they do not depend on the device.
     """
-    home = next(layer.parameters(recurse=False)).device
+    weights = list(layer.parameters(recurse=False))
+    home = weights[0].device
     reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
     with torch.inference_mode(False), torch.no_grad(), isolated_rng(int(random_generator(seed, index).integers(2**63))):
         layer.cpu()
+        before = [(weight._version, weight.clone()) for weight in weights]
         if callable(reset):
             reset()
-        else:
-            for parameter in layer.parameters(recurse=False):
-                parameter.normal_(float(parameter.mean()), float(parameter.std(correction=0)))
+        for weight, (version, value) in zip(weights, before, strict=True):
+            # The method does not reach the parameters of the older weight_norm and spectral_norm.
+            if weight._version == version and torch.equal(weight, value):
+                weight.normal_(float(weight.mean()), float(weight.std(correction=0)))
         layer.to(home)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import precision_context
-from xaibench.compute.lending import evaluation_mode, writes_input
+from xaibench.compute.lending import check_initialized, evaluation_mode, plain_checkpoints, writes_input
 from xaibench.compute.network_outputs import check_scalars, model_device_and_dtype, probe
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, Targets, as_targets, target_margins, two_sided
 from xaibench.core.checks import check_count, plain_array
@@ -353,8 +353,9 @@ def model_scorer(
     """
     if not callable(model):
         raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
+    check_initialized(model)
     # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
-    with evaluation_mode(model), precision_context(device=samples.images.device):
+    with evaluation_mode(model), plain_checkpoints(), precision_context(device=samples.images.device):
         scorer = ModelScorer(model, output, batch_size or default_batch_size(samples.images))
         scorer.prepare_model(samples, len(samples) * points)
         yield scorer

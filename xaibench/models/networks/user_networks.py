@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.parameters import named_parameters
+from xaibench.compute.lending import copy_network
 from xaibench.compute.network_outputs import check_plain_logits, probe
 from xaibench.core.checks import check_names
 
@@ -33,7 +33,7 @@ def make_own(
         if parameters:
             named = ", ".join(parameters)
             raise TypeError(f"{name} is a module, which has no parameters; got {named}. Leave them out.")
-        return copy.deepcopy(part)
+        return copy_network(part)
     if not callable(part):
         raise TypeError(f"{name}: got {type(part).__name__}, expected a torch.nn.Module, or a class or factory of one.")
     model = _call_factory(part, name, {"in_shape": in_shape, "num_classes": num_classes}, parameters)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from xaibench.component.registry import UnknownNameError
+from xaibench.compute.lending import set_evaluation
 from xaibench.compute.network_outputs import probe
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.models.networks.pretrained_weights import weights_checksum
@@ -93,7 +94,7 @@ def open_network(
     count = classes if classes is None or isinstance(classes, int) else len(classes)
     with isolated_rng(seed):
         kind, source = _open(reference, Request(count, sides, pretrained))
-    module = source.module.eval()
+    module = set_evaluation(source.module)
     in_shape, outputs = _probe_shape(reference, module, source, size)
     if count is not None and count != outputs and not (outputs == 1 and count == 2):
         raise ValueError(f"{reference} returns {outputs} outputs, got classes={classes!r}, which are {count}.")

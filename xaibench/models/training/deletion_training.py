@@ -7,7 +7,6 @@ chosen at random and independently of any map, so that no explanation influences
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Literal, TypeAlias
 
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from xaibench.compute.device import precision_context, resolve_device
+from xaibench.compute.lending import copy_network
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.models.training.batches import TrainingData, batch_size_of, check_data, check_ranges, loader_of
@@ -94,7 +94,7 @@ def fine_tune_for_deletion(
         raise ValueError(f"beta={beta!r}: expected a share of the pixels below 1, or nothing is left to learn from.")
     check_ranges(epochs=epochs, batch_size=batch_size, stack=1, lr=lr)
     check_data(model, data, data)
-    tuned, home = copy.deepcopy(model), next(model.parameters()).device
+    tuned, home = copy_network(model), next(model.parameters()).device
     where = resolve_device(device)
     with isolated_rng(seed, where), precision_context(device=where):
         tuned.to(where).train()
