@@ -1,5 +1,8 @@
 """Precision is what is stated, inside the block only."""
 
+import threading
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -105,3 +108,51 @@ def test_the_callers_autocast_stays_where_nothing_is_stated():
     one = torch.ones(2, 2)
     with torch.autocast("cpu", torch.bfloat16), precision_context():
         assert (one @ one).dtype is torch.bfloat16
+
+
+@contextmanager
+def another_thread_inside(precision):
+    """Another thread is inside of a block; the yielded function lets it leave."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    def work():
+        with precision_context(precision):
+            entered.set()
+            assert go_on.wait(20)
+
+    def leave():
+        go_on.set()
+        thread.join()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert entered.wait(20)
+        yield leave
+    finally:
+        leave()
+
+
+@pytest.mark.parametrize("first_leaves_first", [True, False])
+def test_the_switches_come_back_when_the_last_thread_leaves(first_leaves_first):
+    before = switches()
+    with another_thread_inside("float32") as leave:
+        with precision_context("float64"):
+            if first_leaves_first:
+                leave()
+            assert exact()
+        assert first_leaves_first or exact()
+    assert switches() == before
+
+
+@pytest.mark.parametrize("precisions", [("float32", "tf32"), ("tf32", None)])
+def test_threads_with_and_without_tf32_are_refused(precisions):
+    before = switches()
+    with another_thread_inside(precisions[0]) as leave:
+        with pytest.raises(RuntimeError, match="same precision"), precision_context(precisions[1]):
+            pass
+        leave()
+        with precision_context(precisions[1]):
+            pass
+    assert switches() == before
+    assert current_precision() is None

@@ -9,9 +9,11 @@ Torch is imported on use, since the runner and the command line import this modu
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from xaibench.core.checks import check_choice
@@ -118,6 +120,8 @@ def _cuda_devices() -> list[str]:
 def precision_context(precision: Precision | None = None, device: str | torch.device = "cpu") -> Iterator[None]:
     """Set the precision of float32 arithmetic inside the block and restore torch's global flags after it.
 
+    The flags belong to the process. Threads can be inside at the same time if they need the same flags.
+
     Args:
         precision: None = that of the enclosing block. Outside of all blocks: exact float32, with ``torch.autocast`` as
             the caller has set it.
@@ -125,6 +129,7 @@ def precision_context(precision: Precision | None = None, device: str | torch.de
 
     Raises:
         ValueError: If the precision is unknown.
+        RuntimeError: If another thread computes in TF32 and this one does not, or vice versa.
 
     Example:
         >>> with precision_context("tf32"):
@@ -152,13 +157,9 @@ def precision_context(precision: Precision | None = None, device: str | torch.de
             wanted.append((switch, "fp32_precision", "tf32" if chosen == "tf32" else "ieee"))
     # The fastest algorithms of cuDNN sum gradients in a different order each time.
     wanted += [(torch.backends.cudnn, "deterministic", True), (torch.backends.cudnn, "benchmark", False)]
-    before = []
-    for backend, flag, _ in wanted:
-        before.append((backend, flag, getattr(backend, flag)))
-    token = _STATED.set(chosen)
+    block, token = _Block(chosen == "tf32"), _STATED.set(chosen)
     try:
-        for backend, flag, value in wanted:
-            setattr(backend, flag, value)
+        block.enter(wanted)
         if chosen is None:
             yield
         else:
@@ -166,8 +167,45 @@ def precision_context(precision: Precision | None = None, device: str | torch.de
                 yield
     finally:
         _STATED.reset(token)
-        for backend, flag, value in before:
-            setattr(backend, flag, value)
+        block.leave()
+
+
+@dataclass(eq=False)
+class _Block:
+    """An open :func:`precision_context`, and torch's flags before it."""
+
+    is_tf32: bool
+    thread: int = field(default_factory=threading.get_ident)
+    before: list[tuple[Any, str, object]] = field(default_factory=list)
+
+    def enter(self, wanted: list[tuple[Any, str, object]]) -> None:
+        with _FLAGS:
+            if any(block.is_tf32 != self.is_tf32 for block in _OPEN if block.thread != self.thread):
+                raise RuntimeError(
+                    "One thread computes with precision='tf32' and another without it, but torch has one setting for "
+                    "all threads. Use the same precision in all of them, or a single thread."
+                )
+            self.before = [(backend, flag, getattr(backend, flag)) for backend, flag, _ in wanted]
+            _OPEN.append(self)
+            for backend, flag, value in wanted:
+                setattr(backend, flag, value)
+
+    def leave(self) -> None:
+        with _FLAGS:
+            if self not in _OPEN:
+                return
+            place = _OPEN.index(self)
+            _OPEN.remove(self)
+            if place < len(_OPEN):  # a later block of another thread is open; it restores what was before this one
+                _OPEN[place].before = self.before
+                return
+            for backend, flag, value in self.before:
+                setattr(backend, flag, value)
+
+
+#: The open blocks of all threads, in the order in which they were entered.
+_OPEN: list[_Block] = []
+_FLAGS = threading.Lock()
 
 
 def current_precision() -> Precision | None:

@@ -124,9 +124,6 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
     mode. Weights that were made in inference mode cannot be frozen and have no gradients; explainers get a copy with
     ordinary ones (:func:`place_network`).
 
-    Raises:
-        ValueError: If a layer is lazy and its weights are not initialized.
-
     Example:
         >>> import torch
         >>> model = torch.nn.Linear(2, 2)
@@ -137,7 +134,6 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
         (True, True)
     """
     with lock_network(model), plain_checkpoints():
-        check_initialized(model)
         modules = list(model.modules())
         # Hooks, parameters, buffers and submodules are in dicts that others hold references to (hook handles,
         # optimizers), so their content is restored in place.
@@ -227,7 +223,11 @@ def place_network(network: nn.Module, device: torch.device | None, dtype: torch.
 
     Returns:
         The network or the copy.
+
+    Raises:
+        ValueError: If a layer is lazy and its weights are not initialized.
     """
+    check_initialized(network)
     for tensor in (*network.parameters(), *network.buffers()):
         if device not in (None, tensor.device) or tensor.dtype != _same_kind(tensor, dtype) or tensor.is_inference():
             return copy_network(network, device, dtype)

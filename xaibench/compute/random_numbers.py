@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -27,6 +28,9 @@ _AHEAD = 4
 #: Numbers that are drawn at a time. They fit into the processor's cache. Between draws, a thread needs the interpreter,
 #: for which the drawing threads compete.
 _DRAWN = 1 << 17
+
+#: Held while the global generators are seeded.
+_GENERATORS = threading.RLock()
 
 #: Images that seed the generators, set by the outermost :func:`seeded_by` block.
 _ORIGINALS: ContextVar[Tensor | None] = ContextVar("originals", default=None)
@@ -142,6 +146,8 @@ def seeded_by(images: Tensor) -> Iterator[None]:
 def isolated_rng(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's global generators inside the block and restore their state after it.
 
+    The generators belong to the process: other threads wait that enter such a block.
+
     Args:
         seed: Any integer >= 0.
         device: Where the block computes, if not on the CPU; its generator is seeded, too.
@@ -153,7 +159,7 @@ def isolated_rng(seed: int, device: torch.device | None = None) -> Iterator[None
         ...     bool((torch.rand(2) == first).all())
         True
     """
-    with torch.random.fork_rng(devices=[]), _seeded_accelerator(seed, device):
+    with _GENERATORS, torch.random.fork_rng(devices=[]), _seeded_accelerator(seed, device):
         # Not torch.manual_seed, which would also seed all accelerators and not restore them.
         torch.default_generator.manual_seed(seed)
         yield
@@ -191,8 +197,8 @@ def seeded_globals(seed: int, device: torch.device | None = None) -> Iterator[No
         ...     np.random.random() == first
         True
     """
-    state = np.random.get_state()
     with isolated_rng(seed, device):
+        state = np.random.get_state()
         np.random.seed(seed)
         try:
             yield

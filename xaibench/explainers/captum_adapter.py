@@ -86,7 +86,7 @@ class CaptumMethod:
         arguments = {name: _move_to_images(value, x) for name, value in self.arguments.items()}
         own = getattr(method, "forward_func", None)
         guard = restore_model_state(own) if isinstance(own, nn.Module) else nullcontext()
-        with seeded_globals(self.seed, x.device), guard, torch.enable_grad():
+        with guard, seeded_globals(self.seed, x.device), torch.enable_grad():
             found = method.attribute(x.detach().clone().requires_grad_(), target=targets.to(x.device), **arguments)
         if not isinstance(found, Tensor) or found.shape[1:] != images.shape[1:]:
             received = list(found.shape) if isinstance(found, Tensor) else type(found).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,10 +15,13 @@ from torch import Tensor, nn
 from xaibench.compute.host_threads import background_threads
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.messages import ParameterWarning, warn_caller
+from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, row_outputs
 from xaibench.explainers.perturbation.pixel_features import FeatureMask, Features
 from xaibench.explainers.shared.passes import Repeating
+
+_hidden = ignored_warnings("Objective did not converge")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +73,8 @@ class LinearSurrogate(Repeating, FeatureAttribution, ABC):
                 "or 'grid'.",
                 ParameterWarning,
             )
-        with warnings.catch_warnings(), background_threads(images.device) as submit:
-            # Set here, because the threads that fit share the warning filters.
-            warnings.filterwarnings("ignore", "Objective did not converge")
+        # Here, because the threads that fit share the warning filters.
+        with _hidden, background_threads(images.device) as submit:
             regressions = self._evaluate_coalitions(model, images, targets, features, rngs, count)
             # The regressions are small. They are solved on the CPU in float64 while the device continues. The mask is
             # converted when its turn comes, so that it is small while it waits.

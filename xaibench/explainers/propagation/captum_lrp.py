@@ -6,7 +6,6 @@ not support raises an error that names the layer, where Captum fails or silently
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,9 +16,12 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.lending import restore_model_state
 from xaibench.compute.output import UnsupportedModelError
+from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import REARRANGING, is_rectifier, operation_kind, tensors_in
+
+_hidden = ignored_warnings(r"Setting (forward, )?backward hooks")
 
 # Layers of volumes, which have the rules of the same layers of images.
 _VOLUME_LAYERS = (nn.Conv3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.BatchNorm3d)
@@ -68,8 +70,7 @@ class LRP(Attribution):
 
         def attribute(x: Tensor, y: Tensor) -> Tensor:
             # Captum deletes every rule when it is done, and keeps the activations: unharmed() reverts both.
-            with restore_model_state(model), torch.enable_grad(), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message=r"Setting (forward, )?backward hooks", category=UserWarning)
+            with restore_model_state(model), torch.enable_grad(), _hidden:
                 for module, rule in extra.items():
                     module.rule = rule()
                 attributions: Tensor = method.attribute(x.detach().clone().requires_grad_(), target=y)

@@ -7,6 +7,7 @@ every batch normalization is fused into the convolution before it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import precision_context
-from xaibench.compute.lending import check_initialized, evaluation_mode, plain_checkpoints, writes_input
+from xaibench.compute.lending import check_initialized, copy_network, evaluation_mode, plain_checkpoints, writes_input
 from xaibench.compute.network_outputs import check_scalars, model_device_and_dtype, probe
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, Targets, as_targets, target_margins, two_sided
 from xaibench.core.checks import check_count, plain_array
@@ -378,10 +379,22 @@ def _fuse_batchnorm(model: nn.Module) -> nn.Module:
     Raises:
         Exception: If the network cannot be traced, or has hooks, which a trace would skip.
     """
+    from torch import fx
     from torch.fx.experimental.optimization import fuse
+
+    class Tracer(fx.Tracer):
+        """Records calls of this thread only; while torch traces, it intercepts the modules of all threads."""
+
+        thread = threading.get_ident()
+
+        def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            if threading.get_ident() != self.thread:
+                return forward(*args, **kwargs)
+            return super().call_module(m, forward, args, kwargs)
 
     if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
         raise ValueError("The network has hooks.")
     with torch.inference_mode(False):
-        fused: nn.Module = fuse(model)
+        copied = copy_network(model)
+        fused: nn.Module = fuse(fx.GraphModule(copied, Tracer().trace(copied)), inplace=True, no_trace=True)
         return fused.to(memory_format=torch.channels_last)
