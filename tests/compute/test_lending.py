@@ -346,6 +346,14 @@ class Checkpointed(nn.Module):
         return self.head(x)
 
 
+def data_parallel():
+    """As it is without a GPU, whichever devices there are."""
+    network = nn.DataParallel.__new__(nn.DataParallel)
+    nn.Module.__init__(network)
+    network.module, network.device_ids = small_cnn(), []
+    return network
+
+
 def exported():
     batch = torch.export.Dim("batch", min=1, max=64)
     return torch.export.export(small_cnn(), (torch.rand(2, 3, 9, 9),), dynamic_shapes=({0: batch},)).module()
@@ -357,7 +365,7 @@ SPECIAL = {
     "weight_norm": lambda: trained(small_cnn(parametrizations.weight_norm)),
     "spectral_norm": lambda: trained(small_cnn(parametrizations.spectral_norm)),
     "inference mode": made_in_inference_mode,
-    "data parallel": lambda: nn.DataParallel(small_cnn()),
+    "data parallel": data_parallel,
     "checkpoint": lambda: Checkpointed(small_cnn(), "plain"),
     "reentrant checkpoint": lambda: Checkpointed(small_cnn(), "reentrant"),
     "checkpoint of a sequence": lambda: Checkpointed(small_cnn(), "sequential"),
