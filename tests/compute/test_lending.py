@@ -426,6 +426,8 @@ def test_randomization_reaches_the_parameters_behind_a_weight(wrap):
 
 def test_an_exported_network_is_explained_scored_and_copied(images):
     network, twin = exported(), small_cnn()
+    with pytest.raises(ValueError, match="batch_size"):  # more rows than it was exported for
+        maps_of(network, images, "occlusion")
     for name in ("saliency", "integrated_gradients", "occlusion"):
         settings = {} if name == "saliency" else {"batch_size": 32}
         torch.testing.assert_close(maps_of(network, images, name, **settings), maps_of(twin, images, name, **settings))
@@ -442,6 +444,41 @@ def test_an_exported_network_inside_of_another_is_evaluated():
     with evaluation_mode(model):
         assert not model[0].training
     assert model[0].training
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
+@pytest.mark.parametrize("make", [torch.jit.script, lambda network: torch.jit.trace(network, torch.rand(1, 3, 9, 9))])
+def test_a_scripted_network_is_explained_without_its_layers(make, images):
+    network, twin = make(small_cnn()), small_cnn()
+    for settings in ({}, {"precision": "float64"}):
+        for name in ("saliency", "occlusion"):
+            expected = maps_of(twin, images, name, **settings)
+            torch.testing.assert_close(maps_of(network, images, name, **settings), expected, rtol=1e-3, atol=1e-5)
+        for name in ("gradcam", "deeplift", "lrp_epsilon"):
+            with pytest.raises(xb.explainers.UnsupportedModelError):
+                maps_of(network, images, name, **settings)
+
+
+class ComplexFilter(nn.Module):
+    """Multiplies the spectrum of the image by complex weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 9, 5, dtype=torch.complex64))
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        filtered = torch.fft.irfft2(torch.fft.rfft2(x) * self.weight, s=x.shape[2:])
+        return self.fc(filtered.square().mean((2, 3)))
+
+
+def test_complex_weights_are_converted_and_randomized(images):
+    network = ComplexFilter()
+    maps = maps_of(network, images, "saliency")
+    in_double = maps_of(network, images, "saliency", precision="float64")
+    torch.testing.assert_close(maps.double(), in_double, rtol=1e-3, atol=1e-5)
+    score = xb.parameter_randomization(lambda net, x, y: maps_of(net, x, "saliency"), network, images, [1, 1])
+    assert -1 <= score < 0.9
 
 
 class Uncopyable(nn.Identity):

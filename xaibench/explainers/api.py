@@ -29,7 +29,7 @@ from xaibench.compute.output import (
 )
 from xaibench.compute.random_numbers import seeded_by
 from xaibench.core.checks import check_count, check_names, plain_array
-from xaibench.core.messages import listed
+from xaibench.core.messages import first_line, listed
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
@@ -242,7 +242,18 @@ def _explain_lent(
                 if budget is None:
                     return part(explained, images, targets)
                 return explain_within_budget(part, budget, explained, images, targets)
-        except RuntimeError as error:
+        except (RuntimeError, AssertionError) as error:
+            if any(sign in str(error) for sign in ("Guard failed", "Expected input at")):
+                raise ValueError(
+                    f"The network was exported for another number of images ({first_line(error)}). Pass batch_size=, "
+                    "the rows of a pass that it accepts, or export it again with a dynamic batch: "
+                    "dynamic_shapes=({0: torch.export.Dim('batch', max=1024)},)."
+                ) from error
+            if "not supported on ScriptModules" in str(error):
+                raise UnsupportedModelError(
+                    f"{explainer_name(part)} needs layers, which a scripted network hides. Pass the network that it "
+                    "was made from, or use saliency, integrated_gradients or occlusion."
+                ) from error
             for reason, signs in _NO_GRADIENT.items():
                 if any(sign in str(error) for sign in signs):
                     raise UnsupportedModelError(

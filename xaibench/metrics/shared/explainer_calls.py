@@ -147,5 +147,6 @@ def reinitialize(layer: nn.Module, seed: int, index: int) -> None:
         for weight, (version, value) in zip(weights, before, strict=True):
             # The method does not reach the parameters of the older weight_norm and spectral_norm.
             if weight._version == version and torch.equal(weight, value):
-                weight.normal_(float(weight.mean()), float(weight.std(correction=0)))
+                numbers = torch.view_as_real(weight) if weight.is_complex() else weight
+                numbers.normal_(float(numbers.mean()), float(numbers.std(correction=0)))
         layer.to(home)
