@@ -206,7 +206,9 @@ class _RectifierInterceptor(OperationInterceptor):
 
 
 def _is_gate(called: str, args: tuple[Any, ...], carriers: tuple[Tensor, ...]) -> bool:
-    """Return whether a call is the product with a mask of the same shape, as in x * (x > 0)."""
+    """Return whether a call is a ReLU made of a mask: x * (x > 0), or x[x < 0] = 0."""
+    if called == "__setitem__":
+        return any(x.dtype == torch.bool for x in tensors_in(args[1]))
     if called.strip("_") not in ("mul", "rmul", "imul", "multiply"):
         return False
     constants = [x for x in args if isinstance(x, Tensor) and not x.requires_grad and x.shape == carriers[0].shape]
