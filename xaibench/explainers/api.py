@@ -23,13 +23,12 @@ from xaibench.compute.output import (
     ExplainedOutput,
     OutputOrFunction,
     Targets,
-    UnsupportedModelError,
     as_targets,
     network_of,
 )
 from xaibench.compute.random_numbers import seeded_by
 from xaibench.core.checks import check_count, check_names, plain_array
-from xaibench.core.messages import first_line, listed
+from xaibench.core.messages import listed
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
@@ -37,23 +36,8 @@ from xaibench.explainers.exact_template import ExactMethod, is_exact
 from xaibench.explainers.shared.fitting import NotFittedError
 from xaibench.explainers.shared.layers import forward_rows, layer_name
 from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
-from xaibench.explainers.table import EXPLAINERS, gradient_free_advice
-
-#: Why torch has no gradient, and parts of its messages.
-_NO_GRADIENT = {
-    "blocks it by an operation such as detach, numpy, rounding or quantization; remove that operation": (
-        "does not require grad",
-        "not have been used in the graph",
-    ),
-    "overwrites a tensor of which torch needs the value before; let it write into a clone": (
-        "modified by an inplace operation",
-        "is being modified inplace",
-        "used in an in-place operation",
-    ),
-    "writes a result into out=..., which torch does not differentiate; assign the result": (
-        "don't support automatic differentiation",
-    ),
-}
+from xaibench.explainers.shared.torch_errors import unsupported_by_torch
+from xaibench.explainers.table import EXPLAINERS
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 
@@ -237,30 +221,10 @@ def _explain_lent(
         outputs = probe(network, images[:2], select=explained.select)
         explained.check_activation(images[:1], outputs)
         explained.check_targets(outputs, targets, labels)
-        try:
-            with protect_input(network):
-                if budget is None:
-                    return part(explained, images, targets)
-                return explain_within_budget(part, budget, explained, images, targets)
-        except (RuntimeError, AssertionError) as error:
-            if any(sign in str(error) for sign in ("Guard failed", "Expected input at")):
-                raise ValueError(
-                    f"The network was exported for another number of images ({first_line(error)}). Pass batch_size=, "
-                    "the rows of a pass that it accepts, or export it again with a dynamic batch: "
-                    "dynamic_shapes=({0: torch.export.Dim('batch', max=1024)},)."
-                ) from error
-            if "not supported on ScriptModules" in str(error):
-                raise UnsupportedModelError(
-                    f"{explainer_name(part)} needs layers, which a scripted network hides. Pass the network that it "
-                    "was made from, or use saliency, integrated_gradients or occlusion."
-                ) from error
-            for reason, signs in _NO_GRADIENT.items():
-                if any(sign in str(error) for sign in signs):
-                    raise UnsupportedModelError(
-                        f"{explainer_name(part)} needs the gradient of the output with respect to the images, but "
-                        f"{type(network).__name__} {reason}. {gradient_free_advice()}"
-                    ) from error
-            raise
+        with unsupported_by_torch(explainer_name(part), network), protect_input(network):
+            if budget is None:
+                return part(explained, images, targets)
+            return explain_within_budget(part, budget, explained, images, targets)
 
 
 def _batch_rows(part: Any, images: Tensor) -> int:

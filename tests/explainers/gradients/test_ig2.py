@@ -5,6 +5,7 @@ from generators.gradient_networks import batch, bending, outputs
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.ig2 import IG2
 
@@ -100,3 +101,10 @@ def test_where_all_are_of_the_explained_class_any_is_a_reference():
     length = 0.03 * float(alike[0].max() - alike[0].min()) * images[0].numel() ** 0.5
     expected, _ = oracle.ig2(model, model[:-1], alike[1], 0, alike[0], 3, length, *boxed(alike[1], alike[0]))
     torch.testing.assert_close(maps[0], expected.sum(0))
+
+
+def test_a_scripted_network_is_refused_since_its_last_linear_layer_is_hidden():
+    model = torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)))
+    fitted = IG2().fit(model, [torch.rand(4, 1, 2, 2)])
+    with pytest.raises(UnsupportedModelError, match="scripted"):
+        fitted(model, torch.rand(1, 1, 2, 2), torch.tensor([0]))

@@ -6,7 +6,7 @@ from oracles.layered import Called, made
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.explainers import ExplainedOutput, explain
+from xaibench.explainers import ExplainedOutput, UnsupportedModelError, explain
 from xaibench.models import Folded
 from xaibench.models.networks.pretrained import Normalize
 
@@ -104,3 +104,40 @@ def test_an_activation_in_place_is_treated_the_same(images, targets):
     expected = explain("lrp", nn.Sequential(nn.Flatten(), first, nn.ReLU(), last), images, targets)
     model = nn.Sequential(nn.Flatten(), first, nn.ReLU(inplace=True), last)
     torch.testing.assert_close(explain("lrp", model, images, targets), expected)
+
+
+class Affine(nn.Module):
+    """A layer of sums and products with constants."""
+
+    def __init__(self, in_place):
+        super().__init__()
+        self.in_place = in_place
+
+    def forward(self, x):
+        return x.mul_(0.5).add_(0.25) if self.in_place else x * 0.5 + 0.25
+
+
+def test_a_layer_that_overwrites_its_input_passes_relevance_on_unchanged(images, targets):
+    def network(in_place):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(1, 4, 3), Affine(in_place), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+
+    plain, overwriting = network(False), network(True)
+    plain(images)
+    overwriting.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(explain("lrp", overwriting, images, targets), explain("lrp", plain, images, targets))
+
+
+class Padded(nn.Module):
+    def forward(self, x):
+        larger = torch.zeros(*x.shape[:2], x.shape[2] + 2, x.shape[3] + 2)
+        larger[:, :, 1:-1, 1:-1] = x
+        return larger
+
+
+def test_a_layer_that_changes_the_shape_by_sums_is_refused(images, targets):
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), Padded(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
+    with pytest.raises(UnsupportedModelError, match=r"'1' \(Padded\)"):
+        explain("lrp", model, images, targets)

@@ -129,7 +129,7 @@ class AGOP(Attribution):
             UnsupportedModelError: If the outputs have no gradient with respect to the images.
         """
         total, count = None, 0
-        with network_for_fitting(model) as network:
+        with network_for_fitting("AGOP", model) as network:
             for images in iterate_parts("AGOP", loader, network, self.rows):
                 if total is None:
                     skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)

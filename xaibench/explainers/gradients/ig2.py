@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import ExplainedOutput, assigned_classes
+from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, assigned_classes, network_of
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
 from xaibench.explainers.shared.fitting import KeepsTrainingImages, NotFittedError
@@ -79,6 +79,7 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
         Raises:
             NotFittedError: If :meth:`fit` was not called.
             ValueError: If it was called with images of another size.
+            UnsupportedModelError: If the network is scripted or traced.
         """
         if self.training_images is None:
             raise NotFittedError(
@@ -154,6 +155,12 @@ class _Representation(contextlib.AbstractContextManager["_Representation"]):
     """Record the input of the last linear layer of the network."""
 
     def __init__(self, model: nn.Module) -> None:
+        scripted = [module for module in model.modules() if isinstance(module, torch.jit.ScriptModule)]
+        if scripted:
+            raise UnsupportedModelError(
+                f"IG2: {type(network_of(model)).__name__} is scripted, traced or has such layers, which hide its last "
+                "linear layer. Pass the network that it was made from."
+            )
         linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
         self._layer = linear[-1] if linear else None
         self._seen: Tensor | None = None

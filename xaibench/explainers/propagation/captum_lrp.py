@@ -71,8 +71,10 @@ class LRP(Attribution):
         def attribute(x: Tensor, y: Tensor) -> Tensor:
             # Captum deletes every rule when it is done, and keeps the activations: unharmed() reverts both.
             with restore_model_state(model), torch.enable_grad(), _hidden:
-                for module, rule in extra.items():
-                    module.rule = rule()
+                for module, make_rule in extra.items():
+                    rule = module.rule = make_rule()
+                    if hasattr(rule, "keep_input"):
+                        module.register_forward_pre_hook(rule.keep_input)
                 attributions: Tensor = method.attribute(x.detach().clone().requires_grad_(), target=y)
                 return attributions.detach()
 
@@ -94,7 +96,7 @@ def _added_rules(model: nn.Module, images: Tensor) -> dict[nn.Module, Callable[[
         if type(module) in (*_VOLUME_LAYERS, *_SHAPE_LAYERS) or record.kinds == {"move"}:
             rules[module] = EpsilonRule
         elif record.kinds <= {"affine"}:
-            rules[module] = _unchanged_rule()
+            rules[module] = _unchanged_rule(record.where)
         else:
             names = ", ".join(sorted(kind.__name__ for kind in known))
             raise UnsupportedModelError(
@@ -111,15 +113,25 @@ def _added_rules(model: nn.Module, images: Tensor) -> dict[nn.Module, Callable[[
     return rules
 
 
-def _unchanged_rule() -> Callable[[], Any]:
+def _unchanged_rule(where: str) -> Callable[[], Any]:
     from captum.attr._utils.lrp_rules import PropagationRule
 
     class Unchanged(PropagationRule):  # type: ignore[misc]
         """Pass on relevance unchanged."""
 
+        def keep_input(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            # The layer may overwrite what it gets.
+            self.input = inputs[0]
+            return inputs[0].clone(), *inputs[1:]
+
         def forward_hook(self, module: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
+            if outputs.shape != self.input.shape:
+                raise UnsupportedModelError(
+                    f"lrp: {where} makes {list(outputs.shape)} of {list(self.input.shape)} outside of layers with a "
+                    f"rule. {_ADVICE}"
+                )
             # The output with the gradient of the identity, since the incoming gradient is the relevance.
-            return inputs[0] + (outputs - inputs[0]).detach()
+            return self.input + (outputs - self.input).detach()
 
         def _manipulate_weights(self, module: nn.Module, inputs: object, outputs: object) -> None:
             pass

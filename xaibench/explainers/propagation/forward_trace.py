@@ -255,7 +255,10 @@ def _differs(plain: Tensor, traced: Tensor) -> bool:
     reduced = torch.is_autocast_enabled(plain.device.type)
     dtype = torch.get_autocast_dtype(plain.device.type) if reduced else plain.dtype
     scale = float(plain.detach().abs().max()) if plain.numel() else 0.0
-    return not torch.allclose(traced.detach(), plain, rtol=0, atol=TOLERANCE[dtype] * scale, equal_nan=True)
+    # Under autocast, the rules may return another type than the plain operations.
+    return not torch.allclose(
+        traced.detach(), plain.to(traced.dtype), rtol=0, atol=TOLERANCE[dtype] * scale, equal_nan=True
+    )
 
 
 class _SavedTensors:

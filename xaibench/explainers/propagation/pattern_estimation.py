@@ -83,7 +83,8 @@ def record_linear_operations(network: nn.Module, images: Tensor) -> dict[str, Re
         output = y.detach() if operation.bias is None else y.detach() + operation.bias
         return output.requires_grad_().clone()  # the network may overwrite it
 
-    visit_operations(network, images.detach().clone().requires_grad_(), treat)
+    # A clone, since the network may change its input in place.
+    visit_operations(network, images.detach().clone().requires_grad_().clone(), treat)
     return seen
 
 

@@ -101,7 +101,7 @@ class _Patterns(Attribution):
             UnsupportedModelError: If the network has a layer that the method does not support.
         """
         sums: dict[str, PatternSums] = {}
-        with network_for_fitting(model) as network:
+        with network_for_fitting(type(self).__name__, model) as network:
             for images in iterate_parts(type(self).__name__, loader, network, self._fitting_rows):
                 if not sums:
                     skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)

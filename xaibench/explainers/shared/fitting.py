@@ -16,6 +16,7 @@ from xaibench.compute.lending import place_network, restore_model_state
 from xaibench.compute.output import network_of
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
+from xaibench.explainers.shared.torch_errors import unsupported_by_torch
 
 
 class NotFittedError(ValueError):
@@ -55,14 +56,18 @@ def iterate_images(owner: str, loader: Iterable[Any]) -> Iterator[Tensor]:
 
 
 @contextmanager
-def network_for_fitting(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the network in evaluation mode and in its ``explain_dtype``, and restore its state afterwards."""
+def network_for_fitting(owner: str, model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the network in evaluation mode and in its ``explain_dtype``, and restore its state afterwards.
+
+    Raises:
+        UnsupportedModelError: If torch cannot differentiate or observe the network; the message names ``owner``.
+    """
     # A copy that is made in inference mode could not be differentiated.
     with torch.inference_mode(False):
         network = network_of(model)
         own = getattr(network, "explain_dtype", None)
         network = place_network(network, None, own if isinstance(own, torch.dtype) else None)
-        with restore_model_state(network) as restored:
+        with restore_model_state(network) as restored, unsupported_by_torch(f"{owner}.fit", restored):
             yield restored
 
 

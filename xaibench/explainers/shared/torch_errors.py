@@ -1,0 +1,63 @@
+"""Errors of torch that mean that an explainer does not support a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from xaibench.compute.output import UnsupportedModelError
+from xaibench.core.messages import first_line
+from xaibench.explainers.table import gradient_free_advice
+
+#: Why torch has no gradient, and parts of its messages.
+_REASONS = {
+    "blocks it by an operation such as detach, no_grad, numpy, rounding or quantization; remove that operation": (
+        "does not require grad",
+        "doesn't require gradient",
+        "not have been used in the graph",
+        "Inference tensors",
+        "argument to `grad()` cannot be empty",
+    ),
+    "overwrites a tensor of which torch needs the value before; let it write into a clone": (
+        "modified by an inplace operation",
+        "is being modified inplace",
+        "used in an in-place operation",
+    ),
+    "writes a result into out=..., which torch does not differentiate; assign the result": (
+        "don't support automatic differentiation",
+    ),
+}
+
+
+@contextmanager
+def unsupported_by_torch(owner: str, network: nn.Module) -> Iterator[None]:
+    """Turn torch's errors about what the network does into errors of the explainer; others pass.
+
+    Raises:
+        UnsupportedModelError: If torch cannot differentiate or observe the network; the message names explainer,
+            network and remedy.
+        ValueError: If an exported network does not accept the number of images.
+    """
+    try:
+        yield
+    except (RuntimeError, AssertionError) as error:
+        if any(sign in str(error) for sign in ("Guard failed", "Expected input at")):
+            raise ValueError(
+                f"The network was exported for another number of images ({first_line(error)}). Pass batch_size=, "
+                "the rows of a pass that it accepts, or export it again with a dynamic batch: "
+                "dynamic_shapes=({0: torch.export.Dim('batch', max=1024)},)."
+            ) from error
+        if "not supported on ScriptModules" in str(error):
+            raise UnsupportedModelError(
+                f"{owner} needs layers, which a scripted network hides. Pass the network that it was made from, or use "
+                "saliency, integrated_gradients or occlusion."
+            ) from error
+        for reason, signs in _REASONS.items():
+            if any(sign in str(error) for sign in signs):
+                raise UnsupportedModelError(
+                    f"{owner} needs the gradient of the output with respect to the images, but "
+                    f"{type(network).__name__} {reason}. {gradient_free_advice()}"
+                ) from error
+        raise
