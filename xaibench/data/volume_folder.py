@@ -21,6 +21,7 @@ from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.disk.image_lists import UNLABELED, ImageEntry, assign_groups, choose_optional_classes
 from xaibench.data.disk.lazy_split import Normalize, Transform, VolumeSplit
+from xaibench.data.disk.mask_values import mark_values
 from xaibench.data.disk.source import VolumeSource
 from xaibench.data.disk.splits import Splits, choose_classes, split_indices
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, find_subfolder
@@ -94,7 +95,7 @@ class FolderVolumes(VolumeSource):
         file = self._masks[index]
         if file is None:
             return None
-        mask: NDArray[np.bool_] = (_read_values(file) != 0).any(axis=0)
+        mask = np.asarray(mark_values(_read_values(file), str(file), str(file.parent)).any(axis=0))
         if mask.shape != (expected := self.shape(index)):
             raise DataFileError(
                 f"{file} has the shape {list(mask.shape)}, expected that of its volume {list(expected)}."
@@ -306,8 +307,9 @@ class OwnVolumes(DirectorySet):
     the patient's left; metrics of distance get their voxel size in mm. Arrays (``.npy``, or ``.npz`` with one array)
     are ``[D, H, W]`` or ``[C, D, H, W]``. Volumes are not scaled or cropped: a batch needs volumes of one shape.
 
-    A volume without a mask is not annotated; a volume whose mask is all 0 is a true negative. ``groups.csv`` states
-    related volumes, as for :class:`~xaibench.data.photographs.image_folder.OwnFolder`.
+    A volume without a mask is not annotated; a volume whose mask is all 0 is a true negative. Masks with many values,
+    such as resampled ones, and ``groups.csv``, which states related volumes, are read as for
+    :class:`~xaibench.data.photographs.image_folder.OwnFolder`.
 
     Args:
         directory: The folder; ``~`` is expanded. The parameter ``root`` is not used.

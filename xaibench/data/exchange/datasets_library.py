@@ -77,7 +77,7 @@ def from_datasets(
     Args:
         table: The table; not a streamed one.
         image: Column of the images. None = ``image``, ``img``, ``pixel_values`` or ``picture``.
-        mask: Column of the masks; every pixel other than 0 is important. None = ``mask``, ``segmentation``,
+        mask: Column of the masks, which are read as those of ``folder:DIR``. None = ``mask``, ``segmentation``,
             ``annotation`` or ``ground_truth``, if there is one. Rows without a mask are not annotated.
         label: Column of the classes, numbers or names. None = ``label``, ``labels``, ``target``, ``class`` or
             ``fine_label``; without any, all rows are of the class ``unlabeled``.

@@ -21,6 +21,7 @@ from xaibench.data.disk.file_readers import IMAGE_FORMATS, DataFileError, Missin
 from xaibench.data.disk.image_files import convert_image
 from xaibench.data.disk.image_lists import UNLABELED
 from xaibench.data.disk.lazy_split import DiskSplit, Normalize
+from xaibench.data.disk.mask_values import read_mask_picture
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import Splits, split_indices
 
@@ -82,9 +83,8 @@ class PictureSource(Source):
     def mask(self, index: int) -> NDArray[np.bool_] | None:  # noqa: D102
         if self._mask is None or not self.annotated[index]:
             return None
-        picture = decode_picture(self._row(index)[self._mask], f"{self._name}, row {index}, {self._mask}")
-        marked: NDArray[np.bool_] = np.asarray(picture) != 0
-        return np.asarray(marked[..., :3].any(axis=2)) if marked.ndim == 3 else marked  # alpha is not a color
+        where = f"{self._name}, row {index}, {self._mask}"
+        return read_mask_picture(decode_picture(self._row(index)[self._mask], where), where, self._name)
 
     def __str__(self) -> str:
         return self._name

@@ -26,6 +26,7 @@ from xaibench.data.disk.image_lists import (
     own_images,
     require_images,
 )
+from xaibench.data.disk.mask_values import read_mask_picture
 from xaibench.data.disk.source import Source
 from xaibench.data.photographs.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
 from xaibench.data.photographs.image_reader import ImageReader
@@ -46,10 +47,14 @@ class OwnFolder(DirectorySet):
 
     The images are ``image/<class>/*``; the classes are the subfolders, sorted. Without subfolders, the images in
     ``image`` are a set of one class, ``unlabeled``. The masks are either image files or tables. Image files are
-    ``mask/<class>/*`` with the same name (without suffix) and the same size; every pixel other than black is important,
-    or in a JPEG, whose values are not exact, every pixel of at least half white. Tables are ``attention_label/*.csv``
-    (:mod:`xaibench.data.photographs.human_masks`), with masks of any size. An image without a mask is not annotated; an
-    image whose mask is all 0 is a true negative. The folders may also be called ``images`` and ``masks``.
+    ``mask/<class>/*`` with the same name (without suffix) and the same size; every pixel other than black or
+    transparent is important. Two exceptions are logged once per folder. If the values vary like those of a lossy or
+    resized picture (JPEG, WebP, soft edges, also if saved again as PNG) or a heat map, the pixels of at least half of
+    the largest value are important. The value 255 next to labels below 64 marks pixels that belong to no class, and is
+    not important. A mask that is empty although its pixels are not all equal is logged, too. Tables are
+    ``attention_label/*.csv`` (:mod:`xaibench.data.photographs.human_masks`), with masks of any size. An image without a
+    mask is not annotated; an image whose mask is all 0 is a true negative. The folders may also be called ``images``
+    and ``masks``.
 
     DICOM files (with any name; each frame is an image) and NIfTI volumes (``.nii``, ``.nii.gz``; each axial slice is an
     image) are read with ``pip install "xaibench[medical]"``. Their masks are DICOM or NIfTI files with the same number
@@ -221,7 +226,7 @@ class MaskFiles:
         if not is_image(path.name):
             marked = read_medical_mask(path, frame, image)
         elif frame is None:
-            marked = _read_picture(path)
+            marked = _read_picture(path, str(self._folder))
         else:
             raise DataFileError(
                 f"{path} is a single mask, but its image {image.name} has several frames or slices; give a DICOM or "
@@ -237,17 +242,8 @@ class MaskFiles:
         return marked
 
 
-def _read_picture(path: Path) -> NDArray[np.bool_]:
+def _read_picture(path: Path, source: str) -> NDArray[np.bool_]:
     with opened_image(path) as opened:
-        exact = opened.format != "JPEG"
         opened.load()
         ImageOps.exif_transpose(opened, in_place=True)
-        # Palette indices are labels if the first color is black; otherwise the palette only stores colors. All
-        # colors other than black are important, unless they are transparent.
-        palette = (opened.getpalette() if opened.mode == "P" else None) or []
-        is_colored = any(palette[:3]) or opened.mode not in ("1", "L", "P", "I", "I;16", "F")
-        values = np.asarray(opened.convert("RGBA") if is_colored else opened)
-    if not np.isfinite(values).all():
-        raise DataFileError(f"{path} is a mask with NaN or infinite values; expected 0 for unimportant pixels.")
-    marked: NDArray[np.bool_] = values != 0 if exact else values >= 128
-    return marked[..., :3].any(axis=2) & marked[..., 3] if is_colored else marked
+        return read_mask_picture(opened, str(path), source)

@@ -14,6 +14,7 @@ from PIL import Image
 
 from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.disk.image_files import is_image
+from xaibench.data.disk.mask_values import mark_values
 from xaibench.data.scans.ct_reading import import_medical, open_dicom, transfer_syntax, window_image
 from xaibench.data.scans.nifti_volumes import Volume, are_misaligned, read_volume, read_volume_header
 
@@ -98,7 +99,7 @@ def open_medical(path: Path, frame: int | None = None, window: tuple[float, floa
 
 
 def read_medical_mask(path: Path, frame: int | None, image: Path) -> NDArray[np.bool_]:
-    """Read a mask ``[h, w]`` from a DICOM or NIfTI file: every value other than 0 is True.
+    """Read a mask ``[h, w]`` from a DICOM or NIfTI file. Values are read as those of other mask files.
 
     Args:
         path: The file of the mask.
@@ -119,12 +120,12 @@ def read_medical_mask(path: Path, frame: int | None, image: Path) -> NDArray[np.
     if not _is_nifti(path):
         with open_dicom(path, "DICOM image") as stream:
             pixels = import_medical("pydicom").pixels.pixel_array(stream, index=frame or 0)
-        marked: NDArray[np.bool_] = np.asarray(pixels) != 0
-        return np.asarray(marked.any(axis=2)) if marked.ndim == 3 else marked
+        values = np.asarray(pixels)
+        return mark_values(values.max(axis=2) if values.ndim == 3 else values, str(path), str(path.parent))
     volume, _ = _cached_volume(path, file_version(path))
     if _is_nifti(image) and are_misaligned(volume.header, _cached_volume(image, file_version(image))[0].header):
         raise DataFileError(f"{path} covers another region than its image {image.name}: their affines differ.")
-    return np.asarray(volume.values[frame or 0] != 0)
+    return np.asarray(_cached_mask(path, file_version(path))[frame or 0])
 
 
 def _open_dicom_image(path: Path, frame: int, window: tuple[float, float] | None) -> Image.Image:
@@ -233,6 +234,11 @@ def _cached_volume(path: Path, version: tuple[int, int]) -> tuple[Volume, tuple[
         volume = volume._replace(values=volume.values.astype(np.float32))
     low, high = float(np.nanmin(volume.values)), float(np.nanmax(volume.values))
     return volume, (low, high if high > low else low + 1)
+
+
+@functools.lru_cache(maxsize=4)
+def _cached_mask(path: Path, version: tuple[int, int]) -> NDArray[np.bool_]:
+    return mark_values(_cached_volume(path, version)[0].values, str(path), str(path.parent))
 
 
 def file_version(path: Path) -> tuple[int, int]:
