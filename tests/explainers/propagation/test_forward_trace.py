@@ -273,3 +273,12 @@ def test_own_functions_of_other_threads_are_untouched():
     done.set()
     thread.join()
     assert vars(torch.autograd.Function)["apply"] is original
+
+
+@pytest.mark.parametrize("explainer", [*TRACED, "lrp", "deep_shap"])
+def test_a_forward_pass_in_inference_mode_is_refused(explainer, images):
+    class Inference(Net):
+        forward = torch.inference_mode()(Net.forward)
+
+    with pytest.raises(UnsupportedModelError):
+        explain(explainer, Inference(torch.relu), images, 1)

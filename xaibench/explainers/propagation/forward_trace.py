@@ -35,9 +35,11 @@ from xaibench.explainers.propagation.layer_operations import (
     out_of_place,
     overwritten_tensor,
     recognize_activation,
+    tensor_version,
     tensors_in,
 )
 from xaibench.explainers.shared.tokens import unfused
+from xaibench.explainers.table import gradient_free_advice
 
 #: Largest difference between traced and plain values, relative to the largest magnitude. Rounding is far below it.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
@@ -108,6 +110,11 @@ class OperationInterceptor(TorchFunctionMode):
                 raise UnsupportedModelError(
                     f"{self._first_difference(images)} under the rules of the explainer, so its map would be that of "
                     "another network. saliency and integrated_gradients explain the network as it is."
+                )
+            if not any(x.requires_grad for x in tensors_in(self.returned)):
+                raise UnsupportedModelError(
+                    f"The output of {type(self.network).__name__} has no gradient with respect to the images. "
+                    f"{gradient_free_advice()}"
                 )
             self._known.clear()
         return outputs
@@ -274,7 +281,7 @@ class _SavedTensors:
             return saved
 
     def unpack(self, saved: _Saved) -> Tensor:
-        if saved.value._version != saved.version:
+        if tensor_version(saved.value) != saved.version:
             raise UnsupportedModelError(
                 "The network overwrites a tensor that the gradient needs, by an operation that is hidden from torch "
                 "functions. Let it write into a clone."
@@ -284,12 +291,12 @@ class _SavedTensors:
     def copy_before_overwriting(self, x: Tensor) -> None:
         for saved in self._by_storage.pop(x.untyped_storage()._cdata, ()):
             saved.value = saved.value.clone()
-            saved.version = saved.value._version
+            saved.version = tensor_version(saved.value)
 
 
 class _Saved:
     def __init__(self, value: Tensor) -> None:
-        self.value, self.version = value, value._version
+        self.value, self.version = value, tensor_version(value)
 
 
 class _OwnFunction:

@@ -191,6 +191,11 @@ def function_name(func: Callable[..., Any]) -> str:
     return getattr(func, "__name__", str(func))
 
 
+def tensor_version(x: Tensor) -> int:
+    """Return how often a tensor was overwritten; 0 for tensors of inference mode, which do not count it."""
+    return 0 if x.is_inference() else x._version
+
+
 def overwritten_tensor(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """Return the tensor that a call overwrites (``relu_``, ``x += y``, ``inplace=True``); ``None`` if there is none."""
     if isinstance(kwargs.get("out"), Tensor):

@@ -31,6 +31,7 @@ from xaibench.explainers.propagation.layer_operations import (
     REARRANGING,
     Operation,
     is_attention_softmax,
+    tensor_version,
     tensors_in,
 )
 from xaibench.explainers.shared.tokens import PRODUCTS
@@ -271,7 +272,7 @@ class _LayerWalk(OperationInterceptor):
         )
         output = self.treat(operation, (input,))
         if called in LINEAR:
-            self.origin[id(output)] = operation, input, output, (input._version, output._version)
+            self.origin[id(output)] = operation, input, output, (tensor_version(input), tensor_version(output))
         return output
 
     def _handle_batch_norm(
@@ -295,7 +296,7 @@ class _LayerWalk(OperationInterceptor):
         scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
         known = self.origin.get(id(input))
-        if known is not None and known[3] != (known[1]._version, input._version):
+        if known is not None and known[3] != (tensor_version(known[1]), tensor_version(input)):
             known = None
         if known is None and input.ndim in (4, 5):
             scale, shift = (x.reshape(-1, *[1] * (input.ndim - 2)) for x in (scale, shift))
