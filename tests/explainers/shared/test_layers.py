@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torchvision.models import SwinTransformer, VisionTransformer, resnet18
 
-from xaibench.explainers import ExplainedOutput, UnsupportedModelError
+from xaibench.explainers import ExplainedOutput, UnsupportedModelError, build, explain
 from xaibench.explainers.shared.layers import (
     Layer,
     activations,
@@ -14,6 +14,7 @@ from xaibench.explainers.shared.layers import (
     forward_rows,
     resize_maps,
 )
+from xaibench.models import Wrapped
 
 
 def small_vit():
@@ -274,3 +275,30 @@ def test_finer_layers_of_a_transformer_are_the_tokens_before_earlier_attentions(
 def test_finer_layers_of_a_swin_transformer_are_the_last_maps_of_larger_grids():
     model = SwinTransformer([4, 4], 12, [1, 2, 1], [1, 2, 2], [2, 2], num_classes=3).eval()
     assert names_of_finer_layers(model, 32) == ["features.3", "features.1"]
+
+
+class ImageByImage(nn.Module):
+    """Calls its layers once per image."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+
+    def forward(self, x):
+        return torch.cat([self.body(image[None]) for image in x])
+
+
+@pytest.mark.parametrize("name", ["gradcam", "scorecam", "ablationcam", "fullgrad", "crp", "lrp", "ig2"])
+def test_layers_that_get_one_image_at_a_time(name):
+    model, images = ImageByImage(), torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+    part = build(name).fit(model, [images]) if name == "ig2" else name
+    with pytest.raises(UnsupportedModelError, match="batch_size=1"):
+        explain(part, model, images, [0, 1, 0])
+    alone = explain(part, model, images, [0, 1, 0], batch_size=1)
+    torch.testing.assert_close(alone, explain(part, Wrapped(model.body, lambda body, x: body(x)), images, [0, 1, 0]))
+
+
+def test_patterns_of_layers_that_get_one_image_at_a_time():
+    with pytest.raises(UnsupportedModelError, match=r"'body\.0'"):
+        build("pattern_net").fit(ImageByImage(), [torch.rand(3, 1, 6, 6)])

@@ -16,7 +16,7 @@ from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
 from xaibench.explainers.base import CONVOLUTIONS, chunks, spatial_axes
-from xaibench.explainers.shared.layers import interpolate_linearly
+from xaibench.explainers.shared.layers import check_rows, interpolate_linearly
 from xaibench.explainers.shared.tokens import record_attention
 
 #: The maps that are scaled to [0, 1] together: each feature map, or the feature maps of a layer.
@@ -85,6 +85,8 @@ class FullGrad:
         with _record_biases(network_of(model)) as found, torch.enable_grad():
             x = images.detach().clone().requires_grad_()
             output = model(x).gather(1, targets[:, None]).sum()
+            for _, z in found:
+                check_rows("FullGrad: a layer with a bias", z, images)
             gradients = torch.autograd.grad(output, [x, *(z for _, z in found)], allow_unused=True)
         factors = [images, *(bias.reshape(-1, *[1] * (z.ndim - 2)) for bias, z in found)]
         total = torch.zeros_like(images[:, 0])

@@ -15,6 +15,7 @@ from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, assi
 from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
 from xaibench.explainers.shared.fitting import KeepsTrainingImages, NotFittedError
+from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.passes import Repeating
 
 
@@ -180,4 +181,7 @@ class _Representation(contextlib.AbstractContextManager["_Representation"]):
 
     def of(self, outputs: Tensor) -> Tensor:
         """Return the representation ``[n, R]`` of the rows with these outputs."""
-        return (outputs if self._seen is None else self._seen).flatten(1)
+        if self._seen is None:
+            return outputs.flatten(1)
+        check_rows("IG2: the last linear layer", self._seen, outputs)
+        return self._seen.flatten(1)

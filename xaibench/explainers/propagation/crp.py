@@ -13,7 +13,7 @@ from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_count
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance, operation_layer
-from xaibench.explainers.shared.layers import layer_name
+from xaibench.explainers.shared.layers import check_rows, layer_name
 
 
 @ExplainerInfo(
@@ -70,6 +70,7 @@ class CRP(LayerwiseRelevance):
 
         def watch(operation: Operation, output: Tensor) -> Tensor:
             if operation.kind == "linear":
+                check_rows(operation.where, output, images)
                 seen.append((operation, output))
                 return output.clone()  # the network may overwrite it
             return output

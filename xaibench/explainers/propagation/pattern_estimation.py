@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.explainers.propagation.layer_operations import OWN_STATISTICS, Operation
 from xaibench.explainers.propagation.layer_walk import unsupported_operation, visit_operations
+from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.tokens import PRODUCTS
 
 #: Estimator of the signal: ``"two_component"`` for neurons before a ReLU (S_a+-), ``"linear"`` for any (S_a).
@@ -76,6 +77,7 @@ def record_linear_operations(network: nn.Module, images: Tensor) -> dict[str, Re
         if operation.kind != "linear":
             return plain_output(operation, inputs)
         assert operation.weight is not None
+        check_rows(operation.where, inputs[0], images)
         weight = operation.weight.detach().clone().requires_grad_()
         y = operation.function(inputs[0].detach(), weight)
         # A batch normalization calls this again for the same operation, with its weights folded in.

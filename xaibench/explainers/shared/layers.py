@@ -157,10 +157,28 @@ def captured(layer: Layer, change: Callable[[Tensor, int, bool], Tensor] | None 
         handle.remove()
 
 
+def check_rows(where: object, output: Tensor, images: Tensor) -> None:
+    """Raise an error if the output of a layer is not that of all images, as in a network that loops over them.
+
+    Raises:
+        UnsupportedModelError: If it has fewer rows.
+    """
+    if len(output) < len(images):
+        raise UnsupportedModelError(
+            f"{where} is called with {len(output)} of {len(images)} images at a time. Let the network process a batch "
+            "in one call, or pass batch_size=1."
+        )
+
+
 def activations(model: nn.Module, layer: Layer, images: Tensor) -> Tensor:
-    """Return the feature maps ``[N, C, h, w]`` of the layer, without gradients."""
+    """Return the feature maps ``[N, C, h, w]`` of the layer, without gradients.
+
+    Raises:
+        UnsupportedModelError: See :func:`check_rows`.
+    """
     with captured(layer) as capture, torch.no_grad():
         model(images)
+    check_rows(layer, capture.output, images)
     return layer.as_maps(capture.output)
 
 
@@ -206,6 +224,7 @@ def _output_and_gradient(
         # The parameters are frozen, so the images must require the gradient.
         outputs = model(images.detach().requires_grad_()).gather(1, targets[:, None])
         output = capture.output
+        check_rows(layer, output, images)
         gradient: Tensor | None = None
         if output.requires_grad and outputs.requires_grad:
             (gradient,) = torch.autograd.grad(outputs.sum(), output, allow_unused=True, create_graph=create_graph)
@@ -227,6 +246,7 @@ def zero_feature_map(layer: Layer, run: int, rows: Tensor, channels: Tensor) -> 
     def change(output: Tensor, number: int, activated: bool) -> Tensor:
         passed_on = output.clone()
         if number == run and activated == layer.activated:
+            check_rows(layer, output, rows)
             # A view, regardless of the layout of the output.
             layer.as_maps(passed_on)[rows, channels] = 0
         return passed_on

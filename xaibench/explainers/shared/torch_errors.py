@@ -31,6 +31,18 @@ _REASONS = {
 }
 
 
+#: Why layers cannot be observed, and parts of the messages of torch and Captum.
+_NO_LAYERS = {
+    "which a scripted network hides. Pass the network that it was made from, or use saliency, integrated_gradients or "
+    "occlusion.": ("not supported on ScriptModules",),
+    "which torch.vmap hides. Let the network process a batch without it, or use saliency, integrated_gradients or "
+    "occlusion.": ("being vmapped", "maybe_level.has_value()"),
+    "which the network calls several times per pass. Let it process a batch in one call, or pass batch_size=1.": (
+        "used more than once in the network",
+    ),
+}
+
+
 @contextmanager
 def unsupported_by_torch(owner: str, network: nn.Module) -> Iterator[None]:
     """Turn torch's errors about what the network does into errors of the explainer; others pass.
@@ -49,11 +61,9 @@ def unsupported_by_torch(owner: str, network: nn.Module) -> Iterator[None]:
                 "the rows of a pass that it accepts, or export it again with a dynamic batch: "
                 "dynamic_shapes=({0: torch.export.Dim('batch', max=1024)},)."
             ) from error
-        if "not supported on ScriptModules" in str(error):
-            raise UnsupportedModelError(
-                f"{owner} needs layers, which a scripted network hides. Pass the network that it was made from, or use "
-                "saliency, integrated_gradients or occlusion."
-            ) from error
+        for reason, signs in _NO_LAYERS.items():
+            if any(sign in str(error) for sign in signs):
+                raise UnsupportedModelError(f"{owner} needs layers, {reason}") from error
         for reason, signs in _REASONS.items():
             if any(sign in str(error) for sign in signs):
                 raise UnsupportedModelError(
