@@ -1,4 +1,4 @@
-"""Speed of explainers: per step with few changed values, and on many networks.
+"""Speed of explainers: per step with few changed values, on many networks, and of the check of a network.
 
     OMP_NUM_THREADS=1 python benchmarks/explainers.py --steps
 
@@ -10,6 +10,11 @@ on the 64×64 CNN takes more than 8 % of the bare pass, or a map differs by more
 
 prints docs/tables/explainers-networks.csv: processor milliseconds per image of every explainer on networks with random
 weights and 1000 classes, or why there is none. Half an hour on one core for all networks; needs timm.
+
+    OMP_NUM_THREADS=1 python benchmarks/explainers.py --check [--rounds 15]
+
+measures what the check of a network (xaibench.compute.network_contract) adds to the first and to a following call of
+saliency and Integrated Gradients on ResNet-18. Exits with 1 if a following call takes more than 2 % longer.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+from xaibench.compute import network_contract
 from xaibench.explainers import EXPLAINERS, ExplainedOutput, UnsupportedModelError, explain
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.perturbation.occlusion import Occlusion
@@ -170,6 +176,46 @@ def column(name: str) -> list[str]:
     return found
 
 
+def check(rounds: int) -> bool:
+    """Print the milliseconds of calls with and without the check, and return whether following calls are as fast."""
+    torch.manual_seed(0)
+    model = build("resnet18", (3, 224, 224), 1000, weights=None).eval()
+    x = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    good, forward = True, 1000 * min(in_turn({"": lambda: model(x)}, 5)[""])
+    print(f"A forward pass of two images takes {forward:.0f} ms.\n")
+    print("| explainer | without the check | first call | in forward passes | following calls | difference |")
+    print("|---|---|---|---|---|---|")
+    for name, parameters in (("saliency", {}), ("integrated_gradients", {"n_steps": 20})):
+        call = functools.partial(explain, name, model, x, 0, device="cpu", progress=False, **parameters)
+
+        def unchecked(call: Callable[[], Tensor] = call) -> Tensor:
+            with unittest.mock.patch("xaibench.explainers.api.check_contract"):
+                return call()
+
+        def first(call: Callable[[], Tensor] = call) -> Tensor:
+            network_contract._records.clear()
+            return call()
+
+        first()
+        times = in_turn({"unchecked": unchecked, "checked": call}, rounds) | in_turn(
+            {"first": first}, max(3, rounds // 3)
+        )
+        ms = {kind: 1000 * statistics.median(seconds) for kind, seconds in times.items()}
+        ratios = (after / before for after, before in zip(times["checked"], times["unchecked"], strict=True))
+        more = statistics.median(ratios) - 1
+        passes = (ms["first"] - ms["unchecked"]) / forward
+        cells = [
+            f"{ms['unchecked']:.0f}",
+            f"{ms['first']:.0f}",
+            f"+{passes:.1f}",
+            f"{ms['checked']:.0f}",
+            f"{more:+.1%}",
+        ]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        good &= more < 0.02
+    return good
+
+
 def stop(signal_number: int, frame: object) -> None:
     """Handle the timer's signal."""
     raise TimeoutError
@@ -180,6 +226,7 @@ def main() -> None:
     modes = parser.add_mutually_exclusive_group(required=True)
     modes.add_argument("--steps", action="store_true", help="time of a step with few changed values")
     modes.add_argument("--networks", nargs="*", choices=NETWORKS, help="every explainer on these networks")
+    modes.add_argument("--check", action="store_true", help="time of the check of a network")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -190,7 +237,7 @@ def main() -> None:
         rows = zip(["explainer", "a pass", "a gradient", *EXPLAINERS], *([n, *column(n)] for n in names), strict=True)
         csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
         return
-    sys.exit(not steps(arguments.rounds))
+    sys.exit(not (check if arguments.check else steps)(arguments.rounds))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xaibench import report as report
     from xaibench import runner as runner
     from xaibench.auditing import audit as audit
+    from xaibench.compute.network_contract import unchecked_networks as unchecked_networks
     from xaibench.data import load as load
     from xaibench.data import loading as loading
     from xaibench.evaluation import evaluate as evaluate
@@ -42,6 +43,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     {
         "_version": ["__version__"],
         "auditing": ["audit"],
+        "compute.network_contract": ["unchecked_networks"],
         "data": ["load", "loading"],
         "evaluation": ["evaluate"],
         "explainers": ["explain", "reliance"],

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from xaibench.auditing.candidates import BUDGET, Candidates, choose_explainers
 from xaibench.auditing.checks import IMAGES as SANITY_IMAGES
-from xaibench.auditing.checks import agreement, check_network, check_sanity
+from xaibench.auditing.checks import agreement, check_sanity
+from xaibench.auditing.checks import check_network as check_accuracy
 from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
 from xaibench.auditing.page import Audit, make_record
 from xaibench.auditing.questions import (
@@ -30,6 +31,7 @@ from xaibench.auditing.questions import (
     train_planted_trigger,
 )
 from xaibench.auditing.verdicts import REQUIRED, find_suspicious_images, judge
+from xaibench.compute.network_contract import unchecked_networks
 from xaibench.compute.network_outputs import check_module
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.progress import ProgressBar
@@ -60,6 +62,7 @@ def audit(
     seed: int = 0,
     device: str = "auto",
     progress: bool = True,
+    check_network: bool = True,
 ) -> Audit:
     """Find out which explanations of a network can be trusted on given images.
 
@@ -92,6 +95,8 @@ def audit(
         seed: Seed of all random choices.
         device: ``"auto"`` is the GPU if there is one.
         progress: Show a progress bar.
+        check_network: Raise an error if the model is not a deterministic function of one image, as for
+            :func:`xaibench.explain`. False: continue with a warning, which the evidence sheet contains.
 
     Returns:
         The audit; ``print`` shows it, ``.write(directory)`` writes the evidence sheet.
@@ -100,6 +105,8 @@ def audit(
         ValueError: If there are fewer than 8 images or 6 groups, shapes do not match, two explainers have the same
             label, ``required`` is not a list of kinds of truth, or no explainer supports the network.
         TypeError: If the model is not a ``torch.nn.Module``.
+        NetworkContractError: If the model is random in evaluation mode, or the output for an image depends on its
+            batch. A lost gradient concerns only explainers that use gradients, which are then not tested.
     """
     check_count("budget", budget)
     check_count("seed", seed, least=0)
@@ -109,33 +116,34 @@ def audit(
         check_choice("required", kind, TRUTHS)
     started = time.monotonic()
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
-    if not isinstance(images, Tensor | np.ndarray):
-        collection = images if isinstance(images, ImageCollection) else open_images(images)
-        check_module(model)
-        outputs = logits_of(model, collection[0].images, output, device).shape[1]
-        read = read_samples(collection, samples, classes, outputs, seed, progress)
-        given = read | {key: value for key, value in given.items() if value is not None}
-        images = given.pop("images")
-    subject = make_subject(model, images, output=output, device=device, **given)
-    candidates = Candidates(choose_explainers(explainers), budget=budget, output=output, seed=seed, device=device)
-    _drop_inapplicable(candidates, [(subject.model, subject.images, subject.targets)])
-    network = check_network(subject, seed, progress)
-    causes = _known_causes(subject, seed, train, progress)
-    copies = [(c.models[0][2], c.images, c.targets) for c in causes.values() if c.models]
-    _drop_inapplicable(candidates, [copy for copy in copies if copy[0] is not subject.model])
-    with ProgressBar("audit", _count_maps(subject, candidates, causes), "map", shown=progress, keep=True) as bar:
-        maps = {}
-        for label in candidates.labels:
-            maps[label] = candidates.maps(label, subject.model, subject.images, subject.targets)
-            bar.advance(len(maps[label]))
-        questions = [ask_interventions(subject, candidates, maps, bar.advance)]
-        questions += [ask_known_causes(key, found, candidates, bar.advance) for key, found in causes.items()]
-        if not train:
-            questions.append(
-                Question("planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="only with train")
-            )
-        questions.append(ask_masks(subject, candidates, maps))
-        checks = check_sanity(subject, candidates, maps, bar.advance)
+    with unchecked_networks(not check_network) as broken:
+        if not isinstance(images, Tensor | np.ndarray):
+            collection = images if isinstance(images, ImageCollection) else open_images(images)
+            check_module(model)
+            outputs = logits_of(model, collection[0].images, output, device).shape[1]
+            read = read_samples(collection, samples, classes, outputs, seed, progress)
+            given = read | {key: value for key, value in given.items() if value is not None}
+            images = given.pop("images")
+        subject = make_subject(model, images, output=output, device=device, **given)
+        candidates = Candidates(choose_explainers(explainers), budget=budget, output=output, seed=seed, device=device)
+        _drop_inapplicable(candidates, [(subject.model, subject.images, subject.targets)])
+        network = check_accuracy(subject, seed, progress)
+        causes = _known_causes(subject, seed, train, progress)
+        copies = [(c.models[0][2], c.images, c.targets) for c in causes.values() if c.models]
+        _drop_inapplicable(candidates, [copy for copy in copies if copy[0] is not subject.model])
+        with ProgressBar("audit", _count_maps(subject, candidates, causes), "map", shown=progress, keep=True) as bar:
+            maps = {}
+            for label in candidates.labels:
+                maps[label] = candidates.maps(label, subject.model, subject.images, subject.targets)
+                bar.advance(len(maps[label]))
+            questions = [ask_interventions(subject, candidates, maps, bar.advance)]
+            questions += [ask_known_causes(key, found, candidates, bar.advance) for key, found in causes.items()]
+            if not train:
+                questions.append(
+                    Question("planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="only with train")
+                )
+            questions.append(ask_masks(subject, candidates, maps))
+            checks = check_sanity(subject, candidates, maps, bar.advance)
     tested = list(candidates.explainers)
     verdicts = judge(tested, candidates.controls, questions, checks, network, len(subject.images), required)
     similar, agreements = agreement(maps, tested)
@@ -143,7 +151,7 @@ def audit(
     trusted = trusted or [v.explainer for v in verdicts if v.outcome == "undecided"]
     findings = find_suspicious_images(subject, maps, trusted, agreements, causes["decisive_regions"])
     about_network: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
-    record = make_record(subject, candidates, required, train, time.monotonic() - started, **about_network)
+    record = make_record(subject, candidates, required, train, time.monotonic() - started, broken, **about_network)
     return Audit(
         verdicts=verdicts,
         questions=questions,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import resolve_device
 from xaibench.compute.lending import evaluation_mode
+from xaibench.compute.network_contract import check_network
 from xaibench.compute.network_outputs import (
     check_classes,
     check_logits,
@@ -23,7 +24,7 @@ from xaibench.compute.network_outputs import (
     ends_in_sigmoid,
     probe,
 )
-from xaibench.compute.output import OutputOrFunction, two_sided
+from xaibench.compute.output import ExplainedOutput, OutputOrFunction, two_sided
 from xaibench.core.progress import ProgressBar
 from xaibench.data.image_collection import ImageBatch, ImageCollection
 from xaibench.evaluation.apply import to_device
@@ -175,7 +176,8 @@ def make_subject(
         )
     if len(x) < FEWEST_IMAGES:
         raise ValueError(f"images: got {len(x)}, expected at least {FEWEST_IMAGES}: fewer cannot decide anything.")
-    probe(model, x[:1], select=(lambda found, count, name: torch.zeros(count, 1)) if callable(output) else check_logits)
+    select = ExplainedOutput(model, output or "logit").select
+    check_network(model, x, probe(model, x[:1], select=select), select=select)
     logits = logits_of(model, x, output, device)
     outputs = logits.shape[1]
     names = [f"class {number}" for number in range(outputs)] if classes is None else list(classes)

@@ -41,6 +41,7 @@ def make_record(
     required: Sequence[Truth],
     train: bool,
     seconds: float,
+    broken_assumptions: Sequence[str],
     *,
     name: str,
     description: Mapping[str, Any],
@@ -53,6 +54,7 @@ def make_record(
         required: Kinds of truth that support rests on.
         train: Whether a copy of the network was fine-tuned.
         seconds: Duration of the audit.
+        broken_assumptions: Why the audit may be wrong.
         name: Name of the network.
         description: Further facts from the user.
 
@@ -89,6 +91,7 @@ def make_record(
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seconds": round(seconds, 1),
         "seconds_per_explainer": {label: round(t, 2) for label, t in candidates.seconds.items()},
+        "broken_assumptions": list(broken_assumptions),
         "description": dict(description),
     }
 
@@ -232,6 +235,7 @@ class Audit:
         lines += [f"{label:<{width}}  not tested {why}" for label, why in self.inapplicable.items()]
         lines += ["", *(f"{q.title}: not asked, {q.skipped}." for q in self.questions if q.skipped)]
         lines += [finding.text for finding in self.findings]
+        lines += [f"Not to be relied on (check_network=False): {why}" for why in self.record["broken_assumptions"]]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -315,6 +319,7 @@ def _facts(audit: Audit) -> dict[str, dict[str, str]]:
             "Explained output": settings["output"] or "that of each explainer’s paper",
             "Seed": str(settings["seed"]),
             "Controls": ", ".join(settings["controls"]),
+            **({"Not to be relied on": " ".join(broken)} if (broken := record["broken_assumptions"]) else {}),
             **{str(key): str(value) for key, value in record["description"].items()},
         },
     }

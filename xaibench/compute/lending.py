@@ -33,6 +33,9 @@ _M = TypeVar("_M", bound=nn.Module)
 #: Networks that are known to modify their input.
 _writers: weakref.WeakSet[Any] = weakref.WeakSet()
 
+#: Networks by their copies.
+_originals: weakref.WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
+
 #: The lock of each module, with its number. Modules of one network have the same lock, unless some of them were lent
 #: as part of another network first. Lending acquires all of them, in the order of their numbers.
 _locks: weakref.WeakKeyDictionary[nn.Module, tuple[int, threading.RLock]] = weakref.WeakKeyDictionary()
@@ -257,6 +260,7 @@ def copy_network(network: nn.Module, device: torch.device | None = None, dtype: 
         >>> copy_network(layer, dtype=torch.float64).weight_v.dtype
         torch.float64
     """
+    original = original_of(network)
     if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
         network = network.module
     with lock_network(network), torch.inference_mode(False), torch.no_grad():
@@ -283,7 +287,22 @@ def copy_network(network: nn.Module, device: torch.device | None = None, dtype: 
                 for name, value in vars(module).items():
                     if isinstance(value, Tensor):
                         vars(module)[name] = place(value)
+        _originals[copied] = weakref.ref(original)
         return copied
+
+
+def original_of(network: nn.Module) -> nn.Module:
+    """Return the network that a network was copied from (:func:`copy_network`); itself if there is none.
+
+    Args:
+        network: A network.
+
+    Returns:
+        The first of a chain of copies, as long as it exists.
+    """
+    reference = _originals.get(network)
+    original = None if reference is None else reference()
+    return network if original is None else original
 
 
 def _same_kind(tensor: Tensor, dtype: torch.dtype | None) -> torch.dtype:

@@ -2,6 +2,9 @@
 
 A network may return logits ``[N, K]``, one output per image ``[N]``, or a structure that contains them: an object with
 an attribute ``logits`` (Hugging Face transformers, torchvision's Inception), a dictionary or a tuple.
+
+Two tensors ``[N, K]`` are ambiguous: the second may be features, or the logits of another head. Only if one is the
+softmax of the other, it is clear which are the logits.
 """
 
 from __future__ import annotations
@@ -38,30 +41,41 @@ _FURTHER_INPUTS = (
 )
 
 
+#: Remedy for a network that returns more than one table.
+_SEVERAL_TABLES = (
+    " Of several tensors [N, K], choose the logits: xaibench.models.Wrapped(model, lambda model, images: "
+    "model(images)[1])."
+)
+
+
 def find_logits(result: object) -> object:
     """Return the logits in the output of a network.
 
     Args:
-        result: A tensor; an object with an attribute ``logits``; a dictionary with the entry ``"logits"``, or in which
-            one floating-point tensor has the shape ``[N, K]``; or a tuple or list, of which the first such tensor is
-            taken.
+        result: A tensor; an object with an attribute ``logits``; a dictionary with the entry ``"logits"``; or a
+            dictionary, a tuple or a list in which one floating-point tensor has the shape ``[N, K]``, or two have it
+            and one of them is the softmax of the other.
 
     Returns:
-        The tensor, with one output per image ``[N]`` as ``[N, 1]``; anything else unchanged.
+        The tensor, with one output per image ``[N]`` as ``[N, 1]``; anything else unchanged. Of two tensors, one of
+        which is the softmax of the other, it is the other one, whatever the names.
 
     Example:
         >>> import torch
         >>> find_logits({"features": torch.zeros(2, 8, 4, 4), "scores": torch.zeros(2, 3)}).shape
         torch.Size([2, 3])
+        >>> logits = torch.tensor([[2.0, 0.0]])
+        >>> find_logits((logits.softmax(1), logits))
+        tensor([[2., 0.]])
     """
-    if isinstance(result, Mapping):
-        named = result.get("logits")
-        inside = [named] if isinstance(named, Tensor) else list(filter(_is_table, result.values()))
-        result = inside[0] if len(inside) == 1 else result
-    elif isinstance(getattr(result, "logits", None), Tensor):
-        result = result.logits  # type: ignore[attr-defined]
-    elif isinstance(result, tuple | list):
-        result = next(filter(_is_table, result), result)
+    tables, named = _find_tables(result)
+    if named is not None:
+        before_softmax = [table for table in tables if _is_softmax(named, table)]
+        result = before_softmax[0] if len(before_softmax) == 1 else named
+    else:
+        if len(tables) == 2:
+            tables = [table for table, other in (tables, tables[::-1]) if _is_softmax(other, table)]
+        result = tables[0] if len(tables) == 1 else result
     if isinstance(result, Tensor) and result.ndim == 1 and result.is_floating_point():
         return result[:, None]
     return result
@@ -75,7 +89,7 @@ def check_logits(result: object, count: int, name: str = "The model") -> Tensor:
 
     Example:
         >>> import torch
-        >>> check_logits((torch.zeros(2, 3), torch.zeros(2, 3)), 2).shape
+        >>> check_logits((torch.zeros(2, 8, 4, 4), torch.zeros(2, 3)), 2).shape
         torch.Size([2, 3])
     """
     logits = find_logits(result)
@@ -83,10 +97,10 @@ def check_logits(result: object, count: int, name: str = "The model") -> Tensor:
         return logits
     raise ValueError(
         f"{name} returns {describe(result)} for {count} image{'s' if count != 1 else ''}, expected logits "
-        f"[{count}, K]. Taken as they are: a tensor [N, K], .logits, a dictionary with the entry 'logits' or with one "
-        "tensor [N, K], and the first tensor [N, K] of a tuple. For any other network pass output=, a function of its "
-        "outputs that returns one number per image [N], such as output=lambda outputs: "
-        "outputs['masks'].mean((1, 2, 3))."
+        f"[{count}, K]. Taken as they are: a tensor [N, K], .logits, a dictionary with the entry 'logits', and a "
+        "dictionary or tuple with one tensor [N, K], or with logits and their softmax. For any other network pass "
+        "output=, a function of its outputs that returns one number per image [N], such as output=lambda outputs: "
+        f"outputs['masks'].mean((1, 2, 3)).{_SEVERAL_TABLES if len(_find_tables(result)[0]) > 1 else ''}"
     )
 
 
@@ -343,5 +357,26 @@ def _check_class_count(outputs: int, classes: int | Sequence[str], name: str) ->
         )
 
 
-def _is_table(value: object) -> bool:
-    return isinstance(value, Tensor) and value.ndim == 2 and value.is_floating_point()
+def _find_tables(result: object) -> tuple[list[Tensor], Tensor | None]:
+    """Return the floating-point tensors ``[N, K]`` in a structure, and the tensor that is called ``logits``."""
+    if isinstance(result, Tensor):
+        return [], None
+    if isinstance(result, Mapping):
+        entries, named = list(result.values()), result.get("logits")
+    else:
+        named = getattr(result, "logits", None)
+        entries = list(result if isinstance(result, tuple | list) else getattr(result, "__dict__", {}).values())
+        if not isinstance(result, tuple | list) and not isinstance(named, Tensor):
+            return [], None
+    tables = [x for x in entries if isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point()]
+    return tables, named if isinstance(named, Tensor) else None
+
+
+def _is_softmax(probabilities: Tensor, logits: Tensor) -> bool:
+    """Return whether a tensor is the softmax of another one."""
+    if probabilities.shape != logits.shape or probabilities.ndim != 2 or probabilities is logits:
+        return False
+    tolerance = 1e-4 if max(torch.finfo(x.dtype).eps for x in (probabilities, logits)) < 1e-4 else 1e-2
+    with torch.no_grad():
+        expected = logits.detach().double().softmax(1)
+        return torch.allclose(probabilities.detach().double(), expected, rtol=0.0, atol=tolerance, equal_nan=True)

@@ -307,8 +307,8 @@ class ExplainedOutput(nn.Module):
         The softmax of a softmax is flat: the maps of Integrated Gradients, for example, shrink to a quarter.
 
         Args:
-            images: ``[n, C, H, W]``; the network is called with the first.
-            outputs: ``[n, K]``, as :meth:`select` returns them for these images.
+            images: ``[n, C, H, W]``; the network is called with the first two.
+            outputs: ``[m, K]``, as :meth:`select` returns them for the first of these images.
             remove: Replace a final ``nn.Softmax`` or ``nn.Sigmoid`` by the identity, inside
                 :func:`xaibench.compute.lending.restore_model_state`, which restores it.
 
@@ -337,7 +337,11 @@ class ExplainedOutput(nn.Module):
         kind = ""
         if name or ends_in_sigmoid(self.network, images):
             self._check_sigmoid(name)
-        elif outputs.shape[1] > 1 and away < _TOLERANCE.get(outputs.dtype, 1e-4) and high < 1:
+        elif (
+            outputs.shape[1] > 1
+            and away < _TOLERANCE.get(outputs.dtype, 1e-4)
+            and self._are_distributions(images, outputs)
+        ):
             name = skip_last_layer(self.network, images, nn.Softmax) if remove else ""
             kind = "" if name else "probabilities"
             if name:
@@ -347,11 +351,21 @@ class ExplainedOutput(nn.Module):
                 )
         elif outputs.numel() >= _EVIDENCE and low > 0 and high < 1 and away > 1e-2:
             kind = "probabilities of independent labels"
-        if kind and self.output != "logit":
+        if kind and self.requested != "logit":
             warn_caller(
                 f"The outputs of the model look like {kind}, and output={self.output!r} takes them for logits. Return "
                 "the logits, or pass output='logit' to use the outputs unchanged."
             )
+
+    def _are_distributions(self, images: Tensor, outputs: Tensor) -> bool:
+        """Return whether outputs that sum to 1 are probabilities: the logits of one image may be 0 and 1 by chance."""
+        if len(outputs) == 1 and len(images) > 1 and outputs.max() == 1:
+            with torch.no_grad():
+                outputs = self.select(self.network(images[1:2].clone()), 1)
+        elif len(outputs) == 1 and outputs.max() == 1:
+            return False
+        away = (outputs.double().sum(1) - 1).abs().max()
+        return bool(outputs.min() >= 0) and bool(away < _TOLERANCE.get(outputs.dtype, 1e-4))
 
     def _check_sigmoid(self, layer: str) -> None:
         if self.requested not in ("sigmoid", "logit"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,10 @@ class ModelAnswers:
             ValueError: If it does not. A single output has two classes under ``output="sigmoid"``. A function of the
                 outputs must return one number per image.
         """
-        self._outputs(images, None if callable(self._output) else classes, finite=True)
+        from xaibench.compute.network_contract import check_network
+
+        outputs = self._outputs(images[:1], None if callable(self._output) else classes, finite=True)
+        check_network(self._model, images, outputs, select=self._select)
 
     def correct(self, images: Tensor, targets: Tensor) -> Tensor | None:
         """Return which images the model classifies correctly.
@@ -73,20 +77,23 @@ class ModelAnswers:
 
     def _outputs(self, images: Tensor, classes: Sequence[str] | None, *, finite: bool) -> Tensor:
         """Return logits ``[n, K]``; under ``"sigmoid"`` the logits of both classes for a single output."""
-        from xaibench.compute.network_outputs import check_logits, check_scalars, ends_in_sigmoid, probe
-        from xaibench.compute.output import two_sided
+        from xaibench.compute.network_outputs import ends_in_sigmoid, probe
 
         if self._ends_in_sigmoid is None:
             self._ends_in_sigmoid = ends_in_sigmoid(self._model, images)
-        probabilities = self._ends_in_sigmoid
+        is_finite = finite and not self._ends_in_sigmoid
+        return probe(self._model, images, classes=classes, finite=is_finite, select=self._select)
 
-        def select(found: object, count: int, name: str) -> Tensor:
-            if callable(self._output):
-                return check_scalars(self._output(found), count)[:, None]
-            logits = check_logits(found, count, name)
-            return two_sided(logits.logit() if probabilities else logits) if self._output == "sigmoid" else logits
+    def _select(self, found: object, count: int, name: str) -> Tensor:
+        from xaibench.compute.network_outputs import check_logits, check_scalars
+        from xaibench.compute.output import two_sided
 
-        return probe(self._model, images, classes=classes, finite=finite and not probabilities, select=select)
+        if callable(self._output):
+            return check_scalars(self._output(found), count)[:, None]
+        logits = check_logits(found, count, name)
+        if self._output != "sigmoid":
+            return logits
+        return two_sided(logits.logit() if self._ends_in_sigmoid else logits)
 
 
 class ScoreCollector:
@@ -205,6 +212,7 @@ def evaluate(
     device: str = "auto",
     precision: Precision | None = None,
     progress: Callable[[int, int], None] | bool = True,
+    check_network: bool = True,
 ) -> Evaluation:
     """Score methods on the test split of a data set, together with controls that do not use the model.
 
@@ -249,6 +257,8 @@ def evaluate(
         progress: Whether to show a progress bar in terminals and notebooks if the evaluation takes longer than half a
             second (``TQDM_DISABLE=1`` turns off all bars), and a warning with an estimate beyond five minutes.
             Alternatively, a function called with the number of samples done and the total.
+        check_network: Whether to raise an error if the model is not a deterministic function of one image, as for
+            :func:`xaibench.explain`. False: continue with a warning, which is also kept in ``.broken_assumptions``.
 
     Returns:
         The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``. Its printed form
@@ -261,6 +271,8 @@ def evaluate(
         UnknownNameError: If a data set, explainer or metric is unknown (did you mean).
         UnsupportedModelError: If none of the methods supports the model. If some do, the others are left out and
             listed in ``.inapplicable``.
+        NetworkContractError: If the model is random in evaluation mode, or the output for an image depends on its
+            batch. A lost gradient concerns only methods that use gradients, which are then listed in ``.inapplicable``.
 
     Example:
         >>> import xaibench as xb
@@ -272,6 +284,7 @@ def evaluate(
     import torch
 
     from xaibench.compute.device import precision_context, resolve_device
+    from xaibench.compute.network_contract import unchecked_networks
     from xaibench.compute.network_outputs import check_module
 
     check_count("samples", samples, none="for all")
@@ -299,7 +312,7 @@ def evaluate(
     steps = len(applied_methods) * len(scorers)
     advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
     bar = ProgressBar("evaluate", count * steps, "score", shown=progress is True, advice=advice)
-    with precision_context(precision, resolve_device(device)), bar:
+    with precision_context(precision, resolve_device(device)), bar, unchecked_networks(not check_network) as broken:
         if model is not None:
             check_module(model)
             model = to_device(model, device)
@@ -309,7 +322,7 @@ def evaluate(
             batch, numbers = split[start:stop], torch.arange(start, stop)
             if model is not None:
                 if start == 0:
-                    answers.check(batch[0][:1], classes)
+                    answers.check(batch[0][:2], classes)
                 correct = collector.find_correct(answers, batch)
                 if scored == "correct":
                     batch, numbers = (batch[0][correct], batch[1][correct], batch[2][correct]), numbers[correct]
@@ -324,7 +337,7 @@ def evaluate(
                 progress(stop, count)
     collector.check(scored)
     controls_used = frozenset(method.label for method in applied_methods if method.control)
-    return collector.evaluation(split, scorers, controls_used)
+    return dataclasses.replace(collector.evaluation(split, scorers, controls_used), broken_assumptions=tuple(broken))
 
 
 @dataclass(frozen=True)

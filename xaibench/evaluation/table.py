@@ -195,6 +195,8 @@ class Evaluation:
             score it like a constant map, as chance, or not at all.
         inapplicable: Methods that were left out because they do not support the model, with the reason.
         parameters: The parameters that were given for a metric, including the parameters of the default metrics.
+        broken_assumptions: Why scores may be wrong, with ``check_network=False``: the model is random in evaluation
+            mode, for example. Empty if the model is a deterministic function of one image.
     """
 
     scores: pd.DataFrame
@@ -207,6 +209,7 @@ class Evaluation:
     zero_maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inapplicable: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    broken_assumptions: Sequence[str] = ()
     _matrices: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
@@ -455,10 +458,12 @@ class Evaluation:
         """Return the notes below the table.
 
         Returns:
-            One line each about the scored samples and the model's accuracy, the parameters of metrics, the controls,
-            maps that are zero everywhere, maps scored as chance, undefined scores, and methods that are not applicable.
+            One line each about the scored samples and the model's accuracy, broken assumptions, the parameters of
+            metrics, the controls, maps that are zero everywhere, maps scored as chance, undefined scores, and methods
+            that are not applicable.
         """
         lines = [f"{self._describe_samples()}; mean and 95 % interval."]
+        lines += [f"Not to be relied on (check_network=False): {why}" for why in self.broken_assumptions]
         if self.parameters:
             shown = (
                 f"{metric}({', '.join(f'{name}={reprlib.repr(value)}' for name, value in values.items())})"

@@ -7,6 +7,7 @@ of the model.
 
 import lazy_loader
 
+from xaibench.compute.network_contract import NetworkContractError
 from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, label_pairs
 from xaibench.explainers.api import build, explain
 from xaibench.explainers.base import Attribution, Channels, Explainer, reduce_channels
@@ -20,6 +21,7 @@ __all__ = [
     "Channels",
     "ExplainedOutput",
     "Explainer",
+    "NetworkContractError",
     "NotFittedError",
     "NotFittedForModelError",
     "ReliedOn",

@@ -18,6 +18,8 @@ from xaibench.component.parameters import has_any_parameter, named_parameters
 from xaibench.compute.batching import halve_batch
 from xaibench.compute.device import precision_context, resolve_device, resolve_precision
 from xaibench.compute.lending import lock_network, place_network, protect_input, restore_model_state
+from xaibench.compute.network_contract import check_network as check_contract
+from xaibench.compute.network_contract import unchecked_networks
 from xaibench.compute.network_outputs import check_module, probe
 from xaibench.compute.output import (
     ExplainedOutput,
@@ -57,6 +59,7 @@ def explain(
     seed: int | None = None,
     channels: Channels | None = None,
     progress: bool = True,
+    check_network: bool = True,
     **parameters: Any,
 ) -> _Images:
     """Compute saliency maps of a classifier.
@@ -72,8 +75,8 @@ def explain(
             are then Captum's, with its defaults. Layer and neuron attributions are not supported, since they are not
             maps of the image.
         model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``, or something that contains them: an object with
-            ``.logits`` (transformers), a dictionary with the entry ``"logits"`` or with one tensor ``[N, K]``, or a
-            tuple, of which the first tensor ``[N, K]`` is taken. With a function as ``output``, any network. If its
+            ``.logits`` (transformers), a dictionary with the entry ``"logits"``, or a dictionary or tuple with one
+            tensor ``[N, K]``, or with logits and their softmax. With a function as ``output``, any network. If its
             last layer is an ``nn.Softmax``, the inputs of that layer are taken as the logits, with a warning. A model
             compiled by ``torch.compile`` is explained without the compilation. ``None`` is allowed for the controls,
             which use no model. The model that an explainer is called with, an
@@ -113,6 +116,10 @@ def explain(
             explainer's own default. A single channel is only squeezed.
         progress: Show a progress bar in terminals and notebooks if explaining takes longer than half a second
             (``TQDM_DISABLE=1`` turns off all bars). A warning estimates the time if it exceeds five minutes.
+        check_network: Raise an error if the model is not a deterministic function of one image, or if an explainer
+            that uses gradients would get another gradient than the slope of the outputs. The check takes a few passes
+            of two images, once per model (:mod:`xaibench.compute.network_contract`). ``False``: continue with a
+            warning.
         **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
 
     Returns:
@@ -124,6 +131,8 @@ def explain(
     Raises:
         UnknownNameError: If no explainer has that name; similar names are suggested.
         UnsupportedModelError: If the explainer does not support a layer of the model; the message names it.
+        NetworkContractError: If the model is random in evaluation mode, if the output for an image depends on its
+            batch, or if a gradient is lost; the message names the layer. It is an ``UnsupportedModelError``.
         TypeError: If the images are not floating-point, the targets are not integers, or a parameter is unknown.
         ValueError: If shapes do not fit, a target is not a class of the model, values are not finite, the device is not
             available, or the budget is below the minimum number of passes of the explainer. If the network ends in a
@@ -183,6 +192,7 @@ def explain(
         with (
             precision_context(precision, device),
             seeded_by(x),
+            unchecked_networks(not check_network),
             _progress(part, name, x, budget, progress and outer is None) as bar,
         ):
             inputs = x.to(device, dtype), y.to(device)
@@ -219,12 +229,20 @@ def _explain_lent(
     with restore_model_state(explained.network) as network:
         explained.training = False
         outputs = probe(network, images[:2], select=explained.select)
-        explained.check_activation(images[:1], outputs)
+        explained.check_activation(images[:2], outputs)
         explained.check_targets(outputs, targets, labels)
+        needs_gradient = getattr(getattr(part, "info", None), "needs_gradient", False)
+        check = functools.partial(check_contract, network, images, outputs, select=explained.select)
+        if not getattr(part, "has_own_function", False):
+            check(gradients=needs_gradient)
         with unsupported_by_torch(explainer_name(part), network), protect_input(network):
             if budget is None:
-                return part(explained, images, targets)
-            return explain_within_budget(part, budget, explained, images, targets)
+                maps = part(explained, images, targets)
+            else:
+                maps = explain_within_budget(part, budget, explained, images, targets)
+        if explained.gave_gradient:  # also to an explainer without metadata
+            check(gradients=True)
+        return maps
 
 
 def _batch_rows(part: Any, images: Tensor) -> int:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import precision_context
 from xaibench.compute.lending import check_initialized, copy_network, evaluation_mode, plain_checkpoints, writes_input
+from xaibench.compute.network_contract import check_network
 from xaibench.compute.network_outputs import check_scalars, model_device_and_dtype, probe
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, Targets, as_targets, target_margins, two_sided
 from xaibench.core.checks import check_count, plain_array
@@ -304,18 +305,24 @@ class ModelScorer:
         """
         outputs = self.probe_outputs(samples)
         if self._explained.output != "logit":
-            self._explained.check_activation(samples.images[:1], outputs, remove=False)
+            self._explained.check_activation(samples.images[:2], outputs, remove=False)
         self._choose_fastest(samples.images[:1], outputs, rows)
 
-    def probe_outputs(self, samples: LabeledImages) -> Tensor:
+    def probe_outputs(self, samples: LabeledImages, *, gradients: bool = False) -> Tensor:
         """Return the model's outputs ``[1, K]`` for the first image in float64, and set :attr:`classes`.
+
+        Args:
+            samples: Images, whose targets are checked.
+            gradients: Whether the metric uses the gradient with respect to the images.
 
         Raises:
             ValueError: If the model fails on the image or does not return ``[N, K]``, or a target is not a class.
+            NetworkContractError: If it is not a deterministic function of one image.
         """
         logits = probe(self._model, samples.images[:1], finite=False, select=self._select)
         self._copies_input = writes_input(self._model)
         self.classes = self._explained.check_targets(logits, samples.targets, samples.labels)
+        check_network(self._model, samples.images, logits, gradients=gradients, select=self._select)
         return logits.double()
 
     def _choose_fastest(self, image: Tensor, outputs: Tensor, rows: int) -> None:

@@ -1,0 +1,403 @@
+"""Check what explainers and metrics assume of a network: that it is a deterministic function of one image.
+
+Four comparisons on two images, before a network is explained or scored for the first time:
+
+1. The same image gives the same output again: the network draws no random numbers in evaluation mode.
+2. An image alone and with another image gives the same output: nothing depends on the batch.
+3. The calls change neither the global random generators nor the buffers of the network.
+4. For methods that use gradients, the gradient equals the slope of the outputs along a line between the images: no part
+   of the network is computed under ``torch.no_grad()``, detached or rounded.
+
+Rounding errors of float32 depend on the batch size, and outputs with many kinks are not linear between two points. A
+difference is therefore a suspicion at first. It is an error only if a float64 copy of the network shows it as well.
+"""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.compute.batching import is_out_of_memory
+from xaibench.compute.broken_layers import describe_batch_dependence, describe_lost_gradient, describe_randomness
+from xaibench.compute.lending import copy_network, evaluation_mode, original_of
+from xaibench.compute.network_outputs import check_logits, model_device_and_dtype
+from xaibench.compute.output import UnsupportedModelError
+from xaibench.core.messages import listed, warn_caller
+
+#: Returns the logits in what a network returned for so many images; called with the name of the network, too.
+Select: TypeAlias = Callable[[object, int, str], Tensor]
+
+#: Relative differences of outputs that raise a suspicion, by the precision of the outputs.
+_SUSPICIOUS = {torch.float64: 1e-7, torch.float32: 1e-4}
+#: Relative differences of outputs that are an error, by the precision of the network that is called again. Dynamic
+#: quantization depends on the batch by up to a hundredth.
+_CERTAIN = {torch.float64: 1e-4, torch.float32: 0.05}
+#: The same for networks of lower precision.
+_HALF = 0.2
+#: Relative differences between gradient and slope that raise a suspicion and that are an error.
+_SUSPICIOUS_SLOPE, _CERTAIN_SLOPE = 0.1, 0.05
+#: Half the length of the line along which the slope is measured, as a share of the distance between the images.
+_STEP = 5e-4
+#: Half lengths and numbers of parts for the second measurement. Outputs with many kinks need short parts. Short lines
+#: alone would not show the jumps of rounded values.
+_FINER = ((5e-4, 4), (1e-4, 4), (1e-4, 32))
+#: Names of the remedies.
+_UNCHECKED = "Or pass check_network=False (around metrics: xaibench.unchecked_networks()) to continue with a warning."
+
+
+class NetworkContractError(UnsupportedModelError):
+    """The network is not what explainers and metrics assume; the message names the layer and the remedy."""
+
+
+@dataclass
+class _Record:
+    """What was found for a network: an empty message by image shape, precision and gradients if all is right."""
+
+    tensors: tuple[tuple[int, int], ...]
+    found: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+
+_records: weakref.WeakKeyDictionary[Any, _Record] = weakref.WeakKeyDictionary()
+#: Messages of the innermost :func:`unchecked_networks`; None outside of it.
+_messages: ContextVar[list[str] | None] = ContextVar("messages", default=None)
+
+
+@contextmanager
+def unchecked_networks(unchecked: bool = True) -> Iterator[list[str]]:
+    """Continue with a warning, inside the block, if a network is not a deterministic function of one image.
+
+    Maps and scores are then not reproducible, or wrong. ``check_network=False`` does the same for
+    :func:`xaibench.explain`, :func:`xaibench.evaluate` and :func:`xaibench.audit`.
+
+    Args:
+        unchecked: False changes nothing.
+
+    Yields:
+        What was found, one message per broken assumption.
+
+    Example:
+        >>> import warnings, xaibench as xb
+        >>> noisy = lambda images: torch.nn.functional.dropout(images.flatten(1))
+        >>> images, maps = torch.rand(1, 1, 2, 2), torch.rand(1, 2, 2)
+        >>> with xb.unchecked_networks() as found, warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     _ = xb.deletion(noisy, images, maps, [0])
+        >>> len(found)
+        1
+    """
+    outer = _messages.get()
+    if not unchecked:
+        yield [] if outer is None else outer
+        return
+    messages: list[str] = [] if outer is None else outer
+    token = _messages.set(messages)
+    try:
+        yield messages
+    finally:
+        _messages.reset(token)
+
+
+def check_network(
+    network: Callable[[Tensor], object],
+    images: Tensor,
+    outputs: Tensor,
+    *,
+    gradients: bool = False,
+    select: Select = check_logits,
+) -> None:
+    """Check that a network is a deterministic function of one image, unless it was checked before.
+
+    It takes at most four forward passes and one backward pass of two images. A network is checked once; it is checked
+    again after its parameters or buffers have changed, and for images of another shape or precision. Its copies
+    (:func:`xaibench.compute.lending.copy_network`) are not checked again.
+
+    Args:
+        network: A module, or any function.
+        images: ``[n, C, H, W]``; the first two are used. With a single image, another one is made from it.
+        outputs: ``[m, K]``, as ``select`` returns them for the first one or two images, from a call without gradient.
+        gradients: Whether the gradient with respect to the images is needed.
+        select: Returns the logits in what the network returned.
+
+    Raises:
+        NetworkContractError: If it is not. Inside of :func:`unchecked_networks`, this is a warning.
+    """
+    original = original_of(network) if isinstance(network, nn.Module) else network
+    record = _record(original)
+    key = (tuple(images.shape[1:]), images.dtype)
+    if record.found.get((*key, True)) == "" or record.found.get((*key, gradients)) == "":
+        return
+    messages = _messages.get()
+    fault = record.found.get((*key, gradients)) if messages is not None else None
+    if fault is None:
+        # Under autocast, rounding would hide differences.
+        with torch.inference_mode(False), torch.autocast(images.device.type, enabled=False):
+            pair = images[:2].detach().to(*model_device_and_dtype(network, images)).clone()
+            with evaluation_mode(network):
+                fault = _find_fault(network, pair, outputs[:2].detach(), select, gradients)
+        # The calls may have filled a cache.
+        record.tensors = _versions(original)
+        record.found[(*key, gradients)] = fault
+    if fault and messages is None:
+        raise NetworkContractError(f"{fault} {_UNCHECKED}")
+    if fault:
+        assert messages is not None
+        if fault not in messages:
+            messages.append(fault)
+        warn_caller(f"{fault} Maps and scores of this network may be wrong.")
+
+
+def _record(network: object) -> _Record:
+    """Return what is known of a network in its present state; not kept for functions that cannot be referenced."""
+    versions = _versions(network)
+    try:
+        record = _records.get(network)
+        if record is None or record.tensors != versions:
+            record = _records[network] = _Record(versions)
+    except TypeError:
+        record = _Record(versions)
+    return record
+
+
+def _versions(network: object) -> tuple[tuple[int, int], ...]:
+    """Identity and version of every tensor of a network; tensors of inference mode have no version."""
+    if not isinstance(network, nn.Module):
+        return ()
+    tensors = (*network.parameters(), *network.buffers())
+    return tuple((id(tensor), 0 if tensor.is_inference() else tensor._version) for tensor in tensors)
+
+
+class _Calls:
+    """Calls of a network, whose outputs are compared.
+
+    Attributes:
+        rows: Largest number of images per call; None for any number.
+    """
+
+    def __init__(self, network: Callable[[Tensor], object], select: Select) -> None:
+        self.network, self.select = network, select
+        self.rows: int | None = None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        parts = torch.split(images, self.rows or len(images))
+        # The network may modify its input.
+        return torch.cat([self.select(self.network(part.clone()), len(part), "The model") for part in parts])
+
+    def without_gradient(self, images: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self(images)
+
+
+def _find_fault(
+    network: Callable[[Tensor], object], images: Tensor, outputs: Tensor, select: Select, gradients: bool
+) -> str:
+    """Return what is wrong with a network, and what to do; empty if nothing is."""
+    calls = _Calls(network, select)
+    generators, buffers = _generator_states(images.device), _versions(network)
+    if outputs.dtype != images.dtype:  # of a call under autocast
+        outputs = calls.without_gradient(images[: len(outputs)])
+    # The last image of the pair is compared, since some networks depend on the first one of a batch.
+    last, is_made = images[len(outputs) - 1 : len(outputs)], len(images) == 1 or _are_alike(images)
+    other = _make_other(last) if is_made else images[:1] if len(outputs) == 2 else images[1:]
+    pair = torch.cat([other, last])
+    again = _call_in_other_batch(calls, pair, whole=is_made or len(outputs) == 1)
+    suspicious = _is_different(outputs[-1:], again, _SUSPICIOUS.get(outputs.dtype, _HALF))
+    if not suspicious and gradients:
+        suspicious = _gradient_is_suspicious(calls, pair)
+    moved = [name for name, state in _generator_states(images.device).items() if state != generators[name]]
+    if not suspicious and not moved and _versions(network) == buffers:
+        return ""
+    return _diagnose(calls, pair, moved, gradients)
+
+
+def _call_in_other_batch(calls: _Calls, pair: Tensor, *, whole: bool) -> Tensor:
+    """Return the output for the last image ``[1, K]``, in a call with the pair, or alone; find what the network takes.
+
+    A network that takes a fixed number of images per call cannot be called with fewer or more.
+    """
+    try:
+        return calls.without_gradient(pair if whole else pair[1:])[-1:]
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+        calls.rows = 1 if whole else 2
+    return calls.without_gradient(pair[1:].expand(calls.rows, *pair.shape[1:]))[-1:]
+
+
+def _are_alike(pair: Tensor) -> bool:
+    """Return whether mean or contrast of two images are so close that a normalization over the batch may not show."""
+    one, other = pair.double().flatten(1)
+    spread = torch.stack([one.std(correction=0), other.std(correction=0), (one.mean() - other.mean()).abs()]).tolist()
+    largest = max(spread)
+    return largest == 0 or max(abs(spread[0] - spread[1]), spread[2]) < 0.02 * largest
+
+
+def _make_other(image: Tensor) -> Tensor:
+    """Return an image with other values in the same range, darker and of another contrast, ``[1, C, H, W]``."""
+    low, high = image.min(), image.max()
+    if low == high:
+        return image + torch.linspace(0, 1, image.shape[-1], dtype=image.dtype, device=image.device)
+    return low + ((image - low) / (high - low)).square().flip(-1) * (high - low)
+
+
+def _is_different(first: Tensor, second: Tensor, tolerance: float) -> bool:
+    if first.shape != second.shape:
+        return True
+    one, other = first.detach().cpu().double(), second.detach().cpu().double()
+    scale = torch.stack([one, other]).nan_to_num(0.0, 0.0, 0.0).abs().max()
+    return not torch.allclose(one, other, rtol=0.0, atol=float(tolerance * scale), equal_nan=True)
+
+
+def _gradient_is_suspicious(calls: _Calls, pair: Tensor) -> bool:
+    """Return whether the gradient differs from a central difference along the line between the images."""
+    if pair.dtype not in _SUSPICIOUS:
+        calls, pair = _in_precision(calls, pair, torch.float32)
+    points, line = _between(pair)
+    try:
+        _, gradient = _derivative(calls, points, line)
+        ends = calls.without_gradient(torch.cat([points + _STEP * line, points - _STEP * line]))
+    except RuntimeError as error:
+        if not is_out_of_memory(error) or calls.rows == 1:
+            return False  # the method fails with its own message, or needs only a part of the gradient
+        calls.rows = 1
+        return _gradient_is_suspicious(calls, pair)
+    upper, lower = (ends.cpu().double() @ _weights(ends.shape[1])).chunk(2)
+    return bool(_disagree(upper, lower, gradient, 2 * _STEP, _SUSPICIOUS_SLOPE).any())
+
+
+def _between(pair: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two points on the line between two images, and the directions from them to the other image.
+
+    Inside of the line, a network that clamps its input does not do so.
+    """
+    line = pair.flip(0) - pair
+    return pair + 0.3 * line, line
+
+
+def _derivative(calls: _Calls, points: Tensor, line: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a weighted sum of the outputs and its derivative along the line, ``[n]`` float64 each.
+
+    The derivative is zero if the outputs have no gradient.
+    """
+    values, derivatives = [], []
+    for part, direction in zip(*(torch.split(x, calls.rows or len(x)) for x in (points, line)), strict=True):
+        with torch.enable_grad():
+            x = part.clone().requires_grad_()
+            outputs = calls(x)
+            weighted = outputs @ _weights(outputs.shape[1]).to(outputs)
+            gradient = None
+            if weighted.requires_grad:
+                (gradient,) = torch.autograd.grad(weighted.sum(), x, allow_unused=True)
+        along = torch.zeros(len(part)) if gradient is None else (gradient.double() * direction).flatten(1).sum(1)
+        values.append(weighted.detach().cpu().double())
+        derivatives.append(along.cpu().double())
+    return torch.cat(values), torch.cat(derivatives)
+
+
+def _weights(outputs: int) -> Tensor:
+    """Weights of the outputs in the sum whose slope is measured, ``[K]`` float64; none is small."""
+    return torch.from_numpy(np.random.default_rng(0).uniform(0.5, 1.5, outputs) * np.resize([1.0, -1.0], outputs))
+
+
+def _disagree(upper: Tensor, lower: Tensor, gradients: Tensor, length: float, tolerance: float) -> Tensor:
+    """Return for which images ``[..., n]`` a difference over a line is not the gradient; never if one is not finite."""
+    slopes = (upper - lower) / length
+    # Some networks compute a part in float32 whatever their precision.
+    noise = 4 * torch.finfo(torch.float32).eps * torch.maximum(upper.abs(), lower.abs()).max() / length
+    # One image may be at a place where the slope happens to be small.
+    largest = torch.maximum(slopes.abs(), gradients.abs()).amax(-1, keepdim=True)
+    return (slopes - gradients).abs() > tolerance * largest + noise
+
+
+def _generator_states(device: torch.device) -> dict[str, Any]:
+    """Return the states of the global random generators, by library."""
+    state = np.random.get_state()
+    states: dict[str, Any] = {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy": (state[1].tobytes(), *state[2:]) if isinstance(state, tuple) else state,
+        "random": random.getstate(),
+    }
+    if device.type == "cuda":
+        states["torch.cuda"] = torch.cuda.get_rng_state(device).numpy().tobytes()
+    return states
+
+
+def _diagnose(calls: _Calls, pair: Tensor, moved: list[str], gradients: bool) -> str:
+    """Repeat the comparisons on a float64 copy, and return what is wrong for certain; empty if nothing is."""
+    network = calls.network
+    if moved and (drawn := describe_randomness(network, lambda: calls.without_gradient(pair), moved)):
+        return drawn
+    if isinstance(network, nn.Module) and (changed := _changed_buffers(network, lambda: calls.without_gradient(pair))):
+        return (
+            f"The network changes its buffers when it is called in evaluation mode: {listed(changed, most=3)}. Maps "
+            "and scores then depend on earlier calls. Change them in training mode only (if self.training)."
+        )
+    calls, pair = _in_precision(calls, pair, torch.float64)
+    tolerance = _CERTAIN.get(pair.dtype, _HALF)
+    first, second = calls.without_gradient(pair), calls.without_gradient(pair)
+    if _is_different(first, second, tolerance):
+        return describe_randomness(calls.network, lambda: calls.without_gradient(pair), [])
+    if calls.rows != 1:
+        alone = pair[1:] if calls.rows is None else pair[1:].expand_as(pair)
+        if _is_different(first[1:], calls.without_gradient(alone)[-1:], tolerance):
+            return describe_batch_dependence(calls.network, calls.without_gradient, pair, alone)
+    if gradients and (slopes := _find_wrong_gradient(calls, pair)):
+        return describe_lost_gradient(calls.network, calls, _between(pair)[0], *slopes)
+    return ""
+
+
+def _in_precision(calls: _Calls, pair: Tensor, dtype: torch.dtype) -> tuple[_Calls, Tensor]:
+    """Return calls of a copy in another precision, and the images in it; unchanged if the network has no such copy."""
+    if pair.dtype == dtype:
+        return calls, pair
+    try:
+        duplicate = calls.network
+        if isinstance(duplicate, nn.Module):
+            duplicate = copy_network(duplicate, dtype=dtype)
+        precise = _Calls(duplicate, calls.select)
+        precise.rows = calls.rows
+        if precise.without_gradient(pair.to(dtype)).isfinite().all():
+            return precise, pair.to(dtype)
+    except Exception:  # a copy runs arbitrary code, and some networks are tied to their precision
+        pass
+    return calls, pair
+
+
+def _changed_buffers(network: nn.Module, call: Callable[[], object]) -> list[str]:
+    """Return the names of the buffers whose values a call changes; a cache is filled by the calls before."""
+    before = {name: (buffer, buffer.detach().clone()) for name, buffer in network.named_buffers()}
+    call()
+    return [
+        name
+        for name, buffer in network.named_buffers()
+        if name not in before or not torch.equal(buffer.nan_to_num(), before[name][1].nan_to_num())
+    ]
+
+
+def _find_wrong_gradient(calls: _Calls, pair: Tensor) -> tuple[float, float] | None:
+    """Return a slope and the gradient, if the outputs do not change by the integral of the gradient along a line.
+
+    They must disagree on most parts of a line with few parts, since one may contain a jump.
+    """
+    points, line = _between(pair)
+    found: tuple[float, float] | None = None
+    for step, parts in _FINER:
+        offsets = torch.linspace(-step, step, parts + 1, dtype=torch.float64).tolist()
+        ends = [_derivative(calls, points + offset * line, line) for offset in offsets]
+        values, derivatives = (torch.stack(column) for column in zip(*ends, strict=True))
+        means = (derivatives[1:] + derivatives[:-1]) / 2
+        is_wrong = _disagree(values[-1], values[0], means.mean(0), 2 * step, _CERTAIN_SLOPE)
+        if parts == 4:
+            wrong_parts = _disagree(values[1:], values[:-1], means, 2 * step / parts, _CERTAIN_SLOPE)
+            is_wrong &= wrong_parts.sum(0) > parts / 2
+        if not is_wrong.any():
+            return None
+        image = is_wrong.int().argmax()
+        found = (values[-1] - values[0])[image].item() / (2 * step), means[:, image].mean().item()
+    return found
