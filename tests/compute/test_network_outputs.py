@@ -16,7 +16,7 @@ from xaibench.compute.network_outputs import (
 )
 from xaibench.compute.output import ExplainedOutput
 
-Z, OTHER = torch.zeros(2, 3), torch.ones(2, 4)
+Z, OTHER = torch.tensor([[2.0, 0.0, -1.0], [0.0, 3.0, 1.0]]), torch.ones(2, 4)
 Inception = namedtuple("Inception", ["logits", "aux_logits"])
 
 
@@ -27,9 +27,15 @@ Inception = namedtuple("Inception", ["logits", "aux_logits"])
         SimpleNamespace(logits=Z, hidden=OTHER),
         OrderedDict(hidden=OTHER, logits=Z),
         {"features": torch.zeros(2, 3, 4, 4), "ids": torch.zeros(2, 3, dtype=torch.long), "scores": Z},
-        (Z, OTHER),
+        (torch.zeros(2, 3, 4, 4), Z),
         [torch.zeros(2, 3, 1), Z],
         Inception(Z, OTHER),
+        (Z, Z.softmax(1)),
+        (Z.softmax(1), Z),
+        {"out": Z.softmax(1), "raw": Z},
+        OrderedDict(logits=Z.softmax(1), raw=Z, features=OTHER),
+        SimpleNamespace(logits=Z.softmax(1), raw=Z),
+        Inception(Z.softmax(1), Z),
     ],
 )
 def test_logits_are_found(found):
@@ -37,7 +43,21 @@ def test_logits_are_found(found):
     assert check_logits(found, 2) is Z
 
 
-@pytest.mark.parametrize("found", [{"a": Z, "b": OTHER}, {"logits": None}, (), "text", None, [{"boxes": Z}]])
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"a": Z, "b": OTHER},
+        (OTHER, Z),
+        (Z, Z + 1),
+        [Z, 2 * Z.softmax(1)],
+        (Z, Z.softmax(1), OTHER),
+        {"logits": None},
+        (),
+        "text",
+        None,
+        [{"boxes": Z}],
+    ],
+)
 def test_what_is_ambiguous_stays(found):
     assert find_logits(found) is found
     with pytest.raises(ValueError, match=r"expected logits \[2, K\].*pass output="):
@@ -68,13 +88,19 @@ def test_tensors_are_changed_in_every_structure():
         value: torch.Tensor
         name: str
 
-    found = {"a": [Z, (OTHER, 1)], "b": Inception(Z, OTHER), "c": Data(Z, "x"), "d": SimpleNamespace(logits=Z)}
+    zeros = torch.zeros(2, 3)
+    found = {
+        "a": [zeros, (OTHER, 1)],
+        "b": Inception(zeros, OTHER),
+        "c": Data(zeros, "x"),
+        "d": SimpleNamespace(logits=zeros),
+    }
     changed = map_tensors(lambda x: x + 1, found)
     flat = [changed["a"][0], changed["a"][1][0] - 1, changed["b"].logits, changed["c"].value, changed["d"].logits]
     assert all((x == 1).all() for x in flat)
     assert (changed["a"][1][1], changed["c"].name) == (1, "x")
-    assert found["c"].value is Z
-    assert (Z == 0).all()
+    assert found["c"].value is zeros
+    assert (zeros == 0).all()
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ class _Watch(TorchFunctionMode):
 
 def _torch_states() -> list[bytes]:
     states = [torch.get_rng_state()]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available():
         states += torch.cuda.get_rng_state_all()
     return [state.numpy().tobytes() for state in states]
 
@@ -227,8 +227,7 @@ def _first_difference(network: object, first: Callable[[], object], second: Call
 
 def _first_different_run(network: object, first: Callable[[], object], second: Callable[[], object]) -> _Run | None:
     """Return the first innermost module with equal inputs and different outputs in two calls."""
-    runs = [_record_runs(network, call) for call in (first, second)]
-    for one, other in zip(*runs, strict=False):
+    for one, other in zip(_record_runs(network, first), _record_runs(network, second), strict=False):
         if one.name != other.name:
             return None
         if _rows_are_equal(one.inputs, other.inputs) and not _rows_are_equal(one.outputs, other.outputs):

@@ -48,8 +48,9 @@ _SUSPICIOUS_SLOPE, _CERTAIN_SLOPE = 0.1, 0.05
 #: Half the length of the line along which the slope is measured, as a share of the distance between the images.
 _STEP = 5e-4
 #: Half lengths and numbers of parts for the second measurement. Outputs with many kinks need short parts. Short lines
-#: alone would not show the jumps of rounded values.
-_FINER = ((5e-4, 4), (1e-4, 4), (1e-4, 32))
+#: alone would not show the jumps of rounded values. Only a long line shows the slope of values that are rounded with
+#: the gradient of the unrounded ones.
+_LINES = ((5e-4, 4), (1e-4, 4), (1e-4, 32), (0.25, 32))
 #: Names of the remedies.
 _UNCHECKED = "Or pass check_network=False (around metrics: xaibench.unchecked_networks()) to continue with a warning."
 
@@ -204,12 +205,11 @@ def _find_fault(
     generators, buffers = _generator_states(images.device), _versions(network)
     if outputs.dtype != images.dtype:  # of a call under autocast
         outputs = calls.without_gradient(images[: len(outputs)])
-    # The last image of the pair is compared, since some networks depend on the first one of a batch.
-    last, is_made = images[len(outputs) - 1 : len(outputs)], len(images) == 1 or _are_alike(images)
-    other = _make_other(last) if is_made else images[:1] if len(outputs) == 2 else images[1:]
-    pair = torch.cat([other, last])
-    again = _call_in_other_batch(calls, pair, whole=is_made or len(outputs) == 1)
-    suspicious = _is_different(outputs[-1:], again, _SUSPICIOUS.get(outputs.dtype, _HALF))
+    is_usable = len(images) == 2 and not _are_alike(images)
+    pair = images if is_usable else torch.cat([images[:1], _make_other(images[:1])])
+    together = outputs if is_usable and len(outputs) == 2 else None
+    alone = outputs[:1] if len(outputs) == 1 or not is_usable else None
+    suspicious = _depends_on_batch(calls, pair, together, alone)
     if not suspicious and gradients:
         suspicious = _gradient_is_suspicious(calls, pair)
     moved = [name for name, state in _generator_states(images.device).items() if state != generators[name]]
@@ -218,24 +218,36 @@ def _find_fault(
     return _diagnose(calls, pair, moved, gradients)
 
 
-def _call_in_other_batch(calls: _Calls, pair: Tensor, *, whole: bool) -> Tensor:
-    """Return the output for the last image ``[1, K]``, in a call with the pair, or alone; find what the network takes.
+def _depends_on_batch(calls: _Calls, pair: Tensor, together: Tensor | None, alone: Tensor | None) -> bool:
+    """Return whether images seem to have other outputs alone than in a pair, and find how many a network takes.
 
-    A network that takes a fixed number of images per call cannot be called with fewer or more.
+    Args:
+        calls: Calls of the network; their number of rows is set if it takes a fixed number of images.
+        pair: ``[2, C, H, W]``.
+        together: ``[2, K]``, the outputs of the pair if they are known.
+        alone: ``[1, K]``, the output of the first image alone if it is known.
     """
     try:
-        return calls.without_gradient(pair if whole else pair[1:])[-1:]
+        together = calls.without_gradient(pair) if together is None else together
+        remaining = pair if alone is None else pair[1:]
+        outputs = [calls.without_gradient(image[None]) for image in remaining]
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
-        calls.rows = 1 if whole else 2
-    return calls.without_gradient(pair[1:].expand(calls.rows, *pair.shape[1:]))[-1:]
+        if together is not None:  # two images per call
+            calls.rows, outputs = 2, [calls.without_gradient(torch.stack([image, image]))[:1] for image in pair]
+            alone = None
+        else:  # one image per call
+            calls.rows, outputs = 1, []
+            together, alone = calls.without_gradient(pair[:1]), calls.without_gradient(pair[:1])
+    separate = torch.cat(outputs if alone is None else [alone, *outputs])
+    return _is_different(together, separate, _SUSPICIOUS.get(separate.dtype, _HALF))
 
 
 def _are_alike(pair: Tensor) -> bool:
     """Return whether mean or contrast of two images are so close that a normalization over the batch may not show."""
     one, other = pair.double().flatten(1)
-    spread = torch.stack([one.std(correction=0), other.std(correction=0), (one.mean() - other.mean()).abs()]).tolist()
-    largest = max(spread)
-    return largest == 0 or max(abs(spread[0] - spread[1]), spread[2]) < 0.02 * largest
+    contrasts, shift = torch.stack([one.std(correction=0), other.std(correction=0)]), (one.mean() - other.mean()).abs()
+    difference = torch.maximum(contrasts.diff().abs()[0], shift)
+    return bool(difference <= 0.02 * torch.maximum(contrasts.max(), shift))
 
 
 def _make_other(image: Tensor) -> Tensor:
@@ -343,10 +355,11 @@ def _diagnose(calls: _Calls, pair: Tensor, moved: list[str], gradients: bool) ->
     first, second = calls.without_gradient(pair), calls.without_gradient(pair)
     if _is_different(first, second, tolerance):
         return describe_randomness(calls.network, lambda: calls.without_gradient(pair), [])
-    if calls.rows != 1:
-        alone = pair[1:] if calls.rows is None else pair[1:].expand_as(pair)
-        if _is_different(first[1:], calls.without_gradient(alone)[-1:], tolerance):
-            return describe_batch_dependence(calls.network, calls.without_gradient, pair, alone)
+    for image in range(2 if calls.rows != 1 else 0):
+        order = [1 - image, image]  # the compared image is the second one
+        alone = pair[[image]] if calls.rows is None else pair[[image, image]]
+        if _is_different(first[image : image + 1], calls.without_gradient(alone)[-1:], tolerance):
+            return describe_batch_dependence(calls.network, calls.without_gradient, pair[order], alone)
     if gradients and (slopes := _find_wrong_gradient(calls, pair)):
         return describe_lost_gradient(calls.network, calls, _between(pair)[0], *slopes)
     return ""
@@ -387,7 +400,7 @@ def _find_wrong_gradient(calls: _Calls, pair: Tensor) -> tuple[float, float] | N
     """
     points, line = _between(pair)
     found: tuple[float, float] | None = None
-    for step, parts in _FINER:
+    for step, parts in _LINES:
         offsets = torch.linspace(-step, step, parts + 1, dtype=torch.float64).tolist()
         ends = [_derivative(calls, points + offset * line, line) for offset in offsets]
         values, derivatives = (torch.stack(column) for column in zip(*ends, strict=True))

@@ -174,6 +174,7 @@ class ExplainedOutput(nn.Module):
         from_logits: Whether the explainer propagates from the logit and sees no head.
         outputs_are_probabilities: Whether the network itself applies the sigmoid.
         largest_pass: Number of rows of the largest pass so far.
+        gave_gradient: Whether a gradient of the explained output was computed.
         on_rows: Called with the number of rows of every forward pass and of every backward pass.
 
     Example:
@@ -205,6 +206,7 @@ class ExplainedOutput(nn.Module):
         self.from_logits = from_logits
         self.outputs_are_probabilities = False
         self.largest_pass = 0
+        self.gave_gradient = False
         self.on_rows: Callable[[int], None] = lambda rows: None
 
     def forward(self, images: Tensor) -> Tensor:
@@ -221,9 +223,13 @@ class ExplainedOutput(nn.Module):
         self.on_rows(images.shape[0])
         if logits.requires_grad:
             rows, hooked = images.shape[0], cast(Any, logits)
-            hooked.register_hook(lambda gradient: self.on_rows(rows))
+            hooked.register_hook(lambda gradient: self._count_gradient(rows))
         # Under autocast the logits are bfloat16.
         return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
+
+    def _count_gradient(self, rows: int) -> None:
+        self.gave_gradient = True
+        self.on_rows(rows)
 
     def select(self, returned: object, count: int, name: str = "The model") -> Tensor:
         """Return the logits in what the network returned, or the value of the function ``output``.

@@ -119,7 +119,7 @@ def test_steps_of_many_images_share_passes_of_at_most_the_batch_size():
     model, (images, maps, targets) = small_cnn(), batch(n=7)
     model.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     deletion(model, images, maps, targets, steps=9, batch_size=4)
-    # One look at the first image in either layout, the check of the model on a pair, then 4 images with 10 points each, and the other 3.
+    # One look at the first image in either layout, the check of the model on two, 4 images with 10 points each, and 3.
     assert rows == [1, 2, 1, *[4] * 10, *[4] * 7, 2]
     rows.clear()
     insertion(model, images[:1], maps[:1], targets[:1], steps=9, batch_size=4)

@@ -125,7 +125,8 @@ def adversarial(
         check_amount("step_size", step_size)
     lowest, highest = _check_bounds(bounds, samples.images)
     alpha, k = step_size or 2.5 * epsilon / steps, count_of_share(fraction, samples.pixels)
-    with torch.inference_mode(False), model_scorer(model, samples, 1, output=output, batch_size=batch_size) as scorer:
+    scoring = model_scorer(model, samples, 1, output=output, batch_size=batch_size, gradients=True)
+    with torch.inference_mode(False), scoring as scorer:
 
         def drops(group: slice) -> Tensor:
             rank = ranks(values[group]) if pixels == "top" else _random_ranks(seed, values[group])

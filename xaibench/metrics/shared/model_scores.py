@@ -297,13 +297,18 @@ class ModelScorer:
 
         return self.rows.each(len(sample), work)
 
-    def prepare_model(self, samples: LabeledImages, rows: int) -> None:
+    def prepare_model(self, samples: LabeledImages, rows: int, *, gradients: bool = False) -> None:
         """Check the model's outputs for the first image, and choose the fastest way to run the model.
+
+        Args:
+            samples: Images and targets.
+            rows: Number of rows that will be scored.
+            gradients: Whether the metric uses the gradient with respect to the images.
 
         Raises:
             ValueError: As :meth:`probe_outputs`, or if the outputs do not fit ``output``.
         """
-        outputs = self.probe_outputs(samples)
+        outputs = self.probe_outputs(samples, gradients=gradients)
         if self._explained.output != "logit":
             self._explained.check_activation(samples.images[:2], outputs, remove=False)
         self._choose_fastest(samples.images[:1], outputs, rows)
@@ -351,9 +356,17 @@ class ModelScorer:
 
 @contextmanager
 def model_scorer(
-    model: Model, samples: LabeledImages, points: int, *, output: ModelOutput, batch_size: int | None
+    model: Model,
+    samples: LabeledImages,
+    points: int,
+    *,
+    output: ModelOutput,
+    batch_size: int | None,
+    gradients: bool = False,
 ) -> Iterator[ModelScorer]:
     """Yield a scorer for ``points`` rows per sample; the model is in evaluation mode inside the block.
+
+    With ``gradients``, the gradient with respect to the images is checked, too.
 
     Raises:
         ValueError: If the outputs are not ``[N, K]``, a target is not a class of the model, or ``output`` is unknown.
@@ -365,7 +378,7 @@ def model_scorer(
     # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
     with evaluation_mode(model), plain_checkpoints(), precision_context(device=samples.images.device):
         scorer = ModelScorer(model, output, batch_size or default_batch_size(samples.images))
-        scorer.prepare_model(samples, len(samples) * points)
+        scorer.prepare_model(samples, len(samples) * points, gradients=gradients)
         yield scorer
 
 
