@@ -75,7 +75,7 @@ def test_a_baseline_that_all_share_is_asked_once(case, baseline):
     model, rows = small_cnn(), []
     model.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
     once = completeness_error(model, images, maps, targets, baseline=baseline, reduction="none")
-    looks, check = 2, 2  # the check of the model, at the first call only, takes a pair
+    looks, check = 2, 3  # the check of the model, at the first call only
     assert sum(rows) == len(images) + 1 + looks + check
     given = torch.as_tensor(baseline, dtype=images.dtype)
     given = given[:, None, None] if given.ndim == 1 else given

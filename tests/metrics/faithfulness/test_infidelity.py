@@ -62,11 +62,11 @@ def test_the_model_is_asked_once_for_all_maps(case, perturbation):
         return model(images)
 
     answers = once.ask(counted, images, targets, **settings)
-    assert sum(rows) == 3 + len(images) * 10  # the first three check what the model returns
+    assert sum(rows) == 4 + len(images) * 10  # the first four check what the model returns
     for some in (maps, maps.flip(2)):
         found = once.score(answers, some, **settings, reduction="none")
         assert torch.equal(found, infidelity(model, images, some, targets, **settings, reduction="none"))
-    assert sum(rows) == 3 + len(images) * 10
+    assert sum(rows) == 4 + len(images) * 10
 
 
 @pytest.mark.parametrize("normalize", [True, False])

@@ -103,7 +103,7 @@ def test_the_model_is_called_once_for_all_maps(case):
         return model(images)
 
     answers = shared.ask(counted, images, targets, **settings)
-    assert sum(rows) == 3 + len(images) * 9  # the first three rows check the outputs
+    assert sum(rows) == 4 + len(images) * 9  # the first four rows check the outputs
     for some in (maps, maps.flip(2)):
         found = shared.score(answers, some, **settings, reduction="none")
         assert torch.equal(found, sensitivity_n(model, images, some, targets, **settings, reduction="none"))

@@ -108,7 +108,7 @@ def test_rows_are_channels_last_where_it_pays():
     model, (images, maps, targets) = small_cnn(), batch()
     model.register_forward_pre_hook(lambda _, inputs: strides.append(inputs[0].stride()))
     deletion(model, images, maps, targets, steps=3)
-    assert set(strides[2:]) == {(84, 1, 12, 2)}
+    assert set(strides[4:]) == {(84, 1, 12, 2)}  # after the checks of the model
     strides.clear()
     deletion(model.double(), images, maps, targets, steps=3)
     assert set(strides) == {(84, 42, 6, 1)}
@@ -120,7 +120,7 @@ def test_steps_of_many_images_share_passes_of_at_most_the_batch_size():
     model.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     deletion(model, images, maps, targets, steps=9, batch_size=4)
     # One look at the first image in either layout, the check of the model on two, 4 images with 10 points each, and 3.
-    assert rows == [1, 2, 1, *[4] * 10, *[4] * 7, 2]
+    assert rows == [1, 2, 1, 1, *[4] * 10, *[4] * 7, 2]
     rows.clear()
     insertion(model, images[:1], maps[:1], targets[:1], steps=9, batch_size=4)
     assert rows == [1, 1, 4, 4, 2]
