@@ -433,6 +433,8 @@ def test_an_exported_network_is_explained_scored_and_copied(images):
         torch.testing.assert_close(maps_of(network, images, name, **settings), maps_of(twin, images, name, **settings))
     scores = [xb.deletion(each, images, images[:, 0], torch.tensor([0, 1]), steps=4) for each in (network, twin)]
     assert scores[0] == pytest.approx(scores[1])
+    with pytest.raises(ValueError, match="batch_size"):
+        xb.idsds(network, images, images[:, 0], torch.tensor([0, 1]), grid=8)
     with torch.no_grad():
         torch.testing.assert_close(copy_network(network)(images), twin(images))
     with pytest.raises(xb.explainers.UnsupportedModelError):

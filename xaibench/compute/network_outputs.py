@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import is_out_of_memory
 from xaibench.compute.lending import evaluation_mode, remember_writer
-from xaibench.core.messages import kind_of, listed
+from xaibench.core.messages import first_line, kind_of, listed
 
 #: Operations that only rearrange values or change their data type, by the names of their autograd nodes.
 REARRANGING_NODES = (
@@ -305,6 +305,23 @@ def ends_in_sigmoid(model: Callable[[Tensor], object], images: Tensor) -> bool:
     while node is not None and node.name().partition("Backward")[0] in REARRANGING_NODES:
         node = node.next_functions[0][0]
     return node is not None and node.name().startswith("SigmoidBackward")
+
+
+def check_exported_batch(error: Exception) -> None:
+    """Raise a clear error if a graph of ``torch.export`` does not accept the number of images; otherwise do nothing.
+
+    Args:
+        error: The error of a call of the network.
+
+    Raises:
+        ValueError: If its guards failed; the message names the remedy.
+    """
+    if any(sign in str(error) for sign in ("Guard failed", "Expected input at")):
+        raise ValueError(
+            f"The network was exported for another number of images ({first_line(error)}). Pass batch_size=, the rows "
+            "of a pass that it accepts, or export it again with a dynamic batch: "
+            "dynamic_shapes=({0: torch.export.Dim('batch', max=1024)},)."
+        ) from error
 
 
 def check_classes(targets: Tensor, classes: int, what: str = "targets") -> None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from torch import nn
 
+from xaibench.compute.network_outputs import check_exported_batch
 from xaibench.compute.output import UnsupportedModelError
-from xaibench.core.messages import first_line
 from xaibench.explainers.table import gradient_free_advice
 
 #: Why torch has no gradient, and parts of its messages.
@@ -55,12 +55,7 @@ def unsupported_by_torch(owner: str, network: nn.Module) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, AssertionError) as error:
-        if any(sign in str(error) for sign in ("Guard failed", "Expected input at")):
-            raise ValueError(
-                f"The network was exported for another number of images ({first_line(error)}). Pass batch_size=, "
-                "the rows of a pass that it accepts, or export it again with a dynamic batch: "
-                "dynamic_shapes=({0: torch.export.Dim('batch', max=1024)},)."
-            ) from error
+        check_exported_batch(error)
         for reason, signs in _NO_LAYERS.items():
             if any(sign in str(error) for sign in signs):
                 raise UnsupportedModelError(f"{owner} needs layers, {reason}") from error

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import precision_context
-from xaibench.compute.lending import check_initialized, copy_network, evaluation_mode, plain_checkpoints, writes_input
+from xaibench.compute.lending import copy_network, evaluation_mode, place_network, plain_checkpoints, writes_input
 from xaibench.compute.network_contract import check_network
-from xaibench.compute.network_outputs import check_scalars, model_device_and_dtype, probe
+from xaibench.compute.network_outputs import check_exported_batch, check_scalars, model_device_and_dtype, probe
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, Targets, as_targets, target_margins, two_sided
 from xaibench.core.checks import check_count, plain_array
 from xaibench.core.types import Array, Reduction
@@ -234,7 +234,12 @@ class ModelScorer:
     def outputs(self, rows: Tensor) -> Tensor:
         """Return the model's outputs ``[n, K]``, or the scores of a callable ``output``, in float64."""
         rows = rows.contiguous(memory_format=self._memory_format)
-        return self._select(self._model(rows.clone() if self._copies_input else rows), len(rows)).double()
+        try:
+            returned = self._model(rows.clone() if self._copies_input else rows)
+        except (RuntimeError, AssertionError) as error:
+            check_exported_batch(error)
+            raise
+        return self._select(returned, len(rows)).double()
 
     def _select(self, returned: Any, count: int, name: str = "The model") -> Tensor:
         function = self._explained.output
@@ -374,7 +379,8 @@ def model_scorer(
     """
     if not callable(model):
         raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
-    check_initialized(model)
+    # Weights that were made in inference mode have no gradient, which attacks need.
+    model = place_network(model, None) if isinstance(model, nn.Module) else model
     # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
     with evaluation_mode(model), plain_checkpoints(), precision_context(device=samples.images.device):
         scorer = ModelScorer(model, output, batch_size or default_batch_size(samples.images))
