@@ -425,7 +425,7 @@ def test_randomization_reaches_the_parameters_behind_a_weight(wrap):
 
 
 def test_an_exported_network_is_explained_scored_and_copied(images):
-    network, twin = exported(), small_cnn()
+    network, twin, many = exported(), small_cnn(), images.repeat(4, 1, 1, 1)
     with pytest.raises(ValueError, match="batch_size"):  # more rows than it was exported for
         maps_of(network, images, "occlusion")
     for name in ("saliency", "integrated_gradients", "occlusion"):
@@ -434,7 +434,7 @@ def test_an_exported_network_is_explained_scored_and_copied(images):
     scores = [xb.deletion(each, images, images[:, 0], torch.tensor([0, 1]), steps=4) for each in (network, twin)]
     assert scores[0] == pytest.approx(scores[1])
     with pytest.raises(ValueError, match="batch_size"):
-        xb.idsds(network, images, images[:, 0], torch.tensor([0, 1]), grid=8)
+        xb.idsds(network, many, many[:, 0], torch.zeros(8, dtype=torch.int64))
     with torch.no_grad():
         torch.testing.assert_close(copy_network(network)(images), twin(images))
     with pytest.raises(xb.explainers.UnsupportedModelError):
