@@ -1,6 +1,7 @@
 """Networks that are not a deterministic function of one image are refused, and no others."""
 
 import random
+import threading
 import warnings
 
 import numpy as np
@@ -283,6 +284,22 @@ def test_what_the_images_of_another_thread_draw_is_not_the_network_s_doing(monke
 
     model.conv.register_forward_pre_hook(draw)
     explain("occlusion", model, IMAGES, 0, window=6, stride=6, device="cpu")
+
+
+@pytest.mark.parametrize("draw", [np.random.random, random.random])
+def test_what_another_thread_draws_during_most_calls_is_not_the_network_s_doing(draw):
+    calls = []
+
+    def step(net, x):
+        calls.append(x)
+        if len(calls) % 4:
+            thread = threading.Thread(target=draw)
+            thread.start()
+            thread.join()
+        return x
+
+    explain("saliency", Net(step), IMAGES, 0, device="cpu")
+    assert len(calls) > 8
 
 
 def test_functions_are_checked():

@@ -150,13 +150,17 @@ def describe_randomness(network: object, call: Callable[[], Tensor], moved: list
     Returns:
         What is wrong and what to do; empty if generators have moved, but not by the network.
     """
-    watch = _watch(network, call)
+    # What another thread draws meanwhile does not show several times in the same place.
+    again = {(event.function, _place_of(network, event)) for event in _watch(network, call).drawing}
+    events = _watch(network, call).drawing
+    drawing = [event for event in events if (event.function, _place_of(network, event)) in again]
     where = ""
-    if watch.drawing:
-        event = watch.drawing[0]
+    if drawing:
+        event = drawing[0]
         where = f"{event.function} {_place_of(network, event)}"
     elif moved:
-        where = _find_host_draws(network, call) if {"numpy", "random"} & set(moved) else ""
+        places = {_find_host_draws(network, call) for _ in range(4 if {"numpy", "random"} & set(moved) else 0)}
+        where = places.pop() if len(places) == 1 else ""
         if not where:
             return ""
     else:
