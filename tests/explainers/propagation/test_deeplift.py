@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torchvision.models import resnet18
 
-from xaibench.explainers import explain
+from xaibench.explainers import UnsupportedModelError, explain
 from xaibench.models import Folded
 
 # Captum announces its hooks.
@@ -205,3 +205,18 @@ def test_the_log_sum_exp_passes_its_gradient(mlp, images, targets):
     members = [explain("deeplift", model, images, torch.full((7,), j), output="logit") for j in (1, 2, 4)]
     expected = sum(share[:, None, None] * member for share, member in zip(shares.T, members, strict=True))
     torch.testing.assert_close(maps, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_contributions_that_cancel_beyond_precision_are_refused():
+    torch.manual_seed(0)
+    blocks = [(nn.Conv2d(3 if k == 0 else 4, 4, 3, padding=1, bias=False), nn.GroupNorm(1, 4)) for k in range(9)]
+    layers = [layer for block in blocks for layer in (*block, nn.ReLU())]
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)).double().eval()
+    images = torch.rand(2, 3, 8, 8, dtype=torch.float64)
+    with pytest.raises(UnsupportedModelError, match="deep_shap, baselines=images"):
+        explain("deeplift", model, images, 0, output="logit")
+    references = torch.rand(3, 3, 8, 8, dtype=torch.float64)
+    maps = explain("deep_shap", model, images, 0, output="logit", baselines=references)
+    with torch.no_grad():
+        expected = model(images)[:, 0] - model(references)[:, 0].mean()
+    torch.testing.assert_close(maps.sum((1, 2)), expected)

@@ -194,8 +194,16 @@ def _check_sum(owner: str, network: nn.Module, shares: Tensor, logits: list[Tens
     """Check that contributions sum to the difference of the outputs, which follows from the rule of each operation."""
     terms = torch.cat([(z.detach() * slope).flatten(1) for z, slope in zip(logits, slopes, strict=True)], 1)
     (value, reference), shares = _split_halves(terms.sum(1)), shares.flatten(1)
-    rounding = 1000 * torch.finfo(terms.dtype).eps * torch.stack(_split_halves(terms.abs().sum(1))).amax(0)
-    wrong = (shares.sum(1) - (value - reference)).abs() > TOLERANCE[terms.dtype] * shares.abs().sum(1) + rounding
+    eps, magnitude = torch.finfo(terms.dtype).eps, shares.abs().sum(1)
+    largest = torch.stack(_split_halves(terms.abs().sum(1))).amax(0)
+    if (eps * magnitude > largest).any():
+        raise UnsupportedModelError(
+            f"{owner}: the contributions to the output of {type(network).__name__} add up to {magnitude.max():.0e} "
+            "without their signs, so that rounding errors exceed the output. They grow from layer to layer where group "
+            "or layer normalization divides a constant baseline by zero. Choose a baseline that is not constant "
+            "(deep_shap, baselines=images), or use integrated_gradients."
+        )
+    wrong = (shares.sum(1) - (value - reference)).abs() > TOLERANCE[terms.dtype] * magnitude + 1000 * eps * largest
     if wrong.any():
         i = int(wrong.nonzero()[0])
         raise UnsupportedModelError(
