@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.explainers import EXPLAINERS, explain
+from xaibench.explainers import EXPLAINERS, UnsupportedModelError, explain
+from xaibench.metrics import deletion
 
 
 @pytest.fixture
@@ -111,3 +112,98 @@ def test_labels_whose_probabilities_sum_to_one_by_chance_are_no_softmax():
     found = explain("saliency", network, images, targets, output="sigmoid")
     expected = explain("saliency", network[:2], images, targets, output="sigmoid")
     assert torch.equal(found, expected)
+
+
+class Scaled(nn.Module):
+    """Its probabilities round to 0 and 1."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.body = network
+
+    def forward(self, x):
+        return (1e5 * self.body(x)).softmax(1)
+
+
+@pytest.mark.parametrize(
+    "name", ["gradcam", "eigencam", "saliency", "integrated_gradients", "lrp_epsilon", "occlusion"]
+)
+@pytest.mark.parametrize("ended", [Ended, Scaled])
+def test_every_explainer_reports_probabilities_once_per_call(name, ended, network, images, targets):
+    model = ended(network)
+    if ended is Scaled:
+        assert set(model(images.double()).flatten().tolist()) == {0.0, 1.0}
+    few = {"window": 4, "stride": 4} if name == "occlusion" else {}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            explain(name, model, images, targets, device="cpu", **few)
+        except UnsupportedModelError:  # LRP has no rule for a softmax
+            assert name == "lrp_epsilon"
+    assert sum("look like probabilities" in str(one.message) for one in said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if name != "lrp_epsilon":
+            explain(name, model, images, targets, output="logit", device="cpu", **few)
+
+
+def test_logits_of_zero_and_one_for_a_single_image_are_no_evidence(images):
+    class Corner(nn.Module):
+        def forward(self, x):
+            return torch.stack([1 - x[:, 0, 0, 0], x[:, 0, 0, 0] + x[:, 0, 0, 1]], 1)
+
+    images = images.clone()
+    images[0, 0, 0, :2] = torch.tensor([1.0, 0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explain("saliency", Corner(), images[:1], 0)
+        deletion(Corner(), images, images[:, 0], [0] * len(images), steps=2)
+
+
+class Several(nn.Module):
+    """Returns several tables, as the classifier of YOLO does in evaluation mode."""
+
+    def __init__(self, network, arrange):
+        super().__init__()
+        self.body, self.arrange = network, arrange
+
+    def forward(self, x):
+        return self.arrange(self.body(x))
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda z: (z.softmax(1), z),
+        lambda z: [z, z.softmax(1)],
+        lambda z: {"logits": z.softmax(1), "scores": z},
+        lambda z: {"probabilities": z.softmax(1), "z": z},
+    ],
+)
+@pytest.mark.parametrize("scale", [1.0, 1e5])
+def test_of_logits_and_their_softmax_the_logits_are_explained(arrange, scale, network, images, targets):
+    with torch.no_grad():
+        network[-1].weight *= scale
+    model = Several(network, arrange)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("gradcam", "integrated_gradients", "cam"):
+            found = explain(name, model, images, targets, device="cpu")
+            assert torch.equal(found, explain(name, network, images, targets, device="cpu")), name
+        maps = images[:, 0]
+        assert deletion(model, images, maps, targets, steps=2) == deletion(network, images, maps, targets, steps=2)
+
+
+@pytest.mark.parametrize(
+    "arrange", [lambda z: (z.exp(), z), lambda z: {"a": z, "b": 2 * z}, lambda z: (z, -z, z[:, 0])]
+)
+def test_other_pairs_of_tables_are_refused(arrange, network, images, targets):
+    model = Several(network, arrange)
+    for call in (
+        lambda: explain("gradcam", model, images, targets),
+        lambda: deletion(model, images, images[:, 0], targets),
+    ):
+        with pytest.raises(
+            ValueError, match=r"Of several tensors \[N, K\], choose the logits: xaibench\.models\.Wrapped"
+        ):
+            call()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -139,10 +139,12 @@ def check_network(
     messages = _messages.get()
     fault = record.found.get((*key, gradients)) if messages is not None else None
     if fault is None:
-        # Under autocast, rounding would hide differences.
-        with torch.inference_mode(False), torch.autocast(images.device.type, enabled=False):
+        with torch.inference_mode(False):
             pair = images[:2].detach().to(*model_device_and_dtype(network, images)).clone()
-            with evaluation_mode(network):
+            # Under autocast, rounding would hide differences.
+            uses_autocast = outputs.dtype != pair.dtype
+            exact = torch.autocast(pair.device.type, enabled=False) if uses_autocast else nullcontext()
+            with evaluation_mode(network), exact:
                 fault = _find_fault(network, pair, outputs[:2].detach(), select, gradients)
         # The calls may have filled a cache.
         record.tensors = _versions(original)
