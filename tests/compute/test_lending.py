@@ -123,6 +123,20 @@ def test_all_that_is_done_to_a_lent_model_is_undone(model):
     assert dict(model[3]._forward_hooks) == hooks
 
 
+def test_hooks_come_back_in_their_order(model):
+    def first(*_): ...
+
+    def second(*_): ...
+
+    handle = model[3].register_forward_hook(first)
+    model[3].register_forward_hook(second)
+    before = list(model[3]._forward_hooks.items())
+    with restore_model_state(model):
+        handle.remove()
+        model[3].register_forward_hook(first)
+    assert list(model[3]._forward_hooks.items()) == before
+
+
 def test_contents_of_lists_sets_and_nested_dictionaries_come_back(model):
     model[2].seen, model[2].cache, model[2].names = [1], {"a": {"b": [2]}}, {"x"}
     seen, nested = model[2].seen, model[2].cache["a"]

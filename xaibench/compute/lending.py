@@ -187,14 +187,21 @@ def _values(container: Any) -> Iterable[Any]:
 
 
 def _restore_content(container: Any, content: Any) -> None:
-    """Restore a container if it has changed, so that threads that only call the network never find it empty."""
+    """Restore a container; what has not changed stays in it, since other threads may read it without a lock."""
     is_same = len(container) == len(content) and all(map(is_, container, content))
     if is_same and all(map(is_, _values(container), _values(content))):
         return
-    container.clear()
-    if isinstance(container, list):
-        container.extend(content)
+    if isinstance(container, dict):
+        for key in [key for key in container if key not in content]:
+            del container[key]
+        container.update(content)
+        if not all(map(is_, container, content)):  # in another order
+            container.clear()
+            container.update(content)
+    elif isinstance(container, list):
+        container[:] = content
     else:
+        container.clear()
         container.update(content)
 
 
