@@ -231,17 +231,16 @@ def _explain_lent(
         outputs = probe(network, images[:2], select=explained.select)
         explained.check_activation(images[:2], outputs)
         explained.check_targets(outputs, targets, labels)
-        needs_gradient = getattr(getattr(part, "info", None), "needs_gradient", False)
-        check = functools.partial(check_contract, network, images, outputs, select=explained.select)
-        if not getattr(part, "has_own_function", False):
-            check(gradients=needs_gradient)
+        info, check = getattr(part, "info", None), functools.partial(check_contract, network, images, outputs)
+        if not getattr(info, "control", False) and not getattr(part, "has_own_function", False):
+            check(gradients=getattr(info, "needs_gradient", False), select=explained.select)
         with unsupported_by_torch(explainer_name(part), network), protect_input(network):
             if budget is None:
                 maps = part(explained, images, targets)
             else:
                 maps = explain_within_budget(part, budget, explained, images, targets)
         if explained.gave_gradient:  # also to an explainer without metadata
-            check(gradients=True)
+            check(gradients=True, select=explained.select)
         return maps
 
 
