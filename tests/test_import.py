@@ -99,3 +99,11 @@ def test_no_benchmark_hides_a_module_that_others_import():
     origins = {name: spec.origin for name, spec in found.items() if spec is not None and spec.origin is not None}
     hidden = {name for name, origin in origins.items() if folder.parent not in Path(origin).parents}
     assert hidden == set(), origins
+
+
+@pytest.mark.parametrize("package", [xaibench, xaibench.metrics], ids=lambda package: package.__name__)
+@pytest.mark.parametrize(("alias", "name"), [("pointing_game", "hit"), ("dice", "f1"), ("IoU", "iou")])
+def test_an_alias_names_the_metric(package, alias, name):
+    with pytest.raises(AttributeError, match=rf"{alias}.*{package.__name__}\.{name}\b"):
+        getattr(package, alias)
+    assert not hasattr(package, "nothing_of_this_name")

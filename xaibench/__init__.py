@@ -12,6 +12,7 @@ import lazy_loader
 
 from xaibench._version import __version__ as __version__
 from xaibench.metrics.table import METRICS as _METRICS
+from xaibench.metrics.table import name_aliases as _name_aliases
 
 if TYPE_CHECKING:
     from xaibench import benchmarks as benchmarks
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from xaibench.plots import show as show
     from xaibench.runner.published_networks import published_network as published_network
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+_load, __dir__, __all__ = lazy_loader.attach(
     __name__,
     ["benchmarks", "data", "explainers", "hub", "leaderboard", "metrics", "models", "plots", "report", "runner"],
     {
@@ -53,3 +54,4 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "runner.published_networks": ["published_network"],
     },
 )
+__getattr__ = _name_aliases(_load, __name__)

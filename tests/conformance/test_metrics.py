@@ -7,6 +7,8 @@ import re
 import numpy as np
 import pytest
 import torch
+from part_cases import MetricCase, case
+from torch import nn
 
 from xaibench.component.info import MetricInfo
 from xaibench.metrics import METRICS
@@ -166,3 +168,42 @@ def test_scores_stay_on_the_gpu_of_the_maps(name, pairs):
 def test_bad_input_is_refused(name, pairs, change, message):
     with pytest.raises(ValueError, match=message):
         METRICS.resolve(name)(*change(*pairs))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in METRICS if METRICS.resolve(name).info.kind in ("model", "explainer")]
+)
+def test_metrics_of_a_model_do_not_depend_on_autocast_around_them(name):
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 3)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
+    images, maps = torch.rand(4, 1, 8, 8, generator=generator), torch.randn(4, 8, 8, generator=generator)
+    targets, metric = torch.tensor([0, 1, 2, 0]), METRICS.resolve(name)
+
+    def gradients(network, rows, classes):
+        rows = rows.clone().requires_grad_()
+        return torch.autograd.grad(network(rows).gather(1, classes[:, None]).sum(), rows)[0].sum(1)
+
+    def scores():
+        given = (model, images, maps, targets) if metric.info.kind == "model" else (gradients, model, images, targets)
+        return metric(*given, reduction="none", **case(METRICS, name, MetricCase()).quick)
+
+    expected = scores()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(scores().nan_to_num(), expected.nan_to_num())
+
+
+@pytest.mark.parametrize("name", AGAINST_TRUTH)
+def test_a_metric_that_reads_the_sign_by_value_only_ranks_or_binarizes(name, pairs):
+    """``evaluate`` passes such metrics the magnitude of a map by default, which must not be another question."""
+    metric, (maps, masks) = METRICS.resolve(name), pairs
+    if metric.info.map_sign != "value" or metric.info.skill_of:
+        return
+    how = {"threshold": "area"} if metric.info.thresholded else {}
+    maps, masks = maps[2:12], masks[2:12]  # others have values that are equal up to rounding
+    values, order = np.unique(maps, return_inverse=True)
+    increasing = order.reshape(maps.shape) - (values < 0).sum()  # keeps order, signs and zeros
+    scores = metric(maps, masks, reduction="none", **how)
+    np.testing.assert_array_equal(metric(increasing, masks, reduction="none", **how), scores)

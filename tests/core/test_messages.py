@@ -1,6 +1,18 @@
+import warnings
+
 import pytest
 
-from xaibench.core.messages import capitalize, did_you_mean, first_line, folded, kind_of, listed, unknown, warn_caller
+from xaibench.core.messages import (
+    capitalize,
+    did_you_mean,
+    equal_warnings_once,
+    first_line,
+    folded,
+    kind_of,
+    listed,
+    unknown,
+    warn_caller,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +95,15 @@ def test_a_warning_in_a_module_names_the_line_of_the_user():
     with pytest.warns(UserWarning, match="slow") as caught:
         scope["outer"]()
     assert caught[0].filename == __file__
+
+
+def test_equal_warnings_are_shown_once_inside_a_block():
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with equal_warnings_once():
+                for text in ("one", "one", "two", "one"):
+                    warn_caller(text)
+        warn_caller("one")
+        warn_caller("one")
+    assert [str(warning.message) for warning in seen] == ["one", "two"] * 2 + ["one"] * 2

@@ -1,4 +1,5 @@
 import functools
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from xaibench.evaluation.apply import (
     to_device,
     training_batches,
 )
-from xaibench.evaluation.protocol import resolve_sign
+from xaibench.evaluation.protocol import SIGNS, resolve_sign
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 from xaibench.metrics import METRICS
 
@@ -69,12 +70,12 @@ SIGNED = torch.tensor([[[-3.0, 1.0], [2.0, -0.5]]])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"])
 def test_a_sign_is_that_of_all_metrics_except_those_whose_definition_leaves_no_choice(name, protocol):
-    if METRICS.resolve(name).info.own_truth == "use":
+    info = METRICS.resolve(name).info
+    read = METRICS.resolve(info.skill_of).info if info.skill_of else info
+    drops_sign = read.map_sign == "magnitude" or (read.thresholded and protocol == "scaled")
+    expected = {"magnitude": SIGNED.abs(), "signed": SIGNED.clip(0) if drops_sign else SIGNED}
+    if info.map_sign == "own":
         expected = {"magnitude": SIGNED, "signed": SIGNED}
-    else:
-        expected = {"magnitude": SIGNED.abs(), "signed": SIGNED.clip(0)}
-        if name in ("roc_auc", "average_precision", "average_precision_skill"):
-            expected["signed"] = SIGNED  # ranks the negative pixels as well
     for sign, maps in expected.items():
         scored = AppliedMetric(name, protocol=protocol, sign=sign)(SIGNED, BATCH)
         pd.testing.assert_frame_equal(scored, AppliedMetric(name, protocol=protocol)(maps, BATCH))
@@ -86,19 +87,39 @@ def test_one_map_is_ranked_in_one_way(sign, score):
         assert AppliedMetric(name, protocol="area", sign=sign)(SIGNED, BATCH)["value"].tolist() == [score]
 
 
-def test_a_sign_holds_for_metrics_of_ones_own_and_not_for_those_without_masks():
+def test_a_function_without_a_record_gets_maps_as_they_are():
+    def most_negative(maps, masks, *, reduction="mean"):
+        return maps.reshape(len(maps), -1).min(axis=1)
+
+    for sign, protocol in itertools.product((*SIGNS, None), PROTOCOLS):
+        scores = AppliedMetric(most_negative, protocol=protocol, sign=sign)(SIGNED, BATCH)
+        assert scores["value"].tolist() == [-3.0]
+        assert resolve_sign(None, protocol, sign) is None
+    assert resolve_sign(METRICS.resolve("sparseness").info, "published", "signed") is None
+    assert resolve_sign(METRICS.resolve("insertion").info, "published", "magnitude") is None
+
+
+def test_evaluate_passes_signed_maps_to_a_function(split):
+    maps = np.random.default_rng(0).integers(-9, 9, (20, 2, 2)).astype(np.float32)
+
+    def most_negative(maps, masks, *, reduction="mean"):
+        return maps.reshape(len(maps), -1).min(axis=1)
+
+    scores = xb.evaluate({"mine": maps}, split, metrics=[most_negative], controls=False).scores
+    assert scores["value"].tolist() == maps.reshape(20, -1).min(axis=1).tolist()
+
+
+@pytest.mark.parametrize(("map_sign", "expected"), [("own", SIGNED), ("value", SIGNED.abs())])
+def test_a_record_states_how_a_metric_of_ones_own_reads_signs(map_sign, expected):
     seen = []
 
-    def own(maps, masks, *, reduction="mean"):
+    @MetricInfo("Own", "ground-truth", higher_is_better=True, map_sign=map_sign)
+    def metric(maps, masks, *, reduction="mean"):
         seen.append(maps.copy())
         return np.zeros(len(maps))
 
-    for sign in ("magnitude", "signed"):
-        AppliedMetric(own, protocol="area", sign=sign)(SIGNED, BATCH)
-    assert np.array_equal(seen[0], SIGNED.abs())
-    assert np.array_equal(seen[1], SIGNED)
-    assert resolve_sign(METRICS.resolve("sparseness").info, "published", "signed") is None
-    assert resolve_sign(METRICS.resolve("insertion").info, "published", "magnitude") is None
+    AppliedMetric(metric, protocol="area", sign="magnitude")(SIGNED, BATCH)
+    assert np.array_equal(seen[0], expected)
 
 
 @pytest.mark.parametrize(

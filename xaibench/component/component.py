@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
+from xaibench.component.info import DatasetInfo, ExplainerInfo, ModelInfo, describe_own_metric
 from xaibench.component.parameters import Frozen, named_parameters
 from xaibench.component.registry import Registry, import_target
 
@@ -89,7 +89,7 @@ class Component:
         if self.kind == "dataset":
             return DatasetInfo(self.use, (), (3, 224, 224))
         if self.kind == "metric":
-            return MetricInfo(self.name, "ground-truth", higher_is_better=True, range=(-math.inf, math.inf))
+            return describe_own_metric(self.name)
         return (ExplainerInfo if self.kind == "explainer" else ModelInfo)(self.name)
 
     @functools.cached_property

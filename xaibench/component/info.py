@@ -5,6 +5,7 @@ This module imports neither torch nor anything else that is slow to load.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -156,7 +157,7 @@ class MetricInfo(PartInfo):
             ``"area"`` for as many pixels as the mask has.
         map_sign: How a metric with a ground truth reads the sign of a map: ``"value"`` if it ranks or binarizes by
             value, ``"magnitude"`` if it drops the sign, ``"own"`` if its definition leaves no choice, so that the
-            ``sign`` of an evaluation does not apply.
+            ``sign`` of an evaluation does not apply, as for a function without this record.
         undefined: Reasons for ``nan`` that follow from map and mask (:mod:`xaibench.metrics.undefined`);
             None = the usual ones of its kind.
         chance: Score of a random map, in a sentence; for metrics with a ground truth.
@@ -215,6 +216,12 @@ class MetricInfo(PartInfo):
         ``"none"``.
         """
         return self.truth or _TRUTH_OF_KIND[self.kind]
+
+
+def describe_own_metric(name: str) -> MetricInfo:
+    """Return the metadata of a user's function without an info record: it compares maps as they are with masks."""
+    limits = -math.inf, math.inf
+    return MetricInfo(name, "ground-truth", higher_is_better=True, range=limits, map_sign="own")
 
 
 _TRUTH_OF_KIND: Mapping[str, Truth | Literal["none"] | None] = {

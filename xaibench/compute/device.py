@@ -117,15 +117,18 @@ def _cuda_devices() -> list[str]:
 
 
 @contextmanager
-def precision_context(precision: Precision | None = None, device: str | torch.device = "cpu") -> Iterator[None]:
+def precision_context(
+    precision: Precision | None = None, device: str | torch.device = "cpu", *, keeps_autocast: bool = True
+) -> Iterator[None]:
     """Set the precision of float32 arithmetic inside the block and restore torch's global flags after it.
 
     The flags belong to the process. Threads can be inside at the same time if they need the same flags.
 
     Args:
-        precision: None = that of the enclosing block. Outside of all blocks: exact float32, with ``torch.autocast`` as
-            the caller has set it.
+        precision: None = that of the enclosing block. Outside of all blocks: exact float32.
         device: Where the block computes; ``torch.autocast`` is set for its type.
+        keeps_autocast: Whether ``torch.autocast`` stays as the caller has set it if no precision is stated; otherwise
+            it is switched off.
 
     Raises:
         ValueError: If the precision is unknown.
@@ -160,7 +163,7 @@ def precision_context(precision: Precision | None = None, device: str | torch.de
     block, token = _Block(chosen == "tf32"), _STATED.set(chosen)
     try:
         block.enter(wanted)
-        if chosen is None:
+        if chosen is None and keeps_autocast:
             yield
         else:
             with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=chosen == "bfloat16"):

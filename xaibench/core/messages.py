@@ -8,7 +8,9 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 def unknown(start: str, name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
@@ -137,6 +139,23 @@ class ParameterWarning(UserWarning):
     """Parameters with which the results of a method are of little use. Not shown in a run, whose suite states them."""
 
 
+#: Texts of the warnings since the start of :func:`equal_warnings_once`; None outside.
+_SEEN: ContextVar[set[str] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def equal_warnings_once() -> Iterator[None]:
+    """Show warnings of :func:`warn_caller` with the same text only once inside the block, such as one per batch.
+
+    Python itself shows them again whenever a filter of warnings was set in between.
+    """
+    token = _SEEN.set(set())
+    try:
+        yield
+    finally:
+        _SEEN.reset(token)
+
+
 def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:
     """Warn with the line of the caller outside of xaibench, and of torch, whose modules and hooks call xaibench.
 
@@ -144,6 +163,11 @@ def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:
         text: What was found, and what to do.
         kind: Class of the warning.
     """
+    seen = _SEEN.get()
+    if seen is not None:
+        if text in seen:
+            return
+        seen.add(text)
     level, frame = 2, sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("xaibench", "torch"):
         level, frame = level + 1, frame.f_back

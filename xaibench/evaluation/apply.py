@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo
+from xaibench.component.info import MetricInfo, describe_own_metric
 from xaibench.component.parameters import has_any_parameter, named_parameters
 from xaibench.core.checks import check_names
 from xaibench.core.types import SCORED_AS_CHANCE
@@ -346,7 +346,8 @@ class AppliedMetric:
 
     Attributes:
         name: The registered name; for unregistered metrics, the name as given or the name of the function.
-        info: The info record. A metric without one is assumed to compare maps with masks, higher being better.
+        info: The info record. A metric without one is assumed to compare maps with masks, higher being better, and gets
+            maps as they are, regardless of ``sign``.
         given: The parameters as they were given.
         raw: For a chance-corrected metric, the underlying metric (``info.skill_of``); otherwise None. Its scores are
             computed once and converted (:meth:`against_chance`).
@@ -375,9 +376,7 @@ class AppliedMetric:
         self._function: Callable[..., Any] = METRICS.resolve(metric) if isinstance(metric, str) else metric
         self._registered_name = METRICS.name_of(self._function)
         self.name: str = self._registered_name or (metric if isinstance(metric, str) else name_of(metric))
-        self.info: MetricInfo = getattr(self._function, "info", None) or MetricInfo(
-            self.name, "ground-truth", higher_is_better=True, range=(-np.inf, np.inf)
-        )
+        self.info: MetricInfo = getattr(self._function, "info", None) or describe_own_metric(self.name)
         self.given = parameters = {} if parameters is None else parameters
         if output is not None and self.needs_model and "output" in named_parameters(self._function):
             parameters = {"output": output} | dict(parameters)

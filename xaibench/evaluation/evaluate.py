@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.core.checks import check_choice, check_count
+from xaibench.core.messages import equal_warnings_once
 from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, to_device, training_batches
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, PROTOCOLS, SIGNS, Protocol, Sign
@@ -247,7 +248,8 @@ def evaluate(
         sign: How metrics with a ground truth read maps: by ``"magnitude"``, or ``"signed"``. Signed maps are ranked and
             binarized by value, and metrics that take magnitudes (earth mover's distance, top-k precision, mass
             accuracy) get their positive part. Metrics whose definition leaves no choice get maps as they are
-            (``map_sign`` in their info). Metrics without masks are not affected.
+            (``map_sign="own"`` in their info), and so do functions without an info record. Metrics without masks are
+            not affected.
         batch_size: Number of samples that are read, explained and scored at a time. It does not affect the scores.
         seed: Seed of explainers that use random numbers.
         device: The device for explainers and metrics; a model on another device is copied. ``"auto"`` is the GPU if
@@ -312,7 +314,12 @@ def evaluate(
     steps = len(applied_methods) * len(scorers)
     advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
     bar = ProgressBar("evaluate", count * steps, "score", shown=progress is True, advice=advice)
-    with precision_context(precision, resolve_device(device)), bar, unchecked_networks(not check_network) as broken:
+    with (
+        precision_context(precision, resolve_device(device), keeps_autocast=False),
+        bar,
+        unchecked_networks(not check_network) as broken,
+        equal_warnings_once(),
+    ):
         if model is not None:
             check_module(model)
             model = to_device(model, device)

@@ -100,7 +100,7 @@ def resolve_sign(
     """Return the part of the map that a metric gets instead of the map; None if it makes no difference to the metric.
 
     Args:
-        info: Metadata of the metric; None for a metric without metadata, which ranks by value.
+        info: Metadata of the metric; None for a metric without metadata, which gets maps as they are.
         protocol: Its resolved protocol (:func:`resolve_protocol`). ``"scaled"`` drops the sign.
         sign: The choice of the evaluation; None passes maps as they are.
 
@@ -109,9 +109,9 @@ def resolve_sign(
         >>> [resolve_sign(metric.info, "published", sign) for metric in (hit, emd) for sign in SIGNS]
         ['magnitude', None, None, 'positive']
     """
-    if sign is None or (info and (info.kind != "ground-truth" or info.map_sign == "own" or info.skill_of)):
+    if sign is None or info is None or info.kind != "ground-truth" or info.map_sign == "own" or info.skill_of:
         return None
-    drops_sign = protocol == "scaled" or (info is not None and info.map_sign == "magnitude")
+    drops_sign = protocol == "scaled" or info.map_sign == "magnitude"
     if sign == "magnitude":
         return None if drops_sign else "magnitude"
     return "positive" if drops_sign else None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 from xaibench.metrics.table import METRICS as METRICS
+from xaibench.metrics.table import name_aliases as _name_aliases
 
 if TYPE_CHECKING:
     from xaibench.metrics.correlations import MetricAgreement as MetricAgreement
@@ -44,4 +45,5 @@ for _module, _names in {
 }.items():
     _HOME[_module] = [*_HOME.get(_module, []), *_names]
 # Imported on first use, because metrics that call a model load torch.
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, None, _HOME)
+_load, __dir__, __all__ = lazy_loader.attach(__name__, None, _HOME)
+__getattr__ = _name_aliases(_load, __name__)

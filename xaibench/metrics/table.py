@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from xaibench.component.registry import Registry
 
 #: Module -> its metrics.
@@ -52,3 +55,34 @@ METRICS = Registry(
         "mprt": "parameter_randomization",
     },
 )
+
+
+def name_aliases(load: Callable[[str], Any], module: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module of metrics, whose errors state the metric that an alias stands for.
+
+    Args:
+        load: Returns an attribute, or raises an AttributeError.
+        module: Name of the module.
+
+    Returns:
+        The function.
+
+    Example:
+        >>> import xaibench
+        >>> xaibench.pointing_game
+        Traceback (most recent call last):
+            ...
+        AttributeError: module 'xaibench' has no attribute 'pointing_game'; it is another name of xaibench.hit.
+    """
+
+    def get(name: str) -> Any:
+        try:
+            return load(name)
+        except AttributeError as error:
+            metric = METRICS.canonical(name)
+            if metric == name or metric not in METRICS:
+                raise
+            text = f"module {module!r} has no attribute {name!r}; it is another name of {module}.{metric}."
+            raise AttributeError(text) from error
+
+    return get

@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from hypothesis.extra import numpy as hnp
 from oracles import overlap as oracle
 from part_cases import MetricCase
 
+from xaibench.core.messages import ParameterWarning
+from xaibench.data import Split
+from xaibench.evaluation import evaluate
 from xaibench.metrics import chance_level, f1, iou, precision, recall, topk_precision, undefined_reasons
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
@@ -133,3 +137,47 @@ def test_at_the_area_a_zero_map_has_no_score_and_a_constant_one_that_of_chance(m
     assert undefined_reasons(-np.ones((5, 6)), mask, metric.__name__, threshold="area") == [""]
     (chance,) = chance_level(metric.__name__, mask, {"threshold": "area"})
     assert metric(np.full((5, 6), -2.0), mask, threshold="area") == pytest.approx(chance, rel=1e-12)
+
+
+POSITIVE = np.array([[[0.9, 0.2], [0.6, 0.7]], [[0.9, 0.8], [0.6, 0.7]]])
+MASKS = np.array([[[1, 0], [0, 0]]] * 2)
+
+
+@at_threshold
+@pytest.mark.parametrize(("least", "is_warned"), [(-0.01, True), (0.0, False)])
+def test_a_map_that_is_above_the_threshold_everywhere_is_warned_of_once_per_call(metric, least, is_warned):
+    maps = POSITIVE - POSITIVE.min(axis=(1, 2), keepdims=True) - least
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        metric(maps, MASKS, threshold=0.0)
+    assert [warning.category for warning in seen] == [ParameterWarning] * is_warned
+    assert all(warning.filename == __file__ for warning in seen)
+
+
+@at_threshold
+def test_a_loop_over_batches_shows_the_warning_once(metric):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for scale in (1.0, 2.0, 3.0):
+            metric(scale * POSITIVE, MASKS, threshold=0.1)
+    assert len(seen) == 1
+
+
+@at_threshold
+def test_masks_of_no_or_of_all_pixels_and_other_thresholds_are_not_warned_of(metric):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric(POSITIVE, np.zeros_like(MASKS), threshold=0.0)
+        metric(POSITIVE, np.ones_like(MASKS), threshold=0.0)
+        metric(POSITIVE, MASKS, threshold="area")
+        metric(POSITIVE, MASKS, threshold=0.65)
+
+
+def test_evaluate_warns_once_for_all_batches():
+    split = Split(torch.rand(2, 1, 2, 2), torch.from_numpy(MASKS) == 1, torch.zeros(2, dtype=torch.int64))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        how = {"metrics": ["iou"], "controls": False, "batch_size": 1, "sign": "signed"}
+        evaluate({"mine": POSITIVE}, split, protocol="published", **how)
+        evaluate({"mine": POSITIVE}, split, **how)
+    assert sum(warning.category is ParameterWarning for warning in seen) == 1

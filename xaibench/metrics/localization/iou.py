@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.component.info import MetricInfo
+from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import (
     expected_f1,
@@ -101,6 +102,9 @@ def iou(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Red
             another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
+    Warns:
+        ParameterWarning: If every pixel of a map is above the threshold.
+
     Example:
         >>> import numpy as np
         >>> iou(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
@@ -157,10 +161,13 @@ def precision(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reductio
             another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
+    Warns:
+        ParameterWarning: If every pixel of a map is above the threshold.
+
     Example:
         >>> import numpy as np
-        >>> precision(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
-        0.5
+        >>> precision(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
+        0.6666666666666666
     """
     return _score_overlap(
         lambda n: share(n.both, n.marked, n.defined & (n.marked > 0)), maps, masks, threshold, reduction
@@ -208,10 +215,13 @@ def recall(maps: Array, masks: Array, *, threshold: Threshold = 0.5, reduction: 
             another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
+    Warns:
+        ParameterWarning: If every pixel of a map is above the threshold.
+
     Example:
         >>> import numpy as np
-        >>> maps, masks = np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]])
-        >>> recall(maps, masks), recall(maps, masks, threshold=0.0)
+        >>> maps, masks = np.array([[0.9, 0.2, 0.5, 0.0]]), np.array([[1, 1, 0, 0]])
+        >>> recall(maps, masks), recall(maps, masks, threshold=0.1)
         (0.5, 1.0)
     """
     return _score_overlap(lambda n: share(n.both, n.truth, n.defined), maps, masks, threshold, reduction)
@@ -259,6 +269,9 @@ def f1(maps: Array, masks: Array, *, threshold: Threshold = 0.0, reduction: Redu
             another word than ``"area"``.
         TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
+    Warns:
+        ParameterWarning: If every pixel of a map is above the threshold.
+
     Example:
         >>> import numpy as np
         >>> f1(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]), threshold=0.5)
@@ -280,7 +293,25 @@ def _score_overlap(
     formula: Callable[[_Overlap], Floats], maps: Array, masks: Array, threshold: Threshold, reduction: Reduction
 ) -> Scores:
     check_threshold(threshold)
-    return score_pairs(lambda maps, masks: formula(_count(maps, masks, threshold)), maps, masks, reduction)
+    marks_everything = False
+
+    def score(maps: Floats, masks: Bools) -> Floats:
+        nonlocal marks_everything
+        counts = _count(maps, masks, threshold)
+        pixels = flat(maps).shape[1]
+        marks_everything |= bool((counts.defined & (counts.marked == pixels) & (counts.truth < pixels)).any())
+        return formula(counts)
+
+    scores = score_pairs(score, maps, masks, reduction)
+    if marks_everything:
+        # The text does not depend on the batch, so that Python shows it once per line of the caller.
+        warn_caller(
+            f"Every pixel of a map is above threshold={threshold}, so its score depends on the mask alone: IoU and "
+            "precision are the mask's share of the image, recall is 1. Pass threshold='area', which marks as many "
+            "pixels as the mask has and is the default of xb.evaluate, or a threshold within the range of the maps.",
+            ParameterWarning,
+        )
+    return scores
 
 
 def _count(maps: Floats, masks: Bools, threshold: Threshold) -> _Overlap:

@@ -61,7 +61,7 @@ class ExplainerCaller:
             raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
         check_initialized(model)
         # Parameters copied in inference mode could not require gradients.
-        with torch.inference_mode(False), precision_context(device=samples.images.device):
+        with torch.inference_mode(False), precision_context(device=samples.images.device, keeps_autocast=False):
             self.model = set_evaluation(copy_network(model)) if isinstance(model, nn.Module) else model
             scorer = ModelScorer(self.model, output, 1)
             scorer.probe_outputs(samples)
@@ -82,7 +82,11 @@ class ExplainerCaller:
 
     def _maps(self, images: Tensor, targets: Tensor, part: slice) -> Tensor:
         # Tensors created in inference mode cannot require gradients, which explainers need.
-        with torch.inference_mode(False), torch.enable_grad(), precision_context(device=images.device):
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            precision_context(device=images.device, keeps_autocast=False),
+        ):
             images, targets = (one.clone() if one.is_inference() else one for one in (images, targets))
             with seeded_by(self._samples.images[part]):  # the same random numbers as for the original images
                 maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()

@@ -382,7 +382,11 @@ def model_scorer(
     # Weights that were made in inference mode have no gradient, which attacks need.
     model = place_network(model, None) if isinstance(model, nn.Module) else model
     # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
-    with evaluation_mode(model), plain_checkpoints(), precision_context(device=samples.images.device):
+    with (
+        evaluation_mode(model),
+        plain_checkpoints(),
+        precision_context(device=samples.images.device, keeps_autocast=False),
+    ):
         scorer = ModelScorer(model, output, batch_size or default_batch_size(samples.images))
         scorer.prepare_model(samples, len(samples) * points, gradients=gradients)
         yield scorer
