@@ -5,7 +5,8 @@ from oracles.explainers import softmax_gradient
 from torch import nn
 
 from xaibench.compute.output import class_margins, exact_sigmoid, exact_softmax
-from xaibench.explainers import ExplainedOutput
+from xaibench.explainers import ExplainedOutput, build, explain
+from xaibench.models import Wrapped
 
 
 def rows(*values):
@@ -71,3 +72,17 @@ def test_the_head_is_no_module_and_the_logit_is_what_the_network_returns():
     z = torch.tensor([[3.0, 1.0]])
     assert explained(z).equal(z)
     torch.testing.assert_close(ExplainedOutput(nn.Identity())(z), z.softmax(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["saliency", "integrated_gradients", "guided_backprop", "fullgrad", "agop"])
+def test_a_single_image_whose_tokens_are_averaged_behind_a_batch_normalization(name, dtype):
+    torch.manual_seed(0)
+    tokens = nn.Sequential(nn.Conv2d(3, 6, 3, 2, 1), nn.BatchNorm2d(6), nn.Flatten(2))
+    nn.init.uniform_(tokens[1].running_var, 0.5, 2)
+    parts = nn.ModuleList([tokens, nn.Linear(6, 2)]).to(dtype)
+    model = Wrapped(parts, lambda parts, x: parts[1](parts[0](x).mT.mean(1).square()))
+    images = torch.rand(2, 3, 8, 8, dtype=dtype)
+    part = build(name).fit(model, [images[:1], images[1:]]) if name == "agop" else name
+    maps = explain(part, model, images, [0, 1], output="logit")
+    torch.testing.assert_close(explain(part, model, images, [0, 1], output="logit", batch_size=1), maps)

@@ -223,6 +223,8 @@ class ExplainedOutput(nn.Module):
         self.on_rows(images.shape[0])
         if logits.requires_grad:
             rows, hooked = images.shape[0], cast(Any, logits)
+            if rows == 1:
+                correct_gradient_of_single_image(logits)
             hooked.register_hook(lambda gradient: self._count_gradient(rows))
         # Under autocast the logits are bfloat16.
         return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
@@ -555,6 +557,26 @@ class _ExactSoftmax(torch.autograd.Function):
 
 
 exact_softmax: Callable[[Tensor], Tensor] = _ExactSoftmax.apply
+
+
+def correct_gradient_of_single_image(outputs: Tensor) -> None:
+    """Make the gradients that enter the batch normalizations before these outputs contiguous.
+
+    On a CPU, torch (2.14.1) computes a wrong gradient of a batch normalization in evaluation mode for one image if the
+    incoming gradient has the strides of ``flatten(2).transpose(1, 2)``, as in networks whose convolutions end in tokens
+    that are averaged or normalized (LeViT, XCiT). Several images have other strides.
+
+    Args:
+        outputs: Outputs of a network for one image; nothing happens without a gradient.
+    """
+    todo, seen = [outputs.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [before for before, _ in node.next_functions]
+            if node.name().startswith("NativeBatchNormBackward"):
+                node.register_prehook(lambda gradients: tuple(g if g is None else g.contiguous() for g in gradients))
 
 
 class _ExactSigmoid(torch.autograd.Function):

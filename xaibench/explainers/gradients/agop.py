@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.network_outputs import check_logits
-from xaibench.compute.output import UnsupportedModelError, skip_last_layer
+from xaibench.compute.output import UnsupportedModelError, correct_gradient_of_single_image, skip_last_layer
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels, target_gradient
@@ -181,6 +181,8 @@ class AGOP(Attribution):
                 "AGOP.fit: the outputs of the model have no gradient with respect to the images. "
                 f"{gradient_free_advice()}"
             )
+        if len(images) == 1:
+            correct_gradient_of_single_image(outputs)
         columns = outputs.amax(1, keepdim=True) if self.outputs == "predicted" else outputs
         total = torch.zeros_like(images[0], dtype=torch.float64)
         for column in columns.unbind(1):
