@@ -281,24 +281,6 @@ def test_unchecked_networks_go_on_with_a_warning():
     assert issubclass(NetworkContractError, UnsupportedModelError)
 
 
-def test_what_the_images_of_another_thread_draw_is_not_the_network_s_doing(monkeypatch):
-    """Another thread moves the generators while a network runs."""
-    model = Net()
-
-    def draw(module, given):
-        draw_elsewhere()
-
-    def draw_elsewhere():
-        import threading
-
-        thread = threading.Thread(target=torch.rand, args=(1,))
-        thread.start()
-        thread.join()
-
-    model.conv.register_forward_pre_hook(draw)
-    explain("occlusion", model, IMAGES, 0, window=6, stride=6, device="cpu")
-
-
 @pytest.mark.parametrize("draw", [np.random.random, random.random])
 def test_what_another_thread_draws_during_most_calls_is_not_the_network_s_doing(draw):
     calls = []
