@@ -354,7 +354,10 @@ def _patch_checkpoints() -> Callable[[], None]:
     def without_reentrance(original: Callable[..., Iterator[None]]) -> Callable[..., Iterator[None]]:
         # Torch calls the function between the first and the second step of this generator.
         def generate(*args: Any, **kwargs: Any) -> Iterator[None]:
-            return iter((None,)) if _lending.depth else original(*args, **kwargs)
+            if _lending.depth:
+                yield
+            else:
+                yield from original(*args, **kwargs)
 
         return generate
 
