@@ -32,8 +32,6 @@ TORCHVISION = {
         False,
     ),
     "SqueezeNet": (lambda: tv.SqueezeNet("1_1", num_classes=4), 32, True),
-    "GoogLeNet": (lambda: tv.GoogLeNet(num_classes=4, aux_logits=False, init_weights=False), 32, True),
-    "GoogLeNet with heads": (lambda: tv.GoogLeNet(num_classes=4, init_weights=False), 32, True),
     "MobileNetV2": (lambda: tv.MobileNetV2(num_classes=4, width_mult=0.35), 32, True),
     "MobileNetV3": (lambda: tv.mobilenet_v3_small(num_classes=4, width_mult=0.35), 32, False),
     "MNASNet": (lambda: tv.MNASNet(0.35, num_classes=4), 32, True),
@@ -64,6 +62,12 @@ TORCHVISION = {
     ),
     "MaxViT": (lambda: tv.MaxVit((64, 64), 8, 2, [8, 16], [1, 1], 8, 0.0, num_classes=4), 64, False),
 }
+
+#: Networks of timm as they are, which take seconds.
+LARGE = (
+    *("mobilenetv3_small_050", "mobilenetv4_conv_small_035", "lcnet_035"),
+    *("ghostnet_050", "skresnet18", "mobilevit_xxs"),
+)
 
 #: timm's names with the parameters that make them small, and the size of the image.
 TIMM = {
@@ -97,18 +101,7 @@ TIMM = {
     "fasternet_t0": ({"depths": (1, 1, 1, 1), "embed_dim": 16}, 32),
     "resnet10t": ({"channels": (8, 16, 16, 16), "stem_width": 8}, 32),
     "resnetv2_50": ({"layers": (1, 1, 1, 1), "channels": (16, 16, 16, 32), "stem_chs": 8}, 32),
-    **{
-        name: ({}, 32)
-        for name in (
-            *("mobilenetv3_small_050", "mobilenetv4_conv_small_035", "ghostnet_050", "repghostnet_050", "lcnet_035"),
-            *("tinynet_e", "dla46_c", "ese_vovnet19b_slim", "regnety_002", "rexnet_100", "skresnet18", "resnest14d"),
-            *("hardcorenas_a", "semnasnet_075", "efficientvit_b0", "starnet_s1", "mobilevit_xxs", "hgnetv2_b0"),
-            *("cs3darknet_focus_s", "shvit_s1"),
-        )
-    },
-    **{name: ({}, 64) for name in ("mobilevitv2_050", "repvgg_a0")},
-    "lambda_resnet26t": ({"img_size": 64}, 64),
-    "gcresnext26ts": ({}, 32),
+    **{name: ({}, 32) for name in LARGE},
 }
 
 
@@ -205,3 +198,6 @@ PUBLISHED = {
     },
     **{f"timm {name}": published(build, 32, False) for name, build in timm_classes().items()},
 }
+
+#: Those that take less than a second per explainer.
+SMALL = [name for name in PUBLISHED if name.removeprefix("timm ") not in LARGE]
