@@ -214,7 +214,7 @@ STRUCTURES = {
     "attribute": lambda z: SimpleNamespace(logits=z, hidden=z.new_zeros(len(z), 3)),
     "entry": lambda z: {"features": z.new_zeros(len(z), 3), "logits": z},
     "only table": lambda z: {"features": z.new_zeros(len(z), 3, 2, 2), "scores": z},
-    "tuple": lambda z: (z, z.new_zeros(len(z), 7)),
+    "tuple": lambda z: (z.new_zeros(len(z), 7, 2, 2), z),
 }
 
 
