@@ -318,3 +318,11 @@ def test_an_unfitted_object_of_a_users_class_is_refused(unfitted):
 
 def test_the_defaults_are_those_of_the_released_runs():
     assert (build("ig").n_steps, build("shapley").n_samples, build("pfi").group_size) == (50, 25, 50)
+
+
+def test_big_endian_arrays_are_explained_as_others(cnn):
+    images = np.random.default_rng(0).random((2, 1, 8, 8))
+    for dtype in (np.float32, np.float64):
+        plain = images.astype(dtype)
+        maps = explain("saliency", cnn, plain.astype(plain.dtype.newbyteorder(">")), [0, 1])
+        np.testing.assert_array_equal(maps, explain("saliency", cnn, plain, [0, 1]))

@@ -398,8 +398,12 @@ def _check_images(images: Any) -> Tensor:
         raise TypeError(
             f"images: got {type(images).__name__}, expected a torch tensor or a numpy array; torch.as_tensor makes one."
         )
-    # An array is copied: a read-only or reversed one cannot be shared with torch.
-    x = (images if isinstance(images, Tensor) else torch.from_numpy(np.array(plain_array(images, "images")))).detach()
+    if isinstance(images, np.ndarray):
+        # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
+        array = plain_array(images, "images")
+        x = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+    else:
+        x = images.detach()
     if x.ndim not in (4, 5) or x.numel() == 0:
         raise ValueError(
             f"images: got {list(x.shape)}, expected [N, C, H, W] (volumes: [N, C, D, H, W]) with at least one image."

@@ -189,3 +189,11 @@ def test_all_spellings_of_a_mask_are_read(text):
 @pytest.mark.parametrize("text", ["[[0,1],[1,/]]", "[[0,1],[1;0]]", "[[0,1,],[1,0,]]", "[[0,1]]]]", "[[01,1],[1,0]]"])
 def test_nearly_a_mask_is_refused(text):
     refused(ValueError, "attention", parse_mask, text)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_tables_in_the_encodings_of_excel_are_read(folder, encoding):
+    rows = [("größe.jpg", drawn(1)[0][1])]
+    write_table(folder / "a.csv", rows, check=False)
+    (folder / "a.csv").write_bytes((folder / "a.csv").read_bytes().decode().encode(encoding))
+    assert np.array_equal(read(HumanMasks(folder, ["x"]))["größe.jpg"], rows[0][1])

@@ -275,3 +275,12 @@ def test_an_unlisted_copy_belongs_to_the_group_of_its_original(tmp_path):
     assert len({source.groups[number_of(source, f"image/{file}.png")] for file in ("a/0", "a/1", "b/0", "b/1")}) == 1
     assert len(np.unique(source.groups)) == 11
     assert source.groups_by == "groups.csv and identical images"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_groups_in_the_encodings_of_excel_are_read(mine, encoding):
+    photo(mine / "image" / "ill" / "größe.png")
+    (mine / "groups.csv").write_bytes("file,group\nill/größe.png,a\nill/ill.v7.JPG,a\n".encode(encoding))
+    source = opened(mine)
+    one, other = (number_of(source, f"image/ill/{file}") for file in ("größe.png", "ill.v7.JPG"))
+    assert source.groups[one] == source.groups[other]

@@ -7,6 +7,7 @@ from generators.tumor import nibabel, write_nifti
 from refusals import refused
 
 from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.disk.image_files import is_medical
 from xaibench.data.scans.medical_images import open_medical, read_medical_header, read_medical_mask
 
 VALUES = np.array([[-1000, -160, 0], [40, 240, 3000]], dtype=np.int16)
@@ -143,6 +144,52 @@ def test_a_replaced_volume_is_read_again(tmp_path):
     assert gray(path, 0, (0.0, 10.0)).max() == 0
     write_nifti(path, np.full((1, 2, 2), 5, np.int16), dtype=np.float32)
     assert gray(path, 0, (0.0, 10.0)).max() == 0.5
+
+
+@pytest.mark.parametrize("syntax", [pydicom.uid.ExplicitVRLittleEndian, pydicom.uid.ImplicitVRLittleEndian])
+@pytest.mark.parametrize("keeps_meta", [True, False])
+@pytest.mark.parametrize("name", ["1.dcm", "1"])
+def test_files_without_preamble_are_read(tmp_path, syntax, keeps_meta, name):
+    path = written(tmp_path)
+    expected = gray(path)
+    tags = pydicom.dcmread(path)
+    tags.file_meta.TransferSyntaxUID = syntax
+    tags.save_as(path, implicit_vr=syntax.is_implicit_VR, little_endian=True)
+    content = path.read_bytes()
+    length = 12 + int.from_bytes(content[140:144], "little")  # of the meta information
+    path.unlink()
+    path = path.with_name(name)
+    path.write_bytes(content[132 if keeps_meta else 132 + length :])
+    assert is_medical(path)
+    assert np.array_equal(gray(path), expected)
+    assert read_medical_header(path).size == expected.shape
+
+
+def test_other_files_are_not_taken_for_dicom(tmp_path):
+    path = tmp_path / "notes"
+    for content in (b"", b"plain text", bytes(200), b"\x08\0\x05\0 text in group 8", b"\x02\0\0\0 text"):
+        path.write_bytes(content)
+        assert not is_medical(path)
+        refused(DataFileError, "notes", read_medical_header, path)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5, 1), (3, 4, 5, 1, 1)])
+def test_further_axes_of_length_1_are_dropped(tmp_path, shape):
+    values = np.arange(60, dtype=np.int16).reshape(shape)
+    nibabel.save(nibabel.Nifti1Image(values[..., 0].reshape(3, 4, 5), np.eye(4)), tmp_path / "a.nii.gz")
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / "b.nii.gz")
+    assert read_medical_header(tmp_path / "a.nii.gz") == read_medical_header(tmp_path / "b.nii.gz")
+    for number in range(5):
+        assert np.array_equal(gray(tmp_path / "a.nii.gz", number), gray(tmp_path / "b.nii.gz", number))
+        assert read_medical_mask(tmp_path / "b.nii.gz", number, tmp_path / "a.nii.gz").shape == (4, 3)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 4, 5, 2)])
+def test_other_numbers_of_axes_are_refused_with_advice(tmp_path, shape):
+    nibabel.save(nibabel.Nifti1Image(np.zeros(shape, np.int16), np.eye(4)), tmp_path / "a.nii")
+    with pytest.raises(DataFileError, match="three axes") as caught:
+        read_medical_header(tmp_path / "a.nii")
+    assert "again" not in str(caught.value)
 
 
 def test_missing_numbers_are_refused(tmp_path):

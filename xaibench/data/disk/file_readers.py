@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import unicodedata
@@ -88,6 +89,28 @@ def opened_image(path: str | os.PathLike[str]) -> Iterator[Image.Image]:
     """Open an image file of one of :data:`IMAGE_FORMATS`, with the errors of :func:`wrap_file_errors`."""
     with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file, formats=IMAGE_FORMATS) as image:
         yield image
+
+
+def text_encoding(path: str | os.PathLike[str]) -> str:
+    """Return the encoding of a table: UTF-8; UTF-16, if there is a byte order mark; otherwise Windows-1252.
+
+    Excel writes tables in all of them.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If it cannot be read.
+    """
+    with wrap_file_errors(path), open(path, "rb") as stream:
+        if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        stream.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        try:
+            while block := stream.read(2**20):
+                decoder.decode(block)
+        except UnicodeDecodeError:
+            return "cp1252"
+        return "utf-8-sig"
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:

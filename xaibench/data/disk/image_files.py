@@ -19,6 +19,10 @@ MEDICAL_SUFFIXES = (".dcm", ".dicom", ".nii", ".nii.gz")
 
 #: EXIF orientations that swap height and width.
 _TRANSPOSED = (5, 6, 7, 8)
+#: Value representations of the first tag of a DICOM file: lengths, codes, dates, times and identifiers.
+_FIRST_REPRESENTATIONS = (b"UL", b"CS", b"DA", b"TM", b"UI")
+#: The first tag is one of group 8 up to SOPInstanceUID.
+_LAST_FIRST_TAG = 0x18
 _WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
 
 
@@ -35,7 +39,36 @@ def is_medical(path: Path) -> bool:
     if name.endswith(MEDICAL_SUFFIXES):
         return True
     with open(path, "rb") as file:
-        return file.read(132)[128:] == b"DICM"
+        start = file.read(132)
+    return start[128:] == b"DICM" or missing_dicom_start(start) is not None
+
+
+def missing_dicom_start(start: bytes) -> bytes | None:
+    """Return what a DICOM file lacks at its beginning, which older programs and network transfers leave out.
+
+    Args:
+        start: The first bytes of a file.
+
+    Returns:
+        The preamble and, if the file states none, the transfer syntax: little endian, with value representations
+        (explicit) or without (implicit). None if the file does not begin with the first tags of a DICOM file.
+
+    Example:
+        >>> missing_dicom_start(b"a text"), missing_dicom_start(bytes.fromhex("0800050043530a00"))[128:132]
+        (None, b'DICM')
+    """
+    group, element = int.from_bytes(start[:2], "little"), int.from_bytes(start[2:4], "little")
+    is_explicit = start[4:6] in _FIRST_REPRESENTATIONS
+    preamble = bytes(128) + b"DICM"
+    if len(start) < 8 or start[128:132] == b"DICM":
+        return None
+    if (group, element) == (2, 0) and is_explicit:
+        return preamble
+    if group != 8 or element > _LAST_FIRST_TAG or not (is_explicit or int.from_bytes(start[4:8], "little") <= 64):
+        return None
+    syntax = b"1.2.840.10008.1.2.1\0" if is_explicit else b"1.2.840.10008.1.2\0"
+    tag = b"\x02\0\x10\0UI" + len(syntax).to_bytes(2, "little") + syntax
+    return preamble + b"\x02\0\0\0UL\x04\0" + len(tag).to_bytes(4, "little") + tag
 
 
 def open_image(

@@ -17,7 +17,7 @@ from PIL import Image
 
 from xaibench.core.messages import listed
 from xaibench.data.disk.cache_folders import hash_contents
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, to_nfc, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, text_encoding, to_nfc, wrap_file_errors
 from xaibench.data.disk.image_files import IMAGE_SUFFIXES, MEDICAL_SUFFIXES, is_image, is_medical, open_image
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes
@@ -413,7 +413,7 @@ def assign_groups(folder: Path, images: Sequence[ImageEntry], below: str = "") -
 def _read_groups(file: Path) -> dict[str, str]:
     """Return file name to group."""
     groups: dict[str, str] = {}
-    with wrap_file_errors(file), open(file, encoding="utf-8-sig", newline="") as stream:
+    with wrap_file_errors(file), open(file, encoding=text_encoding(file), newline="") as stream:
         reader = csv.DictReader(stream)
         header = [name.strip().casefold() for name in reader.fieldnames or ()]
         if "file" not in header or "group" not in header:

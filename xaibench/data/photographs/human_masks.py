@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from xaibench.compute.fork_server import worker_context
 from xaibench.core.files import atomic_file
 from xaibench.data.disk.cache_folders import cache_folder, digest_files, read_cached
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, to_nfc, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, text_encoding, to_nfc, wrap_file_errors
 from xaibench.data.disk.image_lists import MaskRow, warn_about
 
 _LOGGER = logging.getLogger("xaibench")
@@ -155,7 +155,7 @@ def _split_words(name: str) -> list[str]:
 
 
 #: Part of the cache key; increased when the parsing of tables changes.
-_REVISION = 2
+_REVISION = 3
 _MAX_FIELD = 2**31 - 1
 #: Maximum number of characters of a name, and of the message about a malformed row.
 _MAX_LENGTH = 250
@@ -337,7 +337,7 @@ def _read_rows(table: Path) -> Iterator[tuple[int, dict[str, str] | str]]:
     """
     with (
         wrap_file_errors(table),
-        open(table, encoding="utf-8-sig", errors="replace", newline="") as stream,
+        open(table, encoding=text_encoding(table), errors="replace", newline="") as stream,
         _large_fields(),
     ):
         header = [name.strip().casefold() for name in _split_line(stream.readline()) or []]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.image_files import missing_dicom_start
 
 _TAGS = [
     "SOPInstanceUID",
@@ -289,8 +291,16 @@ class _DicomFile(BoundedFile):
         return super().read(size)
 
 
+class _CompletedDicom(io.BytesIO):
+    """The content of a DICOM file without preamble, with one."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.size = len(content)
+
+
 @contextmanager
-def open_dicom(path: Path, kind: str = "CT slice") -> Iterator[_DicomFile]:
+def open_dicom(path: Path, kind: str = "CT slice") -> Iterator[_DicomFile | _CompletedDicom]:
     """Open a DICOM file, and turn the errors of pydicom inside the block into errors that name the file.
 
     Args:
@@ -303,12 +313,17 @@ def open_dicom(path: Path, kind: str = "CT slice") -> Iterator[_DicomFile]:
     """
     errors = import_medical("pydicom").errors
     with wrap_file_errors(path), _DicomFile(path) as stream:
+        begin = missing_dicom_start(stream.read(132))
+        stream.seek(0)
         try:
-            yield stream
+            yield stream if begin is None else _CompletedDicom(begin + stream.read(stream.size))
         except (DataFileError, MissingDataError, OSError, MemoryError):
             raise
         except errors.InvalidDicomError as error:
-            raise DataFileError(f"{path} is not a DICOM file; get it again.") from error
+            raise DataFileError(
+                f"{path} is not a DICOM file: it has neither the preamble of one nor its first tags. If a program "
+                "shows it, save it there as DICOM."
+            ) from error
         except (AttributeError, KeyError, IndexError, TypeError) as error:  # truncated files lack tags
             raise DataFileError(f"{path} is truncated or not a {kind} ({error}); get it again.") from error
         except (RuntimeError, NotImplementedError) as error:

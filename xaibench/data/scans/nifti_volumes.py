@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.scans.ct_reading import import_medical
 
 #: 512×512×1,024, twice the largest scan of these data sets; 2 GiB as float64.
@@ -81,8 +81,9 @@ def read_volume(path: Path) -> Volume:
         try:
             stored = nibabel.Nifti1Image.from_bytes(_read_content(path))
             values = np.asarray(nibabel.as_closest_canonical(stored).dataobj)
+            values = values.reshape(values.shape[:3])
             return Volume(values.transpose(2, 1, 0)[:, ::-1, ::-1], _make_header(stored.header))
-        except (OSError, MemoryError):
+        except (OSError, MemoryError, DataFileError):
             raise
         except Exception as error:  # nibabel and zlib raise many exceptions, mostly undocumented
             raise ValueError(str(error) or type(error).__name__) from error
@@ -98,9 +99,9 @@ def read_volume_header(path: Path) -> VolumeHeader:
     nibabel = import_medical("nibabel")
     with wrap_file_errors(path), _open_unpacked(path) as (stream, limit):
         try:
-            start, _ = _read_start(stream, limit)
+            start, _ = _read_start(path, stream, limit)
             return _make_header(nibabel.Nifti1Header(start))
-        except (OSError, MemoryError):
+        except (OSError, MemoryError, DataFileError):
             raise
         except Exception as error:  # as in read_volume
             raise ValueError(str(error) or type(error).__name__) from error
@@ -108,7 +109,7 @@ def read_volume_header(path: Path) -> VolumeHeader:
 
 def _make_header(head: Any) -> VolumeHeader:
     nibabel = import_medical("nibabel")
-    stored, shape = head.get_best_affine(), head.get_data_shape()
+    stored, shape = head.get_best_affine(), head.get_data_shape()[:3]
     order = nibabel.io_orientation(stored)
     sides = {int(axis): int(side) for axis, side in zip(order[:, 0], shape, strict=True)}
     low, high = float(head["cal_min"]), float(head["cal_max"])
@@ -137,7 +138,7 @@ def are_misaligned(one: VolumeHeader, other: VolumeHeader) -> bool:
 def _read_content(path: Path) -> bytes:
     """Read and decompress a file. The header is checked first, the checksum (which nibabel ignores) last."""
     with _open_unpacked(path) as (stream, limit):
-        start, size = _read_start(stream, limit)
+        start, size = _read_start(path, stream, limit)
         content = start + stream.read(size - len(start))
         if len(content) < size:
             raise ValueError(f"it is truncated: it has {len(content):,} of {size:,} bytes")
@@ -160,7 +161,7 @@ def _open_unpacked(path: Path) -> Iterator[tuple[IO[bytes], int]]:
             yield cast("IO[bytes]", unpacked), _MAX_RATIO * size
 
 
-def _read_start(stream: IO[bytes], limit: int) -> tuple[bytes, int]:
+def _read_start(name: Path, stream: IO[bytes], limit: int) -> tuple[bytes, int]:
     """Return the header of a stream of at most ``limit`` bytes, and the number of bytes up to the last voxel."""
     kind = import_medical("nibabel").Nifti1Header
     start = stream.read(kind.template_dtype.itemsize)
@@ -169,7 +170,12 @@ def _read_start(stream: IO[bytes], limit: int) -> tuple[bytes, int]:
     head = kind(start)
     shape = tuple(int(side) for side in head.get_data_shape())
     size_text = "×".join(map(str, shape))
-    if len(shape) != 3 or min(shape) < 1:
+    if len(shape) < 3 or any(side != 1 for side in shape[3:]):
+        advice = (
+            "save it as a picture, or with a third axis of length 1" if len(shape) < 3 else "give one file per volume"
+        )
+        raise DataFileError(f"{name} has the shape {shape}, expected three axes (further ones of length 1); {advice}.")
+    if min(shape) < 1:
         raise ValueError(f"it has shape {shape}, expected three axes")
     if math.prod(shape) > _MAX_VOXELS:
         raise ValueError(f"its header states {size_text} voxels, expected at most {_MAX_VOXELS:,} (512×512×1024)")
