@@ -1494,15 +1494,11 @@ ARCHITECTURES = {
     "branch on the batch": Entry(around(lambda: Apply(branches_on_the_batch)), expected="right or refused"),
 }
 
-#: Their gradients differ from the slopes of the outputs by less than the check of networks allows for rounding, since
-#: these networks with random weights hardly depend on the image. They are not part of the zoo.
-TOO_FLAT = ("detached gate", "detached norm", "own function with another gradient", "capsules, detached routing")
-
 #: How a buffer that is replaced is judged depends on the explainer; the maps are right.
 UNSTABLE = ("counts in an attribute",)
 
 IDIOMS = {
     name: entry
     for name, entry in (WRITTEN | ACTIVATIONS | WEIGHTS | IMPURE | OUTPUTS | ARCHITECTURES).items()
-    if name not in TOO_FLAT + UNSTABLE
+    if name not in UNSTABLE
 }

@@ -282,15 +282,18 @@ def _gradient_is_suspicious(calls: _Calls, pair: Tensor) -> bool:
         calls.rows = 1
         return _gradient_is_suspicious(calls, pair)
     upper, lower = (ends.cpu().double() @ _weights(ends.shape[1])).chunk(2)
-    return bool(_disagree(upper, lower, gradient, 2 * _STEP, _SUSPICIOUS_SLOPE).any())
+    error = torch.finfo(ends.dtype).eps * float(torch.maximum(upper.abs(), lower.abs()).max())
+    return bool(_disagree(upper, lower, gradient, 2 * _STEP, _SUSPICIOUS_SLOPE, error).any())
 
 
 def _between(pair: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two points on the line between two images, and the directions from them to the other image.
+    """Return a point near each of two images, on the line to the other one, and the direction of the line.
 
     Inside of the line, a network that clamps its input does not do so.
     """
     line = pair.flip(0) - pair
+    # One of them becomes darker as well, since noise and texture have the same mean everywhere on the line.
+    line[1] -= 0.5 * (pair.max() - pair.min())
     return pair + 0.3 * line, line
 
 
@@ -319,13 +322,16 @@ def _weights(outputs: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(0).uniform(0.5, 1.5, outputs) * np.resize([1.0, -1.0], outputs))
 
 
-def _disagree(upper: Tensor, lower: Tensor, gradients: Tensor, length: float, tolerance: float) -> Tensor:
-    """Return for which images ``[..., n]`` a difference over a line is not the gradient; never if one is not finite."""
+def _disagree(upper: Tensor, lower: Tensor, gradients: Tensor, length: float, tolerance: float, error: float) -> Tensor:
+    """Return for which images ``[..., n]`` a difference over a line is not the gradient; never if one is not finite.
+
+    ``error`` is the rounding error of the values.
+    """
     slopes = (upper - lower) / length
-    # Some networks compute a part in float32 whatever their precision.
-    noise = 4 * torch.finfo(torch.float32).eps * torch.maximum(upper.abs(), lower.abs()).max() / length
+    noise = 4 * error / length
     # One image may be at a place where the slope happens to be small.
-    largest = torch.maximum(slopes.abs(), gradients.abs()).amax(-1, keepdim=True)
+    own = torch.maximum(slopes.abs(), gradients.abs())
+    largest = torch.maximum(own, 0.2 * own.amax(-1, keepdim=True))
     return (slopes - gradients).abs() > tolerance * largest + noise
 
 
@@ -407,9 +413,13 @@ def _find_wrong_gradient(calls: _Calls, pair: Tensor) -> tuple[float, float] | N
         ends = [_derivative(calls, points + offset * line, line) for offset in offsets]
         values, derivatives = (torch.stack(column) for column in zip(*ends, strict=True))
         means = (derivatives[1:] + derivatives[:-1]) / 2
-        is_wrong = _disagree(values[-1], values[0], means.mean(0), 2 * step, _CERTAIN_SLOPE)
+        # Some networks compute a part in float32 whatever their precision: smooth values have no third differences.
+        roughness = float(values.diff(3, dim=0).abs().median() / values.abs().max())
+        error = min(max(roughness, torch.finfo(pair.dtype).eps), torch.finfo(torch.float32).eps)
+        error *= float(values.abs().max())
+        is_wrong = _disagree(values[-1], values[0], means.mean(0), 2 * step, _CERTAIN_SLOPE, error)
         if parts == 4:
-            wrong_parts = _disagree(values[1:], values[:-1], means, 2 * step / parts, _CERTAIN_SLOPE)
+            wrong_parts = _disagree(values[1:], values[:-1], means, 2 * step / parts, _CERTAIN_SLOPE, error)
             is_wrong &= wrong_parts.sum(0) > parts / 2
         if not is_wrong.any():
             return None
