@@ -51,6 +51,7 @@ _STEP = 5e-4
 #: alone would not show the jumps of rounded values. Only a long line shows the slope of values that are rounded with
 #: the gradient of the unrounded ones.
 _LINES = ((5e-4, 4), (1e-4, 4), (1e-4, 32), (0.25, 32))
+_EPS32, _EPS64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
 #: Names of the remedies.
 _UNCHECKED = "Or pass check_network=False (around metrics: xaibench.unchecked_networks()) to continue with a warning."
 
@@ -156,6 +157,20 @@ def check_network(
         if fault not in messages:
             messages.append(fault)
         warn_caller(f"{fault} Maps and scores of this network may be wrong.")
+
+
+@contextmanager
+def weights_written_back(network: nn.Module) -> Iterator[None]:
+    """Keep what is known of a network whose weights have the same values after the block, with other versions.
+
+    Captum's LRP changes the weights and writes them back.
+
+    Args:
+        network: The network.
+    """
+    record = _record(original_of(network))
+    yield
+    record.tensors = _versions(original_of(network))
 
 
 def _record(network: object) -> _Record:
@@ -282,8 +297,8 @@ def _gradient_is_suspicious(calls: _Calls, pair: Tensor) -> bool:
         calls.rows = 1
         return _gradient_is_suspicious(calls, pair)
     upper, lower = (ends.cpu().double() @ _weights(ends.shape[1])).chunk(2)
-    error = torch.finfo(ends.dtype).eps * float(torch.maximum(upper.abs(), lower.abs()).max())
-    return bool(_disagree(upper, lower, gradient, 2 * _STEP, _SUSPICIOUS_SLOPE, error).any())
+    noise = 4 * torch.finfo(ends.dtype).eps * float(torch.maximum(upper.abs(), lower.abs()).max()) / (2 * _STEP)
+    return bool(_disagree((upper - lower) / (2 * _STEP), gradient, _SUSPICIOUS_SLOPE, noise).any())
 
 
 def _between(pair: Tensor) -> tuple[Tensor, Tensor]:
@@ -322,13 +337,8 @@ def _weights(outputs: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(0).uniform(0.5, 1.5, outputs) * np.resize([1.0, -1.0], outputs))
 
 
-def _disagree(upper: Tensor, lower: Tensor, gradients: Tensor, length: float, tolerance: float, error: float) -> Tensor:
-    """Return for which images ``[..., n]`` a difference over a line is not the gradient; never if one is not finite.
-
-    ``error`` is the rounding error of the values.
-    """
-    slopes = (upper - lower) / length
-    noise = 4 * error / length
+def _disagree(slopes: Tensor, gradients: Tensor, tolerance: float, noise: Tensor | float) -> Tensor:
+    """Return for which images ``[..., n]`` a slope is not the gradient, up to noise; never if one is not finite."""
     # One image may be at a place where the slope happens to be small.
     own = torch.maximum(slopes.abs(), gradients.abs())
     largest = torch.maximum(own, 0.2 * own.amax(-1, keepdim=True))
@@ -413,16 +423,18 @@ def _find_wrong_gradient(calls: _Calls, pair: Tensor) -> tuple[float, float] | N
         ends = [_derivative(calls, points + offset * line, line) for offset in offsets]
         values, derivatives = (torch.stack(column) for column in zip(*ends, strict=True))
         means = (derivatives[1:] + derivatives[:-1]) / 2
+        slopes = values.diff(dim=0) * parts / (2 * step)
         # Some networks compute a part in float32 whatever their precision: smooth values have no third differences.
-        roughness = float(values.diff(3, dim=0).abs().median() / values.abs().max())
-        error = min(max(roughness, torch.finfo(pair.dtype).eps), torch.finfo(torch.float32).eps)
-        error *= float(values.abs().max())
-        is_wrong = _disagree(values[-1], values[0], means.mean(0), 2 * step, _CERTAIN_SLOPE, error)
+        magnitude = float(values.abs().max())
+        roughness = float(values.diff(3, dim=0).abs().median())
+        rounding = min(max(roughness, _EPS64 * magnitude), _EPS32 * magnitude)
+        # The mean of a gradient that changes along the line is an estimate.
+        noise = 2 * rounding / step + 2 * derivatives.std(0) / parts**0.5
+        is_wrong = _disagree(slopes.mean(0), means.mean(0), _CERTAIN_SLOPE, noise)
         if parts == 4:
-            wrong_parts = _disagree(values[1:], values[:-1], means, 2 * step / parts, _CERTAIN_SLOPE, error)
-            is_wrong &= wrong_parts.sum(0) > parts / 2
+            is_wrong &= _disagree(slopes, means, _CERTAIN_SLOPE, parts * noise).sum(0) > parts / 2
         if not is_wrong.any():
             return None
         image = is_wrong.int().argmax()
-        found = (values[-1] - values[0])[image].item() / (2 * step), means[:, image].mean().item()
+        found = slopes[:, image].mean().item(), means[:, image].mean().item()
     return found

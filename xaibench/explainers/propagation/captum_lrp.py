@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.lending import restore_model_state
-from xaibench.compute.output import UnsupportedModelError
+from xaibench.compute.network_contract import weights_written_back
+from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
@@ -70,7 +71,7 @@ class LRP(Attribution):
 
         def attribute(x: Tensor, y: Tensor) -> Tensor:
             # Captum deletes every rule when it is done, and keeps the activations: unharmed() reverts both.
-            with restore_model_state(model), torch.enable_grad(), _hidden:
+            with weights_written_back(network_of(model)), restore_model_state(model), torch.enable_grad(), _hidden:
                 for module, make_rule in extra.items():
                     rule = module.rule = make_rule()
                     if hasattr(rule, "keep_input"):
