@@ -428,11 +428,12 @@ def _find_wrong_gradient(calls: _Calls, pair: Tensor) -> tuple[float, float] | N
         magnitude = float(values.abs().max())
         roughness = float(values.diff(3, dim=0).abs().median())
         rounding = min(max(roughness, _EPS64 * magnitude), _EPS32 * magnitude)
-        # The mean of a gradient that changes along the line is an estimate.
-        noise = 2 * rounding / step + 2 * derivatives.std(0) / parts**0.5
-        is_wrong = _disagree(slopes.mean(0), means.mean(0), _CERTAIN_SLOPE, noise)
+        # The mean of a gradient that jumps along the line is an estimate.
+        jumps = derivatives.diff(2, dim=0).abs().mean(0)
+        is_wrong = _disagree(slopes.mean(0), means.mean(0), _CERTAIN_SLOPE, 2 * rounding / step + jumps / parts**0.5)
         if parts == 4:
-            is_wrong &= _disagree(slopes, means, _CERTAIN_SLOPE, parts * noise).sum(0) > parts / 2
+            noise = 2 * parts * rounding / step + jumps
+            is_wrong &= _disagree(slopes, means, _CERTAIN_SLOPE, noise).sum(0) > parts / 2
         if not is_wrong.any():
             return None
         image = is_wrong.int().argmax()
