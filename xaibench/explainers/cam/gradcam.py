@@ -37,6 +37,7 @@ from xaibench.explainers.shared.layers import (
     revision=4,
     citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
     passes=1,
+    needs_gradient=False,
 )
 @dataclass(frozen=True, kw_only=True)
 class CAM(FeatureMaps):

@@ -12,6 +12,7 @@ The traced network must be the network. Three things see to that:
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections import defaultdict
@@ -21,6 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
 from xaibench.compute.lending import restore_model_state
@@ -44,8 +46,11 @@ from xaibench.explainers.table import gradient_free_advice
 #: Largest difference between traced and plain values, relative to the largest magnitude. Rounding is far below it.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 
-#: Nodes that autograd makes when a tensor is overwritten, and those at which the graph begins.
-_BOOKKEEPING = (*REARRANGING_NODES, "CopySlices", "Copy", "AsStrided", "torch::autograd::AccumulateGrad")
+#: Nodes that autograd makes when a tensor is overwritten, of backward hooks, and those at which the graph begins.
+_BOOKKEEPING = (
+    *(*REARRANGING_NODES, "CopySlices", "Copy", "AsStrided", BackwardHookFunction.__name__),
+    "torch::autograd::AccumulateGrad",
+)
 
 
 class OperationInterceptor(TorchFunctionMode):
@@ -168,7 +173,7 @@ class OperationInterceptor(TorchFunctionMode):
         """Check that intercepted operations have made all nodes from which the tensors were computed."""
         nodes = _nodes_behind(tensors, self._known) if self._treats else set()
         for node in nodes:
-            if node.name().partition("Backward")[0] not in _BOOKKEEPING:
+            if re.sub(r"Backwards?\d*$", "", node.name()) not in _BOOKKEEPING:
                 raise _hidden_operation(self.where(), node.name())
         self._known |= nodes
 
@@ -314,6 +319,8 @@ _observers, _observers_lock = 0, threading.Lock()
 
 def _observed_apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
     call = _OwnFunction(cls)
+    if cls is BackwardHookFunction:  # returns its arguments
+        return call(*args, **kwargs)
     return handle_torch_function(call, args, *args, **kwargs) if has_torch_function(args) else call(*args, **kwargs)
 
 
