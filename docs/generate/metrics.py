@@ -164,6 +164,13 @@ def tested(truth: str) -> str:
 def page() -> str:
     """Return the overview with new tables."""
     aliases = ", ".join(f"`{alias}` for `{METRICS.canonical(alias)}`" for alias in METRICS._aliases)
-    tables = "\n\n".join(f"## {title}\n\nCall: `{call}`.\n\n{table(kind)}" for kind, (call, title) in KINDS.items())
+    assumed = {
+        "model": " A model that is random in evaluation mode, or whose output for an image depends on its batch, is\n"
+        "[refused](models.md#what-is-assumed-of-a-network)."
+    }
+    tables = "\n\n".join(
+        f"## {title}\n\nCall: `{call}`.{assumed.get(kind, '')}\n\n{table(kind)}"
+        for kind, (call, title) in KINDS.items()
+    )
     trials = {f"tested: {truth}": tested(truth) for truth in TRUTHS}
     return with_blocks(PAGE, {"tables": f"{tables}\n\nAliases: {aliases}."} | trials)
