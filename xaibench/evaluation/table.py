@@ -25,6 +25,7 @@ from xaibench.statistics import (
     nested_means,
     paired_differences,
 )
+from xaibench.statistics.nested_draws import RELIABLE_GROUPS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -459,6 +460,9 @@ class Evaluation:
             maps that are zero everywhere, maps scored as chance, undefined scores, and methods that are not applicable.
         """
         lines = [f"{self._describe_samples()}; mean and 95 % interval."]
+        counted = self.scores["sample"].nunique() if self.groups is None else len(np.unique(self.groups))
+        if counted < RELIABLE_GROUPS:
+            lines[0] = f"{lines[0][:-1]}, not reliable for skewed scores: fewer than {RELIABLE_GROUPS}."
         if self.parameters:
             shown = (
                 f"{metric}({', '.join(f'{name}={reprlib.repr(value)}' for name, value in values.items())})"

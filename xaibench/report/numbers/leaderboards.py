@@ -471,11 +471,12 @@ class CellTests:
         from scipy.stats import t
 
         mine = pairs[pairs["metric"].astype(str) == metric].astype(dict.fromkeys(CELL, str))
-        columns = ("difference", "low", "df", "n_groups")
+        columns = ("difference", "low", "high", "df", "n_groups")
         tables = [mine.pivot(index=list(CELL), columns=_PAIR, values=name) for name in columns]
-        difference, low, df, groups = (table.to_numpy(dtype=np.float64) for table in tables)
+        difference, low, high, df, groups = (table.to_numpy(dtype=np.float64) for table in tables)
         with np.errstate(invalid="ignore"):
-            deviation = (difference - low) / t.ppf(0.975, df)
+            # The shorter side is Student's t; the other one may be longer, if the differences are skewed.
+            deviation = np.minimum(difference - low, high - difference) / t.ppf(0.975, df)
         methods: list[Any] = tables[0].columns.to_list()  # tuples, from two levels of the columns
         return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df, groups)
 
