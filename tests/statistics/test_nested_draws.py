@@ -396,11 +396,15 @@ def test_graded_scores_of_several_data_sets_keep_students_t():
     np.testing.assert_allclose(found.intervals(within=(0, 1)), found.intervals(), atol=0.01)
 
 
-@pytest.mark.parametrize(("within", "value", "end"), [((0, np.inf), 0, 2), ((-np.inf, 1), 1, 0)])
-def test_equal_scores_at_the_only_end_of_a_range_have_an_interval(within, value, end):
+@pytest.mark.parametrize(
+    ("within", "value", "other", "end"),
+    [((0, np.inf), 0, 0, 1), ((0, np.inf), 0, 4 / 3, 4 / 3), ((-np.inf, 1), 1, -3, 0)],
+)
+def test_equal_scores_at_the_only_end_of_a_range_have_an_interval(within, value, other, end):
     """Maps without mass outside had 0.000 [0.000, 0.000] next to a share inside of 1.000 [0.796, 1.000]."""
     inside = nested_means(np.ones(15), SamplingDesign.of(15)).intervals(within=(0, 1))[0, 0]
-    interval = nested_means(np.full(15, value), SamplingDesign.of(15)).intervals(within=within)[0]
+    scores = np.tile([float(value), other], (15, 1))
+    interval = nested_means(scores, SamplingDesign.of(15)).intervals(within=within)[0]
     assert sorted(interval) == pytest.approx(sorted([value, value + (1 - inside) * (end - value)]))
 
 

@@ -462,7 +462,7 @@ class Evaluation:
         lines = [f"{self._describe_samples()}; mean and 95 % interval."]
         counted = self.scores["sample"].nunique() if self.groups is None else len(np.unique(self.groups))
         if counted < RELIABLE_GROUPS:
-            lines[0] = f"{lines[0][:-1]}, not reliable for skewed scores: fewer than {RELIABLE_GROUPS}."
+            lines[0] = f"{lines[0][:-1]} (fewer than {RELIABLE_GROUPS}: not reliable for skewed scores)."
         if self.parameters:
             shown = (
                 f"{metric}({', '.join(f'{name}={reprlib.repr(value)}' for name, value in values.items())})"

@@ -143,6 +143,7 @@ class NestedMeans:
         groups: Number of groups of samples with a score, over all data sets, ``[M]``.
         units: Number of units of the level with a score, ``[M]``: data sets, trainings, or groups of samples.
         spread: Variance of the scores, ``[M]``.
+        largest: Largest score, ``[M]``.
         skewness: Skewness of the mean with one training, ``[M]``: that of the scores divided by the square root of
             their number, if each is its own group. 0 at the other levels.
     """
@@ -154,6 +155,7 @@ class NestedMeans:
     groups: Floats
     units: Floats
     spread: Floats
+    largest: Floats
     skewness: Floats
 
     def intervals(
@@ -169,9 +171,9 @@ class NestedMeans:
                 ends further inside. Other intervals are widened to the square of the share that the variance of the
                 scores has of that of hits and misses with the same mean, so graded scores hardly change. If both ends
                 are finite and there is one training, the interval is a generalization of Wilson's
-                (:func:`~xaibench.statistics.nested_draws.bounded_intervals`). If one end is infinite, unseen scores are
-                assumed up to a distance of 1 from an upper end (chance, for a skill) and 2 from a lower end (twice
-                chance, for a score that is relative to chance).
+                (:func:`~xaibench.statistics.nested_draws.bounded_intervals`). If one end is infinite, scores that were
+                not seen are assumed within 1 of the other end, where chance is, or up to the largest score of all
+                columns.
 
         Returns:
             Lower and upper bounds, ``[M, 2]``; ``nan`` where the variance is undefined.
@@ -185,7 +187,9 @@ class NestedMeans:
         low, high = within
         if not attains_ends:
             return np.clip(ends, low, high)
-        length = high - low if np.isfinite(high - low) else 1.0 if np.isfinite(high) else 2.0
+        length = high - low
+        if not np.isfinite(length):
+            length = 1.0 if np.isfinite(high) else np.fmax.reduce(self.largest - low, initial=1.0)
         if np.isfinite(high - low):
             mean, variance = (self.mean - low) / length, self.variance / length**2
             bounded = low + length * bounded_intervals(mean, variance, self.df, self.groups, level)
@@ -299,6 +303,7 @@ def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
         groups=first.groups + second.groups,
         units=np.minimum(first.units, second.units),
         spread=first.spread + second.spread,
+        largest=np.fmax(first.largest, second.largest),
         skewness=np.divide(third, variance**1.5, out=np.zeros_like(third), where=variance > 0),
     )
 
@@ -344,6 +349,7 @@ def nested_means(scores: ArrayLike, drawn: SamplingDesign) -> NestedMeans:
         groups=groups,
         units=np.asarray(units.get(drawn.level, groups), dtype=np.float64),
         spread=np.divide(squares, total, out=np.zeros(len(total)), where=total > 0),
+        largest=np.fmax.reduce(columns, axis=0, initial=-np.inf),
         skewness=skewness,
     )
 
