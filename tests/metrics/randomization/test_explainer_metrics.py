@@ -55,7 +55,8 @@ def test_the_best_and_the_undefined(case, metric):
 
 
 @every_metric
-def test_the_stated_output_is_the_one_that_is_explained(case, metric, output="logit"):
+def test_the_stated_output_is_the_one_that_is_explained(case, metric):
+    output = "logit"
     _, model, images, targets = case
     method = partial(explain, "saliency", device="cpu", progress=False)
     expected = metric(partial(method, output=output), model, images, targets, reduction="none")

@@ -138,7 +138,7 @@ def test_of_many_methods_the_pairs_with_a_control_are_corrected_by_themselves(sh
 def test_the_interval_of_a_difference_is_that_of_the_paired_scores(shared_findings):
     run, _, pairs = shared_findings
     pair = pairs[(pairs["first"] == "lime") & (pairs["second"] == "lrp") & (pairs["metric"] == "emd_perf")].iloc[0]
-    scores = run.scores[run.scores["correct"] & (run.scores["metric"] == "emd_perf")]
+    scores = run.scores[run.scores["scored"] & (run.scores["metric"] == "emd_perf")]
     for key in CELL:
         scores = scores[scores[key] == pair[key]]
     wide = scores.astype({"explainer": str}).pivot(index="sample", columns="explainer", values="value")
@@ -168,7 +168,7 @@ def test_matrices_hold_every_correct_score_once(fresh_run):
     run = read_run(fresh_run)
     cells = list(cell_matrices(run))
     assert len(cells) == 18
-    correct = run.scores[run.scores["correct"]]
+    correct = run.scores[run.scores["scored"]]
     assert sum((~np.isnan(cell.values)).sum() for cell in cells) == correct["value"].notna().sum()
     cell = next(cell for cell in cells if cell.cell == ("mult", "corr", "cnn"))
     mine = correct[(correct["subset"] == "mult") & (correct["variant"] == "corr") & (correct["model"] == "cnn")]

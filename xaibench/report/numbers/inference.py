@@ -65,7 +65,7 @@ class Matrices:
 
 def cell_matrices(run: RunResults) -> Iterator[Matrices]:
     """Yield the scores of each cell that has any, in display order."""
-    scores = run.scores[run.scores["correct"].to_numpy()]
+    scores = run.scores[run.scores["scored"].to_numpy()]
     if scores.empty:
         return
     groups, rows = _group_and_row_numbers(run, scores)
@@ -210,7 +210,7 @@ def promises(run: RunResults) -> list[str]:
         One sentence per level at which cells were repeated, and one if intervals over few samples are not reliable;
         empty if nothing was scored.
     """
-    scores = run.scores[run.scores["correct"].to_numpy()]
+    scores = run.scores[run.scores["scored"].to_numpy()]
     by_cell = scores.groupby(list(CELL), observed=True)[["data_seed", "seed"]].nunique()
     sets, trainings = (by_cell[name].to_numpy() for name in ("data_seed", "seed"))
     level = np.where(sets > 1, "data sets", np.where(trainings > 1, "trainings", "samples"))
