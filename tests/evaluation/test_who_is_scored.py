@@ -54,7 +54,7 @@ def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
 def test_all_can_be_scored(split):
     result = xb.evaluate("input", split, Corner(), ["roc_auc"], controls=False, scored="all")
     assert result.scores["sample"].nunique() == N
-    assert "10 samples in 5 groups (patients); mean and 95 % interval (fewer than 20: " in str(result)
+    assert "10 samples in 5 groups (patients), including wrongly classified ones (accuracy 80.0 %)" in str(result)
 
 
 def test_given_maps_go_with_their_samples(split):

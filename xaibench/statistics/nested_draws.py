@@ -185,7 +185,7 @@ class NestedMeans:
         below, above = (_untransform(quantile, sign * self.skewness) * error for sign in (-1, 1))
         ends = np.stack([self.mean - below, self.mean + above], axis=-1)
         low, high = within
-        if not attains_ends:
+        if not (attains_ends and np.isfinite(within).any()):
             return np.clip(ends, low, high)
         length = high - low
         if not np.isfinite(length):
