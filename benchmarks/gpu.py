@@ -409,7 +409,8 @@ def suites(on: Machine) -> Iterator[Line]:
         shutil.copytree(here / "store", there / "store", ignore=shutil.ignore_patterns("explain", "score"))
         run_suite("xai-tris-8x8", "--quick", "--device", on.device.type, "--out", str(there))
         tables = [pd.read_parquet(each / "scores.parquet") for each in (here, there)]
-        keys = [column for column in tables[0].columns if column not in ("value", "correct", "reason", "curve")]
+        answers = ("value", "correct", "scored", "reason", "curve")
+        keys = [column for column in tables[0].columns if column not in answers]
         both = tables[0].merge(tables[1], on=keys, suffixes=("_here", "_there"))
         assert len(both) == len(tables[0]) == len(tables[1]), "the two runs have other rows"
         largest = float((both["value_here"] - both["value_there"]).abs().max())

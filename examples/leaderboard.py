@@ -38,7 +38,8 @@ print("problems:", problems)
 #
 # ## Compare with an edge filter
 #
-# Laplace is a control: it does not use the network. Mean EMD performance per network and background:
+# Laplace is a control: it does not use the network. Mean EMD performance per network and background (in results of
+# this version `correct` marks the samples that count; in later ones, that is `scored`):
 
 # %%
 files = (folder / "results" / name / found.name / "scores.parquet" for name in METHODS)

@@ -48,7 +48,7 @@ def test_a_row_a_method_and_a_column_a_metric(split):
     assert "deletion ↓" in table.columns
     assert "[" in table.loc["mine", "iou ↑"]
     text = str(result)
-    assert "8 samples, all classified correctly by the model; mean and 95 % interval." in text
+    assert "8 samples, all classified correctly by the model; mean and 95 % interval (fewer than 20" in text
     assert "Controls: center_prior, input, laplace, sobel, uniform." in text
 
 

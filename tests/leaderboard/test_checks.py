@@ -16,6 +16,8 @@ from leaderboard.forging import png, with_scores, with_text
 import xaibench as xb
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import result_checksum
+from xaibench.leaderboard.scores import read_scores
+from xaibench.leaderboard.verification import compare_scores
 from xaibench.leaderboard.verified import Verification, record_verification
 
 OTHER = "0" * 32
@@ -118,7 +120,7 @@ ATTACKS = {
     # rows (M1)
     "only the best samples": rows(best_two),
     "correct turned": rows(lambda t: t.assign(correct=~t["correct"])),
-    "bad samples do not count": rows(lambda t: t.assign(correct=t["correct"] & (t["value"] > 0.5))),
+    "bad samples do not count": rows(lambda t: t.assign(scored=t["scored"] & (t["value"] > 0.5))),
     "negative samples": rows(lambda t: t.assign(sample=-1 - t["sample"])),
     "later samples": rows(lambda t: t.assign(sample=t["sample"] + 6)),
     "other trainings": rows(lambda t: t.assign(seed=t["seed"] + 7)),
@@ -209,7 +211,9 @@ ATTACKS = {
     "facts without networks": facts(lambda w: w.pop("networks")),
     "facts with another training": facts(lambda w: w["networks"].append("xai-tris/lin-white-8x8,mlp,0,9,111111")),
     "facts with another network": facts(lambda w: w["networks"].append("xai-tris/xor-white-8x8,mlp,0,0,111111")),
-    "facts with fewer samples": facts(lambda w: w.update(networks=[line[:-2] for line in w["networks"]])),
+    "facts with fewer samples": facts(
+        lambda w: w.update(networks=[w["networks"][0], *(line[:-2] for line in w["networks"][1:])])
+    ),
     "facts that turn a metric": facts(lambda w: w["parts"]["metrics"]["topk_precision"].update(higher_is_better=False)),
     "facts with malformed groups": facts(lambda w: w.update(samples=["dataset,data_seed,sample,group", "a,b,0,1"])),
     "facts of another kind": facts(lambda w: w.update(parts=[])),
@@ -217,6 +221,32 @@ ATTACKS = {
         b"GIF"
     ),
 }
+
+
+def older_scores(table):
+    """The scores as older versions wrote them, which named the samples that count ``correct``."""
+    counts = table["scored"]
+    return table.drop_columns("scored").set_column(table.column_names.index("correct"), "correct", counts)
+
+
+def older_facts(words):
+    head, *lines = (line.split(",") for line in words["networks"])
+    words["networks"] = [",".join(one) for one in (head[:5], *([*line[:4], line[5]] for line in lines))]
+
+
+def test_results_and_facts_of_older_versions_are_accepted(repository):
+    results = [folder for folder in repository.glob("*/tiny@*") if folder.parent.name != "suites"]
+    facts(older_facts)(results[0])  # of both
+    assert [check(folder) for folder in results] == [[], []]
+    known = read_scores(results[0], 10**6)
+    with_scores(results[0], older_scores)
+    assert [check(folder) for folder in results] == [[], []]
+    older = read_scores(results[0], 10**6)
+    assert older["correct"].isna().all()
+    assert older["scored"].tolist() == known["scored"].tolist()
+    assert compare_scores(older, known)[0] == 0
+    with_scores(results[0], lambda table: older_scores(table.append_column("scored", pc.invert(table["correct"]))))
+    assert "scored differs from the suite" in check(results[0])[0]
 
 
 def test_honest_results_are_accepted(repository):

@@ -46,8 +46,9 @@ def test_facts_are_written_once_for_all_results_of_a_suite(finished, tmp_path):
         columns = [name for name in table.columns if name not in ("explained", "scored")]  # numbers of the run
         pd.testing.assert_frame_equal(stored[columns], table.read(finished)[columns])
     rows = SCORES.read(finished).query("model == 'mlp'").drop_duplicates("sample").sort_values("sample")
-    (correct,) = facts.networks[facts.networks["model"] == "mlp"]["correct"]
-    assert [digit == "1" for digit in correct] == rows["correct"].tolist()
+    for name in ("correct", "scored"):
+        (digits,) = facts.networks[facts.networks["model"] == "mlp"][name]
+        assert [digit == "1" for digit in digits] == rows[name].tolist()
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     split_run(finished, tmp_path / "results", methods=["saliency"])
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before

@@ -40,7 +40,7 @@ def test_a_damaged_file_is_named(small_run, name, content):
 def test_a_missing_column_is_named(small_run):
     scores = pd.read_parquet(small_run / "scores.parquet")
     scores.drop(columns=["correct", "reason"]).to_parquet(small_run / "scores.parquet")
-    with pytest.raises(RunFolderError, match="correct, reason"):
+    with pytest.raises(RunFolderError, match="reason, scored"):
         read_run(small_run)
 
 

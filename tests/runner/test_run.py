@@ -34,7 +34,7 @@ TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "pa
 TABLES = (*TABLES, "images.parquet")
 
 COLUMNS = ["dataset", "subset", "variant", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
-COLUMNS += ["higher_is_better", "reason", "data_seed", "truth"]
+COLUMNS += ["higher_is_better", "reason", "data_seed", "truth", "scored"]
 
 
 def same_tables(a, b):
@@ -179,7 +179,7 @@ def test_correct_means_the_explained_network(tiny_suite, tiny_run):
     for row in rows(tiny_run / "accuracy.csv"):
         mine = scores[(scores["subset"] == row["subset"]) & (scores["model"] == row["model"])]
         mine = mine.drop_duplicates(["seed", "sample"])
-        assert (int(row["explained"]), int(row["scored"])) == (len(mine), mine["correct"].sum())
+        assert (int(row["explained"]), int(row["scored"])) == (len(mine), mine["scored"].sum())
 
 
 def test_accuracies_stand_beside_the_papers(tiny_run):

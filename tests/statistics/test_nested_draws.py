@@ -24,7 +24,8 @@ def drawn(data_sets, trainings, samples):
 
 
 def test_of_samples_alone_it_is_students_t():
-    values = rng().normal(0.3, 1, (50, 3))
+    values = rng().normal(0, 1, (25, 3))
+    values = 0.3 + np.concatenate([values, -values])  # not skewed
     found = nested_means(values, SamplingDesign.of(50))
     theirs = stats.ttest_1samp(values, 0)
     assert found.level == "samples"
@@ -53,7 +54,7 @@ def test_groups_of_unlike_sizes_are_clusters_of_a_ratio():
     without = [values[groups != g].mean() for g in range(7)]  # the jackknife, by its definition
     found = nested_means(values, SamplingDesign.of(30, groups=groups))
     assert found.variance[0] == pytest.approx(6 / 7 * np.square(np.array(without) - mean).sum())
-    assert found.df[0] == 6
+    assert 5 < found.df[0] <= 6
 
 
 def test_crossed_levels_have_the_variance_of_the_textbook():
@@ -174,12 +175,20 @@ def test_the_influences_of_a_mean_sum_to_zero():
     assert counts.sum(axis=(0, 1, 2)).tolist() == (~np.isnan(values)).sum(axis=0).tolist()
 
 
-def test_without_pairs_it_is_welchs_test():
-    one, other = rng().normal(size=12), rng(1).normal(0.4, 2, 30)
+def test_without_pairs_it_is_welchs_statistic_with_the_smaller_degrees_of_freedom():
+    one, other = rng().normal(size=6), rng(1).normal(0.4, 2, 15)
+    one, other = (np.concatenate([values, 1 - values]) for values in (one, other))  # not skewed
     found = unpaired_difference(nested_means(one, SamplingDesign.of(12)), nested_means(other, SamplingDesign.of(30)))
     theirs = stats.ttest_ind(other, one, equal_var=False)
-    assert found.p_values()[0] == pytest.approx(theirs.pvalue)
-    assert found.intervals()[0].tolist() == pytest.approx(list(theirs.confidence_interval()))
+    assert found.df.tolist() == [11]
+    assert found.p_values()[0] == pytest.approx(2 * stats.t.sf(abs(theirs.statistic), 11))
+
+
+@pytest.mark.parametrize(("sets", "deviation"), [((6, 2), 5), ((2, 6), 5), ((6, 6), 1)])
+def test_two_experiments_of_few_data_sets_rarely_differ_by_chance(sets, deviation):
+    draws = rng().normal(size=(sets[0], 4000)), deviation * rng(1).normal(size=(sets[1], 4000))
+    means = (nested_means(draw, drawn(len(draw), 1, 1)) for draw in draws)
+    assert (unpaired_difference(*means).p_values() < 0.05).mean() <= 0.06
 
 
 def test_names_of_unlike_number_are_refused():
@@ -297,7 +306,7 @@ def test_skewed_gaps_near_the_end_of_the_range_are_covered(n, index):
     low, high = found.intervals(within=(0, 1)).T
     assert ((low <= mean) & (high >= mean)).mean() >= 0.94
     low, high = found.intervals().T
-    assert ((low <= mean) & (high >= mean)).mean() < 0.9
+    assert ((low <= mean) & (high >= mean)).mean() < 0.94
 
 
 def test_a_range_is_a_matter_of_scale():
@@ -349,5 +358,124 @@ def holds(count, slices, runs, **bounds):
 @pytest.mark.parametrize("count", [8, 20])
 @pytest.mark.parametrize("slices", [1, 5])
 def test_nineteen_of_twenty_hold_the_share_of_hits_in_few_groups(count, slices):
-    assert 0.935 <= holds(count, slices, 150, within=(0, 1)) <= 0.985
-    assert holds(count, slices, 150) < 0.935  # Student's t has a lower coverage
+    assert 0.935 <= holds(count, slices, 150, within=(0, 1)) <= 0.99
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 20), (3, 1, 20), (6, 1, 100), (1, 3, 20), (2, 2, 30)])
+def test_perfect_scores_count_data_sets_and_trainings(shape):
+    """2 data sets with 20 hits each had [0.91, 1], and with one miss in 40 [0.63, 1]."""
+    units, n = max(shape[:2]), int(np.prod(shape))
+    scores = np.ones((n, 6))
+    scores[:, 1] = 0
+    for column, misses in ((2, 1), (3, 2), (4, n // 20)):
+        scores[np.linspace(0, n - 1, misses).astype(int), column] = 0
+    scores[n // 2, 5] = 0.9999
+    low, high = nested_means(scores, drawn(*shape)).intervals(within=(0, 1)).T
+    wilson = binomtest(units, units).proportion_ci(method="wilson")
+    assert (low[0], high[0]) == pytest.approx((wilson.low, 1))
+    assert (low[1], high[1]) == pytest.approx((0, 1 - wilson.low))
+    assert (np.diff(low[[0, 2, 3, 4]]) <= 1e-12).all()
+    assert (low[5], high[5]) == pytest.approx((low[0], 1), abs=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 20), (3, 1, 20), (6, 1, 100), (1, 3, 20)])
+@pytest.mark.parametrize("learned", [0.7, 0.9, 0.95])
+def test_data_sets_that_fail_rarely_are_covered(shape, learned):
+    """A data set or training has a rate of 1, or rarely of 0.5; before, the coverage was 0.18 to 0.87."""
+    draw, columns = rng(), 1000
+    rates = np.where(draw.random((*shape[:2], 1, columns)) < learned, 1, 0.5)
+    scores = (draw.random((*shape, columns)) < rates).reshape(-1, columns)
+    low, high = nested_means(scores, drawn(*shape)).intervals(within=(0, 1)).T
+    mean = learned + (1 - learned) / 2
+    assert ((low <= mean) & (high >= mean)).mean() >= 0.95
+
+
+def test_graded_scores_of_several_data_sets_keep_students_t():
+    scores = 0.9 + 0.02 * rng().uniform(-1, 1, 600)
+    found = nested_means(scores, drawn(6, 1, 100))
+    np.testing.assert_allclose(found.intervals(within=(0, 1)), found.intervals(), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("within", "value", "other", "end"),
+    [((0, np.inf), 0, 0, 1), ((0, np.inf), 0, 4 / 3, 4 / 3), ((-np.inf, 1), 1, -3, 0)],
+)
+def test_equal_scores_at_the_only_end_of_a_range_have_an_interval(within, value, other, end):
+    """Maps without mass outside had 0.000 [0.000, 0.000] next to a share inside of 1.000 [0.796, 1.000]."""
+    inside = nested_means(np.ones(15), SamplingDesign.of(15)).intervals(within=(0, 1))[0, 0]
+    scores = np.tile([float(value), other], (15, 1))
+    interval = nested_means(scores, SamplingDesign.of(15)).intervals(within=within)[0]
+    assert sorted(interval) == pytest.approx(sorted([value, value + (1 - inside) * (end - value)]))
+
+
+def log_normal(n, columns, seed=0):
+    return rng(seed).lognormal(size=(n, columns)) - np.exp(0.5)
+
+
+@pytest.mark.parametrize(("n", "before"), [(20, 0.87), (50, 0.9)])
+def test_skewed_scores_of_one_training_are_covered(n, before):
+    scores = log_normal(n, 4000)
+    for sign in (1, -1):
+        found = nested_means(sign * scores, SamplingDesign.of(n))
+        low, high = found.intervals().T
+        assert ((low <= 0) & (high >= 0)).mean() >= 0.92
+        half = stats.t.ppf(0.975, n - 1) * np.sqrt(found.variance)
+        assert (np.abs(found.mean) <= half).mean() == pytest.approx(before, abs=0.02)
+        np.testing.assert_allclose(np.minimum(found.mean - low, high - found.mean), half)
+
+
+@pytest.mark.parametrize("n", [20, 50])
+def test_methods_with_skewed_scores_rarely_differ_by_chance(n):
+    """Methods of different scale; before, 28 and 20 % of the runs had a significant pair."""
+    first, second = np.triu_indices(16, 1)
+    runs = []
+    for seed in range(150):
+        scores = log_normal(n, 16, seed) * np.exp(rng(seed).normal(size=16))
+        runs.append(holm(nested_means(scores[:, first] - scores[:, second], SamplingDesign.of(n)).p_values()).min())
+    assert (np.array(runs) < 0.05).mean() <= 0.05
+
+
+def test_a_true_difference_stays_significant_if_scores_are_not_skewed():
+    scores = rng().normal(size=(50, 16))
+    scores[:, 0] += 1.5
+    first, second = np.triu_indices(16, 1)
+    p = holm(nested_means(scores[:, first] - scores[:, second], SamplingDesign.of(50)).p_values())
+    assert (p[first == 0] < 0.05).all()
+
+
+def test_the_p_value_of_one_column_agrees_with_its_interval():
+    for seed in range(40):
+        scores = log_normal(30, 1, seed) + 0.5 * seed / 40
+        found = nested_means(scores, SamplingDesign.of(30))
+        low, high = found.intervals()[0]
+        assert found.p_values()[0] >= 0.05 or not low <= 0 <= high
+
+
+@pytest.mark.parametrize("small", [5, 10, 30])
+@pytest.mark.parametrize("own", [0.0, 1.0])
+def test_one_large_group_is_covered(small, own):
+    """One group of 200 samples next to groups of 3; before, 0.86 to 0.9."""
+    groups = np.repeat(np.arange(small), [200] + [3] * (small - 1))
+    scores = own * rng().normal(size=(small, 2000))[groups] + rng(1).normal(size=(len(groups), 2000))
+    found = nested_means(scores, SamplingDesign.of(len(groups), groups=groups))
+    low, high = found.intervals().T
+    assert ((low <= 0) & (high >= 0)).mean() >= 0.92
+    assert found.df[0] < 2.1
+
+
+def test_skewed_scores_follow_halls_transform():
+    """Hall (1992), with Student's quantile and the less biased skewness, only where it widens the interval."""
+    n = 40
+    scores = log_normal(n, 1)[:, 0]
+    found, error = nested_means(scores, SamplingDesign.of(n)), scores.std(ddof=1) / np.sqrt(n)
+    slope = stats.skew(scores, bias=False) / np.sqrt(n) / 3
+
+    def excess(statistic):
+        transformed = -statistic + slope * statistic**2 - slope**2 * statistic**3 / 3 + slope / 2
+        return -transformed - t.ppf(0.975, n - 1)
+
+    low, high = found.intervals()[0]
+    assert slope > 0.05
+    assert low == pytest.approx(scores.mean() - t.ppf(0.975, n - 1) * error)
+    assert high == pytest.approx(scores.mean() + brentq(excess, 0, 100) * error)
+    assert nested_means(scores - high, SamplingDesign.of(n)).p_values() == pytest.approx([0.05], abs=0.005)

@@ -8,7 +8,7 @@ vector without the mean of the training images, becomes
 - ``"sphering"``: ``S^(-1/2) x``. The result is as close to the centered images as possible (ZCA).
 - ``"cholesky"``: ``L^(-1) x`` with ``S = L L^T``; a pixel depends on those before it in reading order only.
 - ``"symmetric"``: ``D^(1/2) (D^(1/2) S D^(1/2))^(-1/2) D^(1/2) x``, symmetric orthogonalization after Colclough et al.
-  (2015): pixels become uncorrelated and keep their variances.
+  (2015), the first step of their algorithm, which they iterate: pixels become uncorrelated and keep their variances.
 - ``"signal_preserving"``: ``R^(-1/2) D^(-1/2) x`` with the correlation ``R``. Each pixel is correlated with its
   original as much as possible (ZCA-cor).
 - ``"partial_regression"``: each pixel minus its linear regression on all others, ``(S^(-1) x)_i / (S^(-1))_ii``. The

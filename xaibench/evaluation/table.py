@@ -25,6 +25,7 @@ from xaibench.statistics import (
     nested_means,
     paired_differences,
 )
+from xaibench.statistics.nested_draws import RELIABLE_GROUPS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -463,6 +464,9 @@ class Evaluation:
             that are not applicable.
         """
         lines = [f"{self._describe_samples()}; mean and 95 % interval."]
+        counted = self.scores["sample"].nunique() if self.groups is None else len(np.unique(self.groups))
+        if counted < RELIABLE_GROUPS:
+            lines[0] = f"{lines[0][:-1]} (fewer than {RELIABLE_GROUPS}: not reliable for skewed scores)."
         lines += [f"Not to be relied on (check_network=False): {why}" for why in self.broken_assumptions]
         if self.parameters:
             shown = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _KEY = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
 #: Columns that follow from the key.
-_DERIVED = ["subset", "variant", "correct", "higher_is_better", "truth"]
+_DERIVED = ["subset", "variant", "correct", "scored", "higher_is_better", "truth"]
 
 
 def check(folder: str | Path) -> list[str]:
@@ -94,7 +94,9 @@ def _check_scores(folder: Path, method: str, expected: pd.DataFrame) -> Iterator
     if set(rows["_merge"]) != {"both"}:
         return
     for name in _DERIVED:
-        if (wrong := rows[name] != rows[f"{name}_expected"]).any():
+        # What the networks answered is missing in results and facts of older versions.
+        differs = (rows[name] != rows[f"{name}_expected"]).fillna(False)
+        if (wrong := differs.astype(bool)).any():
             row = rows[wrong].iloc[0]
             first = ", ".join(f"{key} {row[key]}" for key in _KEY)
             yield f"{name} differs from the suite in {int(wrong.sum())} rows of {SCORES.name}, such as {first}."
@@ -128,10 +130,7 @@ def _expected_rows(facts: SuiteFacts, name: str) -> pd.DataFrame:
         every = plan.suite.explaining.trainings == "all"
         if seeds != sorted(trainings) if every else len(seeds) != 1 or seeds[0] not in trainings:
             raise ResultError(f"{facts.folder} has the trainings {seeds} of {key}; expected {trainings}.")
-        tables += [
-            _rows_of_network(cell, plan.suite.explaining.samples, int(row["seed"]), str(row["correct"]))
-            for _, row in mine.iterrows()
-        ]
+        tables += [_rows_of_network(cell, plan.suite.explaining.samples, row) for row in mine.to_dict("records")]
         count += len(mine)
     if count != len(networks):
         raise ResultError(f"{facts.folder} has networks that are not in the suite.")
@@ -142,24 +141,28 @@ def _expected_rows(facts: SuiteFacts, name: str) -> pd.DataFrame:
     return rows
 
 
-def _rows_of_network(cell: CellPlan, samples: int | str, seed: int, correct: str) -> pd.DataFrame:
-    """Return the rows of one network; ``correct`` has a digit per sample, which is 1 if the sample counts."""
+def _rows_of_network(cell: CellPlan, samples: int | str, row: Mapping[Any, Any]) -> pd.DataFrame:
+    """Return the rows of one network; ``row`` has a digit per sample of each flag, or none for ``correct``."""
     import pandas as pd
 
-    most = samples if isinstance(samples, int) else len(correct)
-    expected = min(most, cell.data.sizes[2]) if cell.data.dataset.has_n_samples else min(most, len(correct))
-    if set(correct) - {"0", "1"} or len(correct) != expected or not correct:
-        raise ResultError(
-            f"The facts about {cell.dataset_name} list {len(correct)} samples, not {expected} digits 0 or 1."
-        )
+    correct, scored = str(row["correct"]), str(row["scored"])
+    most = samples if isinstance(samples, int) else len(scored)
+    expected = min(most, cell.data.sizes[2]) if cell.data.dataset.has_n_samples else min(most, len(scored))
+    for digits in (scored, correct or scored):
+        if set(digits) - {"0", "1"} or len(digits) != expected or not digits:
+            raise ResultError(
+                f"The facts about {cell.dataset_name} list {len(digits)} samples, not {expected} digits 0 or 1."
+            )
     subset, variant = cell.subset_and_variant
     same: dict[str, Any] = {"dataset": cell.dataset_name, "subset": subset, "variant": variant, "model": cell.model}
-    same |= {"data_seed": cell.data.seed, "seed": seed}
+    same |= {"data_seed": cell.data.seed, "seed": int(row["seed"])}
     tables = []
     for name, score in {score.metric.name: score for _, score in cell.scores}.items():
         info = score.metric.info
         low, high = info.range
         known = {"higher_is_better": bool(info.higher_is_better), "low": low, "high": high}
-        each = {"sample": np.arange(len(correct)), "correct": np.array(list(correct)) == "1"}
-        tables.append(pd.DataFrame({**same, "metric": name, "truth": cell.truth_of(score), **known, **each}))
+        answers = np.array([digit == "1" for digit in correct]) if correct else pd.NA
+        each = {"sample": np.arange(len(scored)), "correct": answers, "scored": np.array(list(scored)) == "1"}
+        table = pd.DataFrame({**same, "metric": name, "truth": cell.truth_of(score), **known, **each})
+        tables.append(table.astype({"correct": "boolean"}))
     return pd.concat(tables)

@@ -30,11 +30,14 @@ from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, SCORES, TRAININ
 #: Folder of the facts in a results repository, and their file.
 FACTS, FACTS_FILE = "suites", "facts.json"
 
-#: Explained networks. ``correct`` has a digit per explained sample, which is 1 if the scores of the sample count.
+#: Explained networks. ``correct`` and ``scored`` have a digit per explained sample: whether the network classifies it
+#: correctly, and whether its scores count. Facts of older versions have ``scored`` under the name ``correct``, and what
+#: the network answered is not known (empty).
 NETWORKS = TableSchema(
     "networks.csv",
     "explained networks and which samples count",
-    {"dataset": "str", "model": "str", "data_seed": "int", "seed": "int", "correct": "str"},
+    {"dataset": "str", "model": "str", "data_seed": "int", "seed": "int", "correct": "str", "scored": "str"},
+    optional=frozenset({"scored"}),
 )
 _NETWORK = ["dataset", "model", "data_seed", "seed"]
 
@@ -108,6 +111,9 @@ def _parse_facts(folder: Path, content: bytes) -> SuiteFacts:
         if np.isinf(rows.select_dtypes("float").to_numpy()).any():
             raise ResultError(f"{file} has an infinite number; remove it, and `xaibench results add` writes it again.")
         tables[name] = rows
+    networks = tables["networks"]
+    if networks["scored"].eq("").all():
+        tables["networks"] = networks.assign(scored=networks["correct"], correct="")
     return SuiteFacts(
         folder,
         parse_parts(words["parts"], file),
@@ -159,6 +165,8 @@ def different_facts(run: SuiteFacts, known: SuiteFacts) -> str:
             if column in ("dataset", "subset", "variant", "model", "data_seed", "seed")
         ]
         mine, theirs = (getattr(one, name).set_index(keys).sort_index() for one in (run, known))
+        if name == "networks" and (mine["correct"].eq("").all() or theirs["correct"].eq("").all()):
+            mine, theirs = mine[["scored"]], theirs[["scored"]]
         if not mine.equals(theirs.loc[theirs.index.isin(mine.index), list(mine.columns)]):
             return name
     return ""
@@ -180,10 +188,11 @@ def _write_files(run: Path, folder: Path) -> None:
 
 def _explained(run: Path) -> pd.DataFrame:
     """Return :data:`NETWORKS` of a run."""
-    rows = SCORES.read(run, [*_NETWORK, "sample", "correct"]).drop_duplicates().sort_values([*_NETWORK, "sample"])
-    digits = rows["correct"].map({True: "1", False: "0"}).astype(str)
-    networks = digits.groupby([rows[name] for name in _NETWORK], observed=True, sort=False).agg("".join).reset_index()
-    return networks.astype({"dataset": str, "model": str})
+    flags = ["correct", "scored"]
+    rows = SCORES.read(run, [*_NETWORK, "sample", *flags]).drop_duplicates().sort_values([*_NETWORK, "sample"])
+    digits = pd.DataFrame({name: rows[name].map({True: "1", False: "0"}, na_action="ignore") for name in flags})
+    by_network = digits.fillna("").astype(str).groupby([rows[name] for name in _NETWORK], observed=True, sort=False)
+    return by_network.agg("".join).reset_index().astype({"dataset": str, "model": str})
 
 
 def shown_samples(run: Path) -> list[SampleCell]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.leaderboard.manifest import ResultError, describe_error
-from xaibench.runfolder.tables import SCORES
+from xaibench.runfolder.tables import SCORES, missing_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +82,8 @@ def read_scores(folder: Path, most: int, columns: Sequence[str] | None = None) -
         columns: The columns to read; None = all.
 
     Returns:
-        The scores; text as categories.
+        The scores; text as categories. Results of older versions have ``scored`` under the name ``correct``; what the
+        networks answered is missing.
 
     Raises:
         ResultError: If the file is missing or damaged, has too many rows, other columns, or missing values.
@@ -100,12 +101,19 @@ def read_scores(folder: Path, most: int, columns: Sequence[str] | None = None) -
             )
         kinds = {field.name: field.type for field in parquet.schema_arrow}
         text = dict.fromkeys(SCORES.text, pa.dictionary(pa.int32(), pa.string()))
-        if kinds != {field.name: field.type for field in SCORES.arrow_schema()} | text:
+        stored = SCORES.stored_columns(list(kinds))
+        expected = {stored.get(field.name): field.type for field in SCORES.arrow_schema()} | text
+        if kinds != {name: kind for name, kind in expected.items() if name is not None}:
             raise ResultError(f"{file} has other columns than {', '.join(SCORES.columns)}, or other types.")
-        table = parquet.read(columns if columns is None else list(columns)).unify_dictionaries()
+        wanted = list(SCORES.columns if columns is None else columns)
+        present = [name for name in wanted if name in stored]
+        table = parquet.read([stored[name] for name in present]).unify_dictionaries().rename_columns(present)
         if missing := [name for name in table.column_names if table[name].null_count]:
             raise ResultError(f"{file} has missing values in {', '.join(missing)}.")
         frame: pd.DataFrame = table.to_pandas()
+    for name in wanted:
+        if name not in frame:
+            frame[name] = missing_values(frame.index, SCORES.columns[name])
     texts = [each for name in text if name in frame for each in frame[name].cat.categories]
     if odd := [each for each in texts if len(each) > _MAX_TEXT or not each.isprintable()]:
         raise ResultError(

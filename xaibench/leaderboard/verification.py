@@ -136,7 +136,9 @@ def compare_scores(submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: boo
         return 0.0, ""
     left, right = (round_scores(both[name].to_numpy(float)) for name in ("value", "value_again"))
     chance = [is_scored_as_chance(both[name]).to_numpy() for name in ("reason", "reason_again")]
-    matched = (both["_merge"] == "both").to_numpy() & (both["correct"] == both["correct_again"]).to_numpy()
+    matched = (both["_merge"] == "both").to_numpy()
+    for name in ("correct", "scored"):  # what the networks answered is missing in results of older versions
+        matched = matched & (both[name] == both[f"{name}_again"]).fillna(True).to_numpy(bool)
     matched &= (chance[0] == chance[1]) & (np.isnan(left) == np.isnan(right))
     difference = np.where(matched, np.where(np.isnan(left), 0.0, np.abs(left - right)), np.inf)
     worst = int(difference.argmax())

@@ -47,7 +47,7 @@ def data_consistency(
     n_samples: int = 10,
     relative: bool = False,
     seed: int = 0,
-    output: ModelOutput = "probability",
+    output: ModelOutput | None = None,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -73,8 +73,9 @@ def data_consistency(
         n_samples: Number of masks.
         relative: Divide by the mean magnitude of the map of the original image.
         seed: Seed of the masks, which are the same for all samples.
-        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
-            independent labels and networks with one output, or the function of the outputs.
+        output: The explained output, as for :func:`xaibench.explain`, to which it is passed (and to any explainer with
+            a parameter ``output``). It decides what the classes are: ``"sigmoid"`` for independent labels and networks
+            with one output, or a function of the outputs. ``None``: the explainer's own output.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
@@ -133,7 +134,7 @@ def sensitivity_max(
     radius: float = 0.02,
     n_samples: int = 10,
     seed: int = 0,
-    output: ModelOutput = "probability",
+    output: ModelOutput | None = None,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -156,8 +157,9 @@ def sensitivity_max(
         radius: r, in the units of the images (0.02 as Captum's default).
         n_samples: Number of draws.
         seed: Seed of the noise, which is the same for all samples.
-        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
-            independent labels and networks with one output, or the function of the outputs.
+        output: The explained output, as for :func:`xaibench.explain`, to which it is passed (and to any explainer with
+            a parameter ``output``). It decides what the classes are: ``"sigmoid"`` for independent labels and networks
+            with one output, or a function of the outputs. ``None``: the explainer's own output.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 

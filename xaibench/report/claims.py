@@ -446,7 +446,7 @@ def paired_scores(run: RunResults, paper: PaperClaims, metric: str) -> Pairs:
     # A run of other data sets may have samples without names.
     if not any(is_selected(cell, paper.applies) for cell in run.scored_cells):
         return {}
-    scores = run.scores[(run.scores["metric"] == metric) & run.scores["correct"]]
+    scores = run.scores[(run.scores["metric"] == metric) & run.scores["scored"]]
     keys = ["dataset", "data_seed", "sample"]
     names = run.samples[[*keys, "id", "group"]]
     rows = scores.astype({"dataset": str}).merge(names.astype({"dataset": str}), on=keys)

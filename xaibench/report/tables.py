@@ -52,6 +52,7 @@ class Column:
         missing: Text of a missing value.
         is_number: Whether the values are numbers, which LaTeX aligns to the right.
         is_exact: Whether sorting and the CSV file use the exact value instead of the formatted one.
+        is_range: Whether the suffix is the end of a range (places 1–4), so that the CSV file has the text.
         has_interval: Whether the cells have a confidence interval, whose ends are columns of the CSV file.
         is_row_head: Whether the cells are headings of their rows.
         is_page_only: Whether the column is a drawing, left out of the files.
@@ -72,6 +73,7 @@ class Column:
     missing: str = "–"
     is_number: bool = False
     is_exact: bool = False
+    is_range: bool = False
     has_interval: bool = False
     is_row_head: bool = False
     is_page_only: bool = False
@@ -254,7 +256,7 @@ def to_csv(table: Table) -> str:
 
 
 def _csv_values(column: Column, cell: TableCell, text: str) -> list[str]:
-    is_exact = column.is_exact and not _is_missing(cell.value)
+    is_exact = column.is_exact and not column.is_range and not _is_missing(cell.value)
     values = [str(cell.value) if is_exact else _plain_number(_shown(cell, text))]
     if column.has_interval:
         values += [_plain_number(column.text(end)) for end in cell.interval or ("", "")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -45,6 +45,8 @@ class TableSchema:
         columns: Column types by name, in the order of the file.
         optional: Columns that a folder may lack. They are read as missing values: ``""`` for text, ``nan`` or ``NA``
             for numbers and booleans.
+        formerly: Columns of Parquet files that had another name, which now means something else. The old column is
+            read under the new name if the file lacks the new one.
         cut_short: Whether a crash may leave an incomplete line; lines that cannot be parsed are then skipped.
     """
 
@@ -52,6 +54,7 @@ class TableSchema:
     what: str
     columns: Mapping[str, ColumnType]
     optional: frozenset[str] = frozenset()
+    formerly: Mapping[str, str] = field(default_factory=dict)
     cut_short: bool = False
 
     @property
@@ -165,15 +168,16 @@ class TableSchema:
         try:
             with file.open("rb") as stream:
                 schema = pq.read_schema(stream)
-            self._check_names(file, schema.names, requested)
-            present = [name for name in requested if name in schema.names]
+            stored = self.stored_columns(schema.names)
+            self._check_names(file, list(stored), requested)
+            present = [name for name in requested if name in stored]
             text = [name for name in present if self.columns[name] == "str"]
             for name in present:
-                if not _has_type(schema.field(name).type, self.columns[name]):
-                    raise _type_error(file, name, str(schema.field(name).type), self.columns[name])
+                if not _has_type(schema.field(stored[name]).type, self.columns[name]):
+                    raise _type_error(file, name, str(schema.field(stored[name]).type), self.columns[name])
             with file.open("rb") as stream:
-                table = pq.read_table(stream, columns=present, read_dictionary=text)
-            frame: pd.DataFrame = table.to_pandas()
+                table = pq.read_table(stream, columns=[stored[name] for name in present], read_dictionary=text)
+            frame: pd.DataFrame = table.rename_columns(present).to_pandas()
         except RunFolderError:
             raise
         except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
@@ -186,8 +190,13 @@ class TableSchema:
         frame = frame.astype({name: _ARROW[self.columns[name]] for name in present if name not in text})
         for name in requested:
             if name not in present:
-                frame[name] = _missing_values(frame.index, self.columns[name])
+                frame[name] = missing_values(frame.index, self.columns[name])
         return frame[requested]
+
+    def stored_columns(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the column of a file that holds each column of the table, from the names of the file's columns."""
+        old = {name: was for name, was in self.formerly.items() if name not in names and was in names}
+        return {name: name for name in names if name not in old.values()} | old
 
     def _check_names(self, file: Path, there: Sequence[object], wanted: Iterable[str] | None = None) -> None:
         wanted = self.columns if wanted is None else wanted
@@ -198,8 +207,13 @@ class TableSchema:
             )
 
 
-def _missing_values(index: pd.Index, kind: ColumnType) -> pd.Series:
-    """Return an optional column that a file lacks."""
+def missing_values(index: pd.Index, kind: ColumnType) -> pd.Series:
+    """Return an optional column that a file lacks.
+
+    Args:
+        index: Index of the column.
+        kind: Its type.
+    """
     import pandas as pd
 
     if kind == "str":
@@ -258,9 +272,12 @@ SCORES = TableSchema(
     {
         **{"dataset": "str", "subset": "str", "variant": "str", "model": "str", "seed": "int"},
         **{"explainer": "str", "sample": "int", "correct": "bool", "metric": "str", "value": "float"},
-        **{"higher_is_better": "bool", "reason": "str", "data_seed": "int", "truth": "str"},
+        **{"higher_is_better": "bool", "reason": "str", "data_seed": "int", "truth": "str", "scored": "bool"},
     },
-    optional=frozenset({"truth"}),  # the kind of truth (core/truth_kinds.py); missing in folders of older versions
+    # Folders of older versions lack the kind of truth (core/truth_kinds.py). Their column `correct` is what is now
+    # `scored`: whether the sample counts. What the network answered is not known.
+    optional=frozenset({"truth", "correct"}),
+    formerly={"scored": "correct"},
 )
 SHARES = TableSchema(
     "shares.parquet",
@@ -269,7 +286,10 @@ SHARES = TableSchema(
         **{"dataset": "str", "subset": "str", "variant": "str", "model": "str", "seed": "int"},
         **{"data_seed": "int", "reference": "str", "explainer": "str", "sample": "int", "correct": "bool"},
         **dict.fromkeys(("on_truth", "relied_on", "not_relied_on"), "float"),
+        "scored": "bool",
     },
+    optional=frozenset({"correct"}),
+    formerly={"scored": "correct"},
 )
 TRAININGS = TableSchema(
     "trainings.csv",
@@ -277,10 +297,10 @@ TRAININGS = TableSchema(
     {
         **{"subset": "str", "variant": "str", "model": "str", "data_seed": "int", "seed": "int"},
         **{"network_seed": "int", "best_epoch": "int", "val_loss": "float", "val_accuracy": "float"},
-        **{"test_accuracy": "float", "published": "bool", "explained": "bool"},
+        **{"test_accuracy": "float", "published": "bool", "explained": "bool", "left_out": "bool"},
     },
     optional=frozenset(
-        {"data_seed", "network_seed", "best_epoch", "val_loss", "val_accuracy", "published", "explained"}
+        {"data_seed", "network_seed", "best_epoch", "val_loss", "val_accuracy", "published", "explained", "left_out"}
     ),
 )
 ACCURACY = TableSchema(
@@ -348,13 +368,14 @@ SUMMARY = TableSchema(
 )
 COMPARISONS = TableSchema(
     "comparisons.csv",
-    "every pair of methods: difference with its 95 % interval, p, p after Holm's correction, degrees of freedom",
+    "every pair of methods, in each cell and over all cells that both have (subset, variant and model are all): "
+    "difference with its 95 % interval, p, p after Holm's correction, degrees of freedom",
     {
         **dict.fromkeys((*CELL, "metric", "first", "second"), "str"),
         **dict.fromkeys(("difference", "low", "high", "p", "p_holm", "df"), "float"),
         **{"n_valid": "int", "n_groups": "int"},
     },
-    optional=frozenset({"low", "high", "df"}),
+    optional=frozenset({"low", "high", "df", "n_valid", "n_groups"}),  # the last two are missing over all cells
 )
 
 #: All tables, the most important first.

@@ -151,22 +151,22 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     text = list(SCORES.text)
     mine = SCORES.read(folder).astype(dict.fromkeys(text, object))
     theirs = published.shared(plan)
-    counted = mine.loc[mine["correct"], _ROW].drop_duplicates()
+    counted = mine.loc[mine["scored"], [*_ROW, "correct"]].drop_duplicates()
     theirs = theirs.merge(counted, on=_ROW)
     both = pd.MultiIndex.from_frame(theirs[_ROW].drop_duplicates())
     # In cells with published scores, only rows that both runs have count, so that all means are over the same samples.
     cells = [pd.MultiIndex.from_frame(rows[["dataset", "model"]]) for rows in (mine, theirs)]
-    mine["correct"] &= ~cells[0].isin(cells[1]) | pd.MultiIndex.from_frame(mine[_ROW]).isin(both)
+    mine["scored"] &= ~cells[0].isin(cells[1]) | pd.MultiIndex.from_frame(mine[_ROW]).isin(both)
     places = mine[["dataset", "subset", "variant"]].drop_duplicates("dataset")
     directions = mine[["metric", "higher_is_better"]].drop_duplicates("metric")
-    theirs = theirs.merge(places, on="dataset").merge(directions, on="metric").assign(correct=True, reason="")
+    theirs = theirs.merge(places, on="dataset").merge(directions, on="metric").assign(scored=True, reason="")
     truths = {(cell.dataset_name, job.metric.name): cell.truth_of(job) for cell in plan.cells for _, job in cell.scores}
     theirs["truth"] = [truths[pair] for pair in zip(theirs["dataset"], theirs["metric"], strict=True)]
     rows = pd.concat([mine, theirs[mine.columns]], ignore_index=True)
     table = pa.Table.from_pandas(rows, SCORES.arrow_schema(), preserve_index=False)
     with atomic_file(folder / SCORES.name) as stream:
         pq.write_table(table, stream, write_page_checksum=True)
-    counts = mine.loc[mine["correct"], list({*CELL, *_ROW})].drop_duplicates().groupby(list(CELL)).size()
+    counts = mine.loc[mine["scored"], list({*CELL, *_ROW})].drop_duplicates().groupby(list(CELL)).size()
     accuracy = ACCURACY.read(folder)
     rows_of = accuracy[list(CELL)].itertuples(index=False, name=None)
     accuracy["scored"] = [int(counts.get(cell, 0)) for cell in rows_of]
@@ -203,9 +203,9 @@ def write_published(folder: Path, file: Path) -> None:
         )
     infos = {part.name: part.info for part in suite.explainers}
     unranked = [name for name, info in infos.items() if info.control or info.reference]
-    rows = SCORES.read(folder, [*_KEYS, "value", "correct"])
+    rows = SCORES.read(folder, [*_KEYS, "value", "scored"])
     rows = rows.astype({key: object for key in _KEYS if key in SCORES.text})
-    rows = rows[rows["correct"] & ~rows["explainer"].isin(unranked)].drop(columns="correct")
+    rows = rows[rows["scored"] & ~rows["explainer"].isin(unranked)].drop(columns="scored")
     skills = _find_skills(suite)
     rows = _replace_skills(rows, skills).sort_values(_KEYS, kind="stable")
     rows["value"] = rows["value"].round(_DECIMALS).astype("float32")

@@ -14,7 +14,14 @@ level, such as one of two trainings, has no variance.
 Means of few data sets or trainings can be equal by chance, above all means of hits and of other scores with few values.
 Therefore the variance is at least the one over the samples alone. The degrees of freedom are always the number of data
 sets (or trainings) minus one. Larger ones, as Satterthwaite's, would be right for 95 % intervals but not for the small
-p-values that remain significant after a correction for many tests.
+p-values that remain significant after a correction for many tests. They are fewer if one unit has many more
+scores than the others (:func:`_jackknife`).
+
+Few scores of a skewed distribution rarely include its largest values, so that their mean and their variance are both
+too small. With one training, the end of the interval on the side of the longer tail therefore follows from the monotone
+transform of Hall (On the removal of skewness by transformation, JRSS B 1992); the other end is Student's t. The tests
+also assume a skewness as in the other columns, because a column that lacks its largest values by chance does not look
+skewed.
 
 The variance of a method depends on its own scores only. Shrinking the variances of all methods toward a common value
 would narrow the intervals of few data sets, but a method that varies more than the others would then have intervals
@@ -43,6 +50,12 @@ Ints = NDArray[np.int64]
 ROUNDING = 1e-5
 #: Range of scores without bounds.
 UNBOUNDED = (-np.inf, np.inf)
+#: Number of independent groups of samples from which on intervals and tests of skewed scores are reliable.
+RELIABLE_GROUPS = 20
+#: Note below intervals of fewer groups.
+FEW_SAMPLES = (
+    f"Fewer than {RELIABLE_GROUPS} independent samples: intervals and tests are not reliable if the scores are skewed."
+)
 #: The highest level with more than one unit, which the variance is computed over.
 Level: TypeAlias = Literal["data sets", "trainings", "samples"]
 
@@ -128,6 +141,11 @@ class NestedMeans:
         df: Degrees of freedom of the variance, ``[M]``.
         level: The level that the variance is computed over.
         groups: Number of groups of samples with a score, over all data sets, ``[M]``.
+        units: Number of units of the level with a score, ``[M]``: data sets, trainings, or groups of samples.
+        spread: Variance of the scores, ``[M]``.
+        largest: Largest score, ``[M]``.
+        skewness: Skewness of the mean with one training, ``[M]``: that of the scores divided by the square root of
+            their number, if each is its own group. 0 at the other levels.
     """
 
     mean: Floats
@@ -135,6 +153,10 @@ class NestedMeans:
     df: Floats
     level: Level
     groups: Floats
+    units: Floats
+    spread: Floats
+    largest: Floats
+    skewness: Floats
 
     def intervals(
         self, level: float = 0.95, *, within: tuple[float, float] = UNBOUNDED, attains_ends: bool = True
@@ -144,35 +166,88 @@ class NestedMeans:
         Args:
             level: Confidence level.
             within: Smallest and largest possible score.
-            attains_ends: Whether scores may be exactly at an end of that range. Then, and if both ends are finite, the
-                interval is a generalization of Wilson's
-                (:func:`~xaibench.statistics.nested_draws.bounded_intervals`); otherwise it is Student's t, clipped to
-                the range.
+            attains_ends: Whether scores may be exactly at a finite end of that range. Then the interval of equal scores
+                at that end is Wilson's, with as many observations as :attr:`units`, and no interval of hits and misses
+                ends further inside. Other intervals are widened to the square of the share that the variance of the
+                scores has of that of hits and misses with the same mean, so graded scores hardly change. If both ends
+                are finite and there is one training, the interval is a generalization of Wilson's
+                (:func:`~xaibench.statistics.nested_draws.bounded_intervals`). If one end is infinite, scores that were
+                not seen are assumed within 1 of the other end, where chance is, or up to the largest score of all
+                columns.
 
         Returns:
             Lower and upper bounds, ``[M, 2]``; ``nan`` where the variance is undefined.
         """
-        from scipy.stats import t
+        from scipy.stats import norm, t
 
-        half = np.sqrt(self.variance) * t.ppf((1 + level) / 2, self.df)
-        ends = np.stack([self.mean - half, self.mean + half], axis=-1)
+        quantile: Floats = np.asarray(t.ppf((1 + level) / 2, self.df), dtype=np.float64)
+        error = np.sqrt(self.variance)
+        below, above = (_untransform(quantile, sign * self.skewness) * error for sign in (-1, 1))
+        ends = np.stack([self.mean - below, self.mean + above], axis=-1)
         low, high = within
-        if not (attains_ends and np.isfinite(high - low)):
+        if not (attains_ends and np.isfinite(within).any()):
             return np.clip(ends, low, high)
-        mean, variance = (self.mean - low) / (high - low), self.variance / (high - low) ** 2
-        bounded = low + (high - low) * bounded_intervals(mean, variance, self.df, self.groups, level)
-        in_range = (mean >= 0) & (mean <= 1)  # a metric may return scores outside its stated range
-        return np.where(in_range[:, None], bounded, ends)
+        length = high - low
+        if not np.isfinite(length):
+            length = 1.0 if np.isfinite(high) else np.fmax.reduce(self.largest - low, initial=1.0)
+        if np.isfinite(high - low):
+            mean, variance = (self.mean - low) / length, self.variance / length**2
+            bounded = low + length * bounded_intervals(mean, variance, self.df, self.groups, level)
+            in_range = (mean >= 0) & (mean <= 1)  # a metric may return scores outside its stated range
+            ends = np.where(in_range[:, None], bounded, ends)
+        reach = norm.ppf((1 + level) / 2) ** 2 / np.maximum(self.units, 1)
+        reach = reach / (1 + reach)
+        for end, far in ((high, 0), (low, 1)):
+            if np.isfinite(end):
+                size, one = np.abs(self.mean - end) / length, 1 / np.maximum(self.groups, 1)
+                of_hits = np.maximum(size * (1 - size), 0)  # variance of hits and misses with that mean
+                weight = np.minimum((self.spread / length**2 + one) / (of_hits + one), 1) ** 2 * (size <= 1)
+                distance = np.abs(ends[:, far] - end) / length
+                distance += weight * np.maximum(reach - distance, 0)
+                ends[:, far] = end + (distance if far else -distance) * length
+        return np.clip(ends, low, high)
 
     def p_values(self) -> Floats:
         """Compute two-sided p-values of the test that the mean is 0.
+
+        With one training, the test is Student's for scores that are not skewed. Otherwise it accounts for the skewness
+        of the column, and for that of nine in ten columns as far as the column's scores do not exclude it. The p-value
+        may therefore exceed 5 % although the 95 % interval does not contain 0.
 
         Returns:
             ``[M]`` in [0, 1]: 1 where the mean is 0; ``nan`` where the variance is undefined. Where the variance is 0
             but the mean is not, the p-value of the sign test, ``2 ** (1 - groups)``.
         """
-        p = two_sided_p_values(self.mean, self.variance, self.df)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistic = np.abs(self.mean) / np.sqrt(self.variance)
+        size, chance = np.abs(self.skewness), _deviation_of_skewness(self.groups)
+        varied = self.variance > 0
+        usual = np.quantile(size[varied], 0.9) if varied.any() else 0.0
+        usual = np.sqrt(np.maximum(usual**2 - 3 * chance**2, 0))  # less what normal scores have by chance
+        skewness = np.maximum(-self.skewness * np.sign(self.mean), np.minimum(usual, size + 3 * chance))
+        statistic = _transform(np.where(varied, statistic, 0.0), np.maximum(skewness, 0))
+        p = two_sided_p_values(np.where(varied, statistic, self.mean), np.where(varied, 1.0, self.variance), self.df)
         return np.where((self.variance == 0) & (self.mean != 0), 2.0 ** (1 - self.groups), p)
+
+
+def _transform(statistic: Floats, skewness: Floats) -> Floats:
+    """Return Hall's transform of Student's statistic, at least 0 and at most the statistic; [M] each."""
+    slope = skewness / 3
+    transformed = statistic - slope * statistic**2 + slope**2 * statistic**3 / 3 - skewness / 6
+    return np.clip(transformed, 0, statistic)
+
+
+def _untransform(quantile: Floats, skewness: Floats) -> Floats:
+    """Return the statistic with that quantile as its transform, at least the quantile; [M] each."""
+    slope = np.where(skewness > 1e-6, skewness / 3, 1.0)
+    statistic = (1 + np.cbrt(3 * slope * (quantile + skewness / 6) - 1)) / slope
+    return np.where(skewness > 1e-6, np.maximum(statistic, quantile), quantile)
+
+
+def _deviation_of_skewness(groups: Floats) -> Floats:
+    """Return the standard deviation of :attr:`NestedMeans.skewness` for normal scores in groups of one size."""
+    n = np.maximum(groups, 3)
+    return np.asarray(np.sqrt(6 * (n - 1) / ((n - 2) * (n + 1) * (n + 3))), dtype=np.float64)
 
 
 def two_sided_p_values(mean: Floats, variance: Floats, df: Floats) -> Floats:
@@ -200,7 +275,10 @@ def two_sided_p_values(mean: Floats, variance: Floats, df: Floats) -> Floats:
 
 
 def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
-    """Return second minus first for two independent experiments, with Welch's degrees of freedom (Biometrika 1947).
+    """Return second minus first for two independent experiments.
+
+    The degrees of freedom are the smaller ones of the two experiments. Welch's (Biometrika 1947) would be too many if
+    the experiment with fewer data sets varies more.
 
     Args:
         first: Means and variances of the first experiment.
@@ -212,13 +290,22 @@ def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
     Example:
         >>> one, other = (nested_means(scores, SamplingDesign.of(4)) for scores in ([1, 2, 3, 4], [3, 4, 5, 9]))
         >>> found = unpaired_difference(one, other)
-        >>> float(found.mean[0]), round(float(found.df[0]), 2), round(float(found.p_values()[0]), 3)
-        (2.75, 4.37, 0.128)
+        >>> float(found.mean[0]), float(found.df[0])
+        (2.75, 3.0)
     """
     variance = first.variance + second.variance
-    spread = first.variance**2 / first.df + second.variance**2 / second.df
-    df = np.divide(variance**2, spread, out=np.full(len(variance), np.inf), where=spread > 0)
-    return NestedMeans(second.mean - first.mean, variance, df, first.level, first.groups + second.groups)
+    third = second.skewness * second.variance**1.5 - first.skewness * first.variance**1.5
+    return NestedMeans(
+        mean=second.mean - first.mean,
+        variance=variance,
+        df=np.minimum(first.df, second.df),
+        level=first.level,
+        groups=first.groups + second.groups,
+        units=np.minimum(first.units, second.units),
+        spread=first.spread + second.spread,
+        largest=np.fmax(first.largest, second.largest),
+        skewness=np.divide(third, variance**1.5, out=np.zeros_like(third), where=variance > 0),
+    )
 
 
 def nested_means(scores: ArrayLike, drawn: SamplingDesign) -> NestedMeans:
@@ -248,8 +335,23 @@ def nested_means(scores: ArrayLike, drawn: SamplingDesign) -> NestedMeans:
         )
     mean, influence, counts = compute_influences(columns, drawn)
     variance, df = variance_of_mean(influence, counts, drawn.level)
-    groups = (counts.sum(axis=1) > 0).sum(axis=(0, 1)).astype(np.float64)
-    return NestedMeans(mean, variance, df, drawn.level, groups)
+    is_scored = counts.sum(axis=1) > 0
+    groups = is_scored.sum(axis=(0, 1)).astype(np.float64)
+    units = {"data sets": is_scored.any(axis=1).sum(axis=0), "trainings": (counts[0] > 0).any(axis=1).sum(axis=0)}
+    skewness = _skewness(influence[0].sum(axis=0), groups) if drawn.level == "samples" else np.zeros(len(mean))
+    total = counts.sum(axis=(0, 1, 2))
+    squares = np.nansum((columns - mean) ** 2, axis=0)
+    return NestedMeans(
+        mean=mean,
+        variance=variance,
+        df=df,
+        level=drawn.level,
+        groups=groups,
+        units=np.asarray(units.get(drawn.level, groups), dtype=np.float64),
+        spread=np.divide(squares, total, out=np.zeros(len(total)), where=total > 0),
+        largest=np.fmax.reduce(columns, axis=0, initial=-np.inf),
+        skewness=skewness,
+    )
 
 
 def compute_influences(columns: Floats, drawn: SamplingDesign) -> tuple[Floats, Floats, Floats]:
@@ -305,13 +407,34 @@ def _jackknife(influence: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Return the jackknife variance over independent clusters, and its degrees of freedom.
 
     Leaving out a cluster changes the mean by its influence ``[C, M]``, divided by the share of the remaining scores.
+    The degrees of freedom are the number of clusters minus one, and fewer if some clusters have many more scores than
+    the others: at most one plus Satterthwaite's for clusters whose means have equal variances (Bell and McCaffrey).
+    Without the one, which does not matter for clusters of about equal size, nearly all intervals contain the mean.
     """
     clusters, total = (counts > 0).sum(axis=0).astype(np.float64), counts.sum(axis=0)
-    remaining = 1 - np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
+    share = np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
+    remaining = 1 - share
     changes = np.divide(influence, remaining, out=np.zeros_like(influence), where=remaining > 0)
     is_defined = clusters > 1
     factor = np.divide(clusters - 1, clusters, out=np.full(len(clusters), np.nan), where=is_defined)
-    return (changes**2).sum(axis=0) * factor, np.where(is_defined, clusters - 1, np.nan)
+    # The variance is a quadratic form in the means of the clusters: trace and sum of squares of its matrix.
+    square = np.divide(share, remaining, out=np.zeros_like(share), where=remaining > 0) ** 2
+    overlap = (share**2).sum(axis=0)
+    zeroth, first, second = (square.sum(axis=0), (square * share).sum(axis=0), (square * share**2).sum(axis=0))
+    trace = zeroth - 2 * first + overlap * zeroth
+    squares = (square**2 * (1 - 4 * share + 2 * overlap)).sum(axis=0)
+    squares += (overlap * zeroth) ** 2 + 2 * zeroth * second - 4 * overlap * zeroth * first + 2 * first**2
+    df = np.divide(trace**2, squares, out=np.full(len(clusters), np.nan), where=is_defined & (squares > 0))
+    return (changes**2).sum(axis=0) * factor, np.minimum(clusters - 1, df + 1)
+
+
+def _skewness(influence: Floats, groups: Floats) -> Floats:
+    """Return the skewness of the mean from the influences of independent groups ``[G, M]``; 0 for fewer than three."""
+    squares, cubes = ((influence**power).sum(axis=0) for power in (2, 3))
+    known = (groups > 2) & (squares > 0)
+    skewness = np.divide(cubes, squares**1.5, out=np.zeros_like(cubes), where=known)
+    n = np.maximum(groups, 3)
+    return np.asarray(skewness * np.sqrt(n * (n - 1)) / (n - 2), dtype=np.float64)  # less biased for few groups
 
 
 def _crossed(influence: Floats, trainings: Floats, samples: Floats) -> Floats:

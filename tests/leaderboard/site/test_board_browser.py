@@ -67,7 +67,7 @@ def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, reposito
     tab.select_option(f"{FORM} [name=subset]", "lin")
     tab.wait_for_function("() => document.querySelector('output').textContent.includes('3 of 4')")
     run = newest(repository).run
-    values = run.scores[run.scores["correct"] & (run.scores["metric"] == "emd_perf") & (run.scores["subset"] == "lin")]
+    values = run.scores[run.scores["scored"] & (run.scores["metric"] == "emd_perf") & (run.scores["subset"] == "lin")]
     cells = values.groupby(["explainer", "variant", "model"], observed=True)["value"].mean()
     shown = board(tab, "mean")
     for name in METHODS:

@@ -21,8 +21,8 @@ def test_a_method_that_beats_the_controls_is_good_for_that_cell(tmp_path):
     assert summary.good == "Significantly better than every control in 1 of 1 cell: d."
     assert summary.bad == "None of 1 cell."
     assert summary.standing == (
-        "Of the 2 other ranked methods, 0 are significantly better and 2 are significantly worse over all cells; "
-        "0 do not differ significantly."
+        "Of the 2 other methods with scores in all cells, 0 are significantly better and 2 are significantly worse "
+        "over all cells; 0 do not differ significantly."
     )
     assert found["b"][0].standing.endswith(
         "1 is significantly better and 0 are significantly worse over all cells; 1 do not differ significantly."

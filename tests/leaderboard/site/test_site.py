@@ -78,7 +78,7 @@ def test_the_first_page_has_a_leaderboard_of_each_kind_of_truth_and_none_over_al
     for truth, metric in (("data", "emd_perf"), ("intervention", "topk_precision")):
         rows = rows_of(site / "index.html", truth)
         assert set(rows) == set(METHODS)
-        values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == metric)]
+        values = board.run.scores[board.run.scores["scored"] & (board.run.scores["metric"] == metric)]
         means = values.groupby(["explainer", "subset", "variant", "model"], observed=True)["value"].mean()
         for name in METHODS:
             assert rows[name][2].split()[0] == f"{means[name].mean():.3f}"  # the mean of the cells' means
@@ -143,7 +143,7 @@ def test_the_numbers_of_every_choice_of_cells_are_in_files_of_their_own(site, bo
         text(site / "data" / f"tiny.{VERSION}" / f"cells-{key}.js"),
     ).groups()
     assert json.loads(name) == f"tiny.{VERSION}/cells-{key}"
-    values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == "emd_perf")]
+    values = board.run.scores[board.run.scores["scored"] & (board.run.scores["metric"] == "emd_perf")]
     mine = values[values["subset"] == board.run.subsets[0]]
     means = mine.groupby(["explainer", "variant", "model"], observed=True)["value"].mean()
     line = json.loads(value)["data"]["metrics"][0][page["truths"]["data"]["ranked"].index("lime")]

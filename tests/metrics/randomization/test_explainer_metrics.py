@@ -10,6 +10,7 @@ import torch
 from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import constant, nothing, saliency
 
+from xaibench.explainers import explain
 from xaibench.metrics import (
     data_consistency,
     efficient_mprt,
@@ -51,6 +52,25 @@ def test_the_best_and_the_undefined(case, metric):
         assert metric(nothing, model, images, targets) == 0
     else:
         assert math.isnan(metric(nothing, model, images, targets))
+
+
+@every_metric
+def test_the_stated_output_is_the_one_that_is_explained(case, metric):
+    output = "logit"
+    _, model, images, targets = case
+    method = partial(explain, "saliency", device="cpu", progress=False)
+    expected = metric(partial(method, output=output), model, images, targets, reduction="none")
+    scores = metric(method, model, images, targets, output=output, reduction="none")
+    assert torch.equal(scores, expected)
+    assert torch.equal(metric(partial(method, output=output), *case[1:], output=output, reduction="none"), expected)
+    assert not torch.equal(scores, metric(method, model, images, targets, reduction="none"))
+    with pytest.raises(ValueError, match="output='probability'"):
+        metric(partial(method, output="probability"), model, images, targets, output=output)
+
+
+@every_metric
+def test_an_explainer_without_a_parameter_for_the_output_is_called_as_before(case, metric):
+    assert metric(*case, output="logit") == metric(*case)
 
 
 @every_metric

@@ -136,8 +136,8 @@ def test_places_are_among_those_of_the_budget(found):
         there = [line[budget] for line in scores.methods.values() if budget in line]
         for score in there:
             others = [one.mean for one in there] + beside
-            assert (score.place, score.of) == (1 + sum(mean > score.mean for mean in others), len(others))
-    assert all(score.place >= 1 for _, score in scores.fixed.values())
+            assert (score.rank, score.of) == (1 + sum(mean > score.mean for mean in others), len(others))
+    assert all(score.rank >= 1 for _, score in scores.fixed.values())
 
 
 def test_a_score_without_an_interval_is_drawn(found):

@@ -81,8 +81,11 @@ def literal_places(run, rows, pairs, metric):
     count = mine.dropna(subset=["rank"]).groupby("explainer", observed=True).size()
     ranked = [name for name in own if name in ahead and count[name] == len(cells)]
     wins = better(ranked, list(itertools.combinations(ranked, 2)))
+    whole = {name for name in own if count[name] == len(cells)}
+    # A method without a place takes part: its pairs are corrected with all pairs.
+    wins |= {pair for pair in better(own, None) if whole >= set(pair) and not set(ranked) >= set(pair)}
     places = {
-        name: (1 + sum(worse == name for _, worse in wins), len(ranked) - sum(one == name for one, _ in wins))
+        name: (1 + sum(worse == name for _, worse in wins), len(whole) - sum(one == name for one, _ in wins))
         for name in ranked
     }
     return places, ahead
@@ -135,10 +138,11 @@ def test_a_method_with_the_best_mean_that_is_not_better_than_the_controls_has_no
     board = leaderboard(run, summary, pairs=pairs).set_index("explainer")
     assert board.index.tolist() == ["eigen_cam", "gradcam", "rise", "sobel"]
     assert board["mean:k"].tolist() == pytest.approx([0.52, 0.5, 0.45, 0.4])
+    # It is not significantly worse than the others, each of which may be behind it.
     assert board["place"].tolist() == [pd.NA, 1, 2, pd.NA]
-    assert board["last_place"].tolist() == [pd.NA, 1, 2, pd.NA]
+    assert board["last_place"].tolist() == [pd.NA, 2, 3, pd.NA]
     assert board["ahead:k"].tolist() == pytest.approx([0, 1, 1, np.nan], nan_ok=True)
-    assert printable(run, board.reset_index())["place"].tolist() == ["", "1", "2", ""]
+    assert printable(run, board.reset_index())["place"].tolist() == ["", "1–2", "2–3", ""]
     assert [row["place"] for row in board_rows(found)] == [None, 1, 2, None]
 
 

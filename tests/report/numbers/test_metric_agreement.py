@@ -21,7 +21,7 @@ def test_coefficients_are_those_of_the_metrics_package(run):
     found = agreements(run)
     assert {key[0] for key in found} == {"pet", "scene"}
     assert {key[3] for key in found} == set(TABLE_4_EXPLAINERS)
-    scores = run.scores[run.scores["correct"] & (run.scores["explainer"] == "rise") & (run.scores["subset"] == "pet")]
+    scores = run.scores[run.scores["scored"] & (run.scores["explainer"] == "rise") & (run.scores["subset"] == "pet")]
     wide = scores.astype({"metric": str}).pivot(index="sample", columns="metric", values="value")[list(run.metrics)]
     expected = xb.metrics.agreement(wide)
     one = found["pet", "-", "resnet18", "rise"]

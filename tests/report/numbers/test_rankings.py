@@ -55,7 +55,7 @@ def test_means_are_over_the_means_of_the_cells_and_groups_follow_from_the_tests(
     assert found.cells == 18
     # One is for convolutions only, the others are the answer in some cells.
     assert set(found.left_out) == {"guided_gradcam", "input", "laplace"}
-    scores = read_run(shared_run).scores.query("correct and metric == 'emd_perf'")
+    scores = read_run(shared_run).scores.query("scored and metric == 'emd_perf'")
     cells = scores.groupby(["explainer", "subset", "variant", "model"], observed=True)["value"].mean()
     means = cells.groupby("explainer", observed=True).mean().drop(list(found.left_out))
     assert found.means == pytest.approx(means.to_dict())

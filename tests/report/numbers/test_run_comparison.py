@@ -106,7 +106,8 @@ def test_unlike_or_unknown_images_are_not_paired(tmp_path, images):
     values = [
         pd.read_parquet(tmp_path / name / "scores.parquet").query("explainer == 'saliency'")["value"] for name in "ab"
     ]
-    assert moved["p"] == pytest.approx(stats.ttest_ind(*values, equal_var=False).pvalue)
+    smaller_df = 2 * stats.t.sf(abs(stats.ttest_ind(*values, equal_var=False).statistic), 59)
+    assert smaller_df * (1 - 1e-9) <= moved["p"] <= 1.5 * smaller_df  # more for skewed scores
     assert moved["difference"] == pytest.approx(values[1].mean() - values[0].mean())
     assert moved["low"] < moved["difference"] < moved["high"]
 
@@ -168,7 +169,8 @@ def test_slices_of_a_patient_are_no_patients(tmp_path, images):
             pd.read_parquet(folder / "scores.parquet").query("explainer == 'lime'")["value"] for folder in folders
         ]
         means = (values[1] - values[0]).to_numpy().reshape(15, 4).mean(axis=1)
-        assert grouped.loc["lime", "p"] == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+        student = stats.ttest_1samp(means, 0).pvalue
+        assert student <= grouped.loc["lime", "p"] <= student + 0.1  # more for skewed differences
     else:
         assert (width / narrow > 1.1).all()
 

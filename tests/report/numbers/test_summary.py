@@ -142,7 +142,7 @@ def test_best_methods_names_the_best_of_each_cell(fresh_run):
         scores.loc[cell & (scores["explainer"] == "laplace"), "value"] = 1.25
         scores.loc[~cell & (scores["explainer"] == "lrp"), "value"] = 1.5
 
-    scores = rewrite(fresh_run, change).scores.query("correct and explainer == 'lrp' and metric == 'emd_perf'")
+    scores = rewrite(fresh_run, change).scores.query("scored and explainer == 'lrp' and metric == 'emd_perf'")
     mean = scores.groupby(["subset", "variant", "model"], observed=True)["value"].mean().mean()
     table = best_methods(fresh_run).set_index(["subset", "variant", "model"])
     assert len(table) == 19
@@ -246,8 +246,8 @@ LABELS = {"a": "A", "b": "B", "c": "C"}
 
 
 def rows(*known):
-    """Rows of the data set d: explainer, sample, metric, value, reason, correct."""
-    columns = ["explainer", "sample", "metric", "value", "reason", "correct"]
+    """Rows of the data set d: explainer, sample, metric, value, reason, scored."""
+    columns = ["explainer", "sample", "metric", "value", "reason", "scored"]
     return pd.DataFrame(known, columns=columns).assign(dataset="d", model="m", data_seed=0, seed=0)
 
 

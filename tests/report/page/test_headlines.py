@@ -3,13 +3,16 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from report.known_scores import NOISE, make_board
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import best_by_cell, boards, leaderboards_by_truth
+from xaibench.report.numbers.rankings import overall_comparisons
 from xaibench.report.numbers.summary import summarize
-from xaibench.report.page.headlines import unranked, verdict
+from xaibench.report.page.headlines import own_comparisons, unranked, verdict
+from xaibench.report.page.write import make_report
 
 
 def without_interval(sentence):
@@ -26,7 +29,7 @@ HALF = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093  # Student's t with 19 degr
         (
             {"a": 0.9, "b": 0.7, "c": 0.6, "sobel": 0.1},
             {"b": NOISE},
-            "By k, a has the best mean, 0.900, significantly better than the next method, b, by 0.200 "
+            "By k, a has the best mean, 0.900, significantly better than the next ranked method, b, by 0.200 "
             f"[{0.2 - HALF:.3f}, {0.2 + HALF:.3f}].",
         ),
         (
@@ -43,13 +46,14 @@ HALF = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093  # Student's t with 19 degr
         (  # the best mean is b's, which varies so much that it is not significantly better than the control
             {"a": 0.5, "b": 0.51, "sobel": 0.4},
             {"b": 60 * NOISE},
-            "By k, a is the only ranked method, 0.500; 1 of 2 methods is not significantly better than the controls.",
+            "By k, a is the only ranked method (places 1–2), 0.500; "
+            "1 of 2 methods is not significantly better than the controls.",
         ),
         ({"a": 0.3, "b": 0.2, "sobel": 0.4}, {}, "By k, no method is significantly better than the controls."),
         (  # the next method is significantly worse than the second one, but not than the first one
             {"a": 0.61, "b": 0.6, "c": 0.59, "sobel": 0.1},
             {"a": 20 * NOISE},
-            "By k, a has the best mean, 0.610, but is not significantly better than b.",
+            "By k, a has the best mean (places 1–3), 0.610, but is not significantly better than b.",
         ),
     ],
 )
@@ -80,6 +84,21 @@ def test_the_users_own_method_is_compared_with_integrated_gradients(tmp_path):
     ends = f"[{0.02 - half:.3f}, {0.02 + half:.3f}]"
     assert sentence.endswith(
         f" mine (yours) is significantly better than integrated_gradients: difference 0.020 {ends}."
+    )
+
+
+def test_the_users_own_method_is_compared_with_every_other_in_one_sentence(tmp_path):
+    means = {"mine": 0.72, "a": 0.9, "b": 0.721, "c": 0.5, "sobel": 0.1}
+    run, found = make_board(tmp_path, means, {"b": 10 * NOISE}, own=["mine"])
+    overall = overall_comparisons(found)
+    assert own_comparisons(run, found, overall) == [
+        "By k over all cells that both have, mine (yours) is significantly better than c, sobel; "
+        "significantly worse than a; not significantly different from b."
+    ]
+    make_report(tmp_path)
+    pairs = pd.read_csv(tmp_path / "comparisons.csv").query("subset == 'all'")
+    assert set(zip(pairs["first"], pairs["second"], strict=True)) == set(
+        zip(overall["first"], overall["second"], strict=True)
     )
 
 

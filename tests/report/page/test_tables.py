@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from report.reader import Reader
 
+from xaibench.report.numbers.leaderboards import leaderboard, place_text
 from xaibench.report.page.tables import LOSES, UNPROVEN, grid_tables
 from xaibench.report.page.templating import file_links, template_environment
 from xaibench.report.tables import Column, ColumnGroup, GroupRow, Table, TableCell, to_csv, to_latex
@@ -106,7 +107,7 @@ def test_a_large_file_is_linked_in_the_folder():
     assert [link["address"] for link in file_links(table)] == ["tables/long.csv", "tables/long.tex"]
 
 
-def test_each_table_of_the_page_has_its_files(shared_run, shared_page):
+def test_each_table_of_the_page_has_its_files(shared_run, shared_page, shared_findings):
     reader = Reader(shared_page)
     named = {table["data-file"] for table in reader.all("table") if "data-file" in table}
     unnamed = [table for table in reader.all("table") if "data-file" not in table]
@@ -118,6 +119,11 @@ def test_each_table_of_the_page_has_its_files(shared_run, shared_page):
     board = pd.read_csv(shared_run / "tables" / "leaderboard.csv")
     assert len(board) == 17
     assert board["EMD_perf Mean"].is_monotonic_decreasing
+    run, summary, pairs = shared_findings
+    shown = leaderboard(run, summary, pairs=pairs)
+    ranges = [place_text(first, last) for first, last in zip(shown["place"], shown["last_place"], strict=True)]
+    assert any("–" in places for places in ranges)
+    assert board["Place"].fillna("").tolist() == ranges
     for file in (shared_run / "tables").glob("*.tex"):
         text = file.read_text(encoding="utf-8")
         assert max(len(line) for part in tabulars(text) for line in part) <= 8

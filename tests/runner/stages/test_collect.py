@@ -8,6 +8,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from xaibench.report.page.content import left_out_text
+from xaibench.report.results import read_run
 from xaibench.runfolder.tables import SCORES, TABLES
 from xaibench.runner import load_suite, run
 from xaibench.runner.plan.plan import make_plan
@@ -64,7 +66,7 @@ def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(ti
 
     def counted():
         scores = pd.read_parquet(folder / "scores.parquet").query("model == 'llr'")
-        return set(scores.loc[scores["correct"], "seed"]), set(scores["seed"])
+        return set(scores.loc[scores["scored"], "seed"]), set(scores["seed"])
 
     assert counted() == ({0, 1, 2}, {0, 1, 2}), "none has learned: the cell is what it is"
     reached = pd.read_csv(folder / "trainings.csv").query("model == 'llr'").set_index("seed")["test_accuracy"]
@@ -76,6 +78,24 @@ def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(ti
     accuracy = pd.read_csv(folder / "accuracy.csv").query("model == 'llr'")
     assert accuracy["trainings"].item() == 3
     assert accuracy["learned"].item() == (reached == reached.max()).sum()
+    trainings = pd.read_csv(folder / "trainings.csv").query("model == 'llr'").set_index("seed")
+    assert (trainings["left_out"] == (reached < reached.max())).all()
+    # What the networks answered does not depend on the rule.
+    scores = pd.read_parquet(folder / "scores.parquet").query("model == 'llr' and metric == 'emd_perf'")
+    answers = scores.groupby("seed")["correct"].sum()
+    assert (answers[trainings["left_out"]] > 0).all()
+    named = left_out_text(read_run(folder))
+    for seed, row in trainings[trainings["left_out"]].iterrows():
+        assert f"data set {row['data_seed']}, training {seed} ({row['test_accuracy']:.1f} %)" in named
+    # Folders of older versions name what counts `correct`.
+    scores, trainings = pd.read_parquet(folder / "scores.parquet"), pd.read_csv(folder / "trainings.csv")
+    older = scores.drop(columns="correct").rename(columns={"scored": "correct"})
+    older[[name for name in scores if name != "scored"]].to_parquet(folder / "scores.parquet")
+    trainings.drop(columns="left_out").to_csv(folder / "trainings.csv", index=False)
+    run_before = read_run(folder)
+    assert run_before.scores["correct"].isna().all()
+    assert run_before.scores["scored"].tolist() == scores["scored"].tolist()
+    assert left_out_text(run_before) == named
 
 
 def test_a_data_set_of_which_no_training_has_learned_counts_in_no_score_where_another_has(tmp_path):
@@ -97,7 +117,7 @@ metrics = { topk_precision = {} }
     stricter = replace(loaded, explaining=replace(loaded.explaining, min_accuracy=float(reached.max())))
     collect(make_plan(stricter), Store(folder / "store"), folder, {})
     scores = pd.read_parquet(folder / "scores.parquet")
-    assert set(scores.loc[scores["correct"], "data_seed"]) == {better}
+    assert set(scores.loc[scores["scored"], "data_seed"]) == {better}
     assert set(scores["data_seed"]) == {0, 1}  # which is shown
     assert pd.read_csv(folder / "trainings.csv")["explained"].all()
 
@@ -114,7 +134,7 @@ def test_another_network_changes_no_score_unless_all_must_be_right(tiny_suite, t
         collect(
             make_plan(replace(loaded, explaining=replace(loaded.explaining, **how))), Store(folder / "store"), out, {}
         )
-        scores = pd.read_parquet(out / "scores.parquet").query("subset == 'lin' and correct")
+        scores = pd.read_parquet(out / "scores.parquet").query("subset == 'lin' and scored")
         return {model: set(mine["sample"]) for model, mine in scores.groupby("model", observed=True)}
 
     own = counting(tmp_path / "both.toml", tmp_path / "own")

@@ -72,7 +72,7 @@ def test_the_run_says_who_the_samples_are(finished, pets):
     assert samples["dataset"].unique().tolist() == ["animals"]
     scores = pd.read_parquet(finished / "scores.parquet")
     assert set(scores["dataset"]) == set(scores["subset"]) == {"animals"}
-    assert scores["correct"].all()
+    assert scores["scored"].all()
     assert sorted(scores["sample"].unique()) == samples["sample"].tolist()
 
 

@@ -88,7 +88,7 @@ def test_means_and_intervals_are_over_what_was_drawn(referred):
     found = {row.explainer: row for row in share_means(read_run(referred))}
     rows = pd.read_parquet(referred / "shares.parquet")
     for name, row in found.items():
-        mine = rows[(rows["explainer"] == name) & rows["correct"]]
+        mine = rows[(rows["explainer"] == name) & rows["scored"]]
         assert row.cell == ("lin", "corr", "mlp")
         assert np.allclose(row.means, mine[list(SHARE_PARTS)].mean())
         assert sum(row.means) == pytest.approx(1)

@@ -50,7 +50,7 @@ def test_the_pictures_are_those_of_the_store(tiny_suite, tiny_run):
     cells = read_samples(tiny_run)
     assert [cell.model for cell in cells] == [cell.model for cell in plan.cells]
     for cell, planned in zip(cells, plan.cells, strict=True):
-        mine = scores[(scores["subset"] == cell.subset) & (scores["model"] == cell.model) & scores["correct"]]
+        mine = scores[(scores["subset"] == cell.subset) & (scores["model"] == cell.model) & scores["scored"]]
         browsed = cell.samples[: cell.browsed]
         assert browsed == tuple(choose(mine, ["uniform", "input"]))
         assert set(mine["seed"]) == {cell.seed}

@@ -150,7 +150,7 @@ _CONTRAST = 28
 #: Weights of the filter of the noise, along rows and columns.
 _FILTER = (1, 4, 6, 4, 1)
 _PASSES = 4
-#: The smoothed noise is multiplied by this number, which gives it a standard deviation of about 30 gray levels.
+#: The smoothed noise is multiplied by this number, which gives it a standard deviation of about 41 gray levels.
 _GAIN = 4
 
 

@@ -4,8 +4,8 @@
 axes  shapes                                   rotations
 ====  =======================================  =================================================================
 2     T, L                                     4 quarter turns
-3     tripod: a cell with a neighbor along     the 24 rotations of a cube
-      each axis; screw: a path of four cells
+3     tripod: a cell with a neighbor along     the 24 rotations of a cube, of which the
+      each axis; screw: a path of four cells   tripod has 8 different results, the screw 12
       along three axes
 ====  =======================================  =================================================================
 

@@ -176,7 +176,7 @@ def summarize_methods(
         metric = board.standings.metrics[board.standings.ranking or 0]
         table = summary[summary["metric"] == metric]
         rows = board_rows(board)
-        ranked = sum(row["place"] is not None for row in rows)
+        comparable = sum(not row["control"] and row["cells"] == row["of"] for row in rows)
         cells: dict[str, list[dict[str, Any]]] = {}
         for row in records(table[[*CELL, "explainer", "above_controls", "beats_controls"]]):
             cells.setdefault(row["explainer"], []).append(row)
@@ -184,7 +184,7 @@ def summarize_methods(
             if not row["control"]:
                 name = row["explainer"]
                 good, bad = _against_controls(run, cells[name])
-                standing = _standing(row, ranked)
+                standing = _standing(row, comparable)
                 found.setdefault(name, []).append(MethodSummary(truth, run.metrics[metric].label, good, bad, standing))
     return found
 
@@ -223,15 +223,16 @@ def _places(run: RunResults, cells: Sequence[Mapping[str, Any]], known: Sequence
     return "; ".join(texts)
 
 
-def _standing(row: Mapping[str, Any], ranked: int) -> str:
+def _standing(row: Mapping[str, Any], comparable: int) -> str:
     if row["place"] is None:
         if row["cells"] < row["of"]:
             return f"Without a place, because it has scores in {row['cells']} of {row['of']} cells only."
         return "Without a place, because it is not significantly better than the controls over all cells."
-    better, worse = row["place"] - 1, ranked - row["last_place"]
+    better, worse = row["place"] - 1, comparable - row["last_place"]
     return (
-        f"Of the {ranked - 1} other ranked methods, {better} {_are(better)} significantly better and {worse} "
-        f"{_are(worse)} significantly worse over all cells; {ranked - 1 - better - worse} do not differ significantly."
+        f"Of the {comparable - 1} other methods with scores in all cells, {better} {_are(better)} significantly better "
+        f"and {worse} {_are(worse)} significantly worse over all cells; {comparable - 1 - better - worse} do not "
+        "differ significantly."
     )
 
 

@@ -21,8 +21,8 @@ from xaibench.report.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import Environment, PartDescription
 from xaibench.runfolder.tables import FAILURES, SCORES
 
-#: Columns of the scores that are merged (all except the reason, which is counted first), and smaller types for some.
-_COLUMNS = [name for name in SCORES.columns if name != "reason"]
+#: Columns of the scores that are merged (the reason is counted first), and smaller types for some.
+_COLUMNS = [name for name in SCORES.columns if name not in ("reason", "correct")]
 _DTYPES = {"sample": "int32", "seed": "int32"}
 #: Largest number of scores of a result.
 _MAX_ROWS = 20_000_000

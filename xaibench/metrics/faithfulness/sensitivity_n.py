@@ -159,7 +159,7 @@ def sensitivity_n(
     paper's curve. A set of a larger size contains the set of a smaller size with the same index. Sizes at which the
     sums or the drops do not vary are left out of the mean. A drop below a millionth of the score is treated as
     rounding, that is, as 0. Quantus (``SensitivityN``, ``FaithfulnessCorrelation``) draws from the global generator,
-    other sets for each image.
+    other sets for each image, and, in images with several channels, sets of values instead of pixels.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.

@@ -156,6 +156,7 @@ def fni_emd_skill(maps: Array, masks: Array, *, spacing: Spacing = None, reducti
     "Precision skill",
     higher_is_better=True,
     range=(-math.inf, 1.0),
+    attains_ends=True,
     meaning="Precision (top k) relative to noise, whose precision is the share of the image that the ground "
     "truth covers. 0: no better than noise, 1: perfect, below 0: worse than noise.",
     pitfalls="It cannot be far below 0 if the ground truth is small: a map that misses a ground truth of 5 % of "
@@ -202,6 +203,7 @@ def precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean")
     "IoU skill",
     higher_is_better=True,
     range=(-math.inf, 1.0),
+    attains_ends=True,
     meaning="IoU at the mask’s area, relative to noise. 0: no better than noise, 1: perfect, below 0: worse than "
     "noise.",
     pitfalls="Only for maps cut at the mask’s area: the IoU at another threshold depends on how many pixels the "

@@ -34,6 +34,7 @@ def _expected_mass_outside(masks: Bools) -> Floats:
     "Mass outside",
     higher_is_better=False,
     range=(0.0, np.inf),
+    attains_ends=True,
     meaning="Share of the map’s magnitude on pixels that cannot matter, divided by their share of the image. 0: "
     "no mass there; 1: as much as by chance.",
     pitfalls="Only for a network that provably uses some pixels only, with those pixels as the mask. If the mask "

@@ -45,7 +45,7 @@ def parameter_randomization(
     *,
     magnitude: bool = False,
     seed: int = 0,
-    output: ModelOutput = "probability",
+    output: ModelOutput | None = None,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -74,8 +74,9 @@ def parameter_randomization(
         targets: ``[N]``.
         magnitude: Rank pixels by ``|map|`` instead of by the map (the paper reports both).
         seed: Seed of the random parameters.
-        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
-            independent labels and networks with one output, or the function of the outputs.
+        output: The explained output, as for :func:`xaibench.explain`, to which it is passed (and to any explainer with
+            a parameter ``output``). It decides what the classes are: ``"sigmoid"`` for independent labels and networks
+            with one output, or a function of the outputs. ``None``: the explainer's own output.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
         return_curves: Return ``(scores, curves)``; the curves are the correlations over the share of random layers.
@@ -152,7 +153,7 @@ def smooth_mprt(
     noise: float = 0.1,
     magnitude: bool = False,
     seed: int = 0,
-    output: ModelOutput = "probability",
+    output: ModelOutput | None = None,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -183,8 +184,9 @@ def smooth_mprt(
         noise: Standard deviation of the noise, as a share of the image's range.
         magnitude: Rank pixels by the mean of ``|map|`` instead of the mean of the map.
         seed: Seed of the random parameters and of the noise.
-        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
-            independent labels and networks with one output, or the function of the outputs.
+        output: The explained output, as for :func:`xaibench.explain`, to which it is passed (and to any explainer with
+            a parameter ``output``). It decides what the classes are: ``"sigmoid"`` for independent labels and networks
+            with one output, or a function of the outputs. ``None``: the explainer's own output.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
         return_curves: Return ``(scores, curves)``; the curves are the correlations over the share of random layers.
@@ -250,7 +252,7 @@ def efficient_mprt(
     n_bins: int = 100,
     magnitude: bool = False,
     seed: int = 0,
-    output: ModelOutput = "probability",
+    output: ModelOutput | None = None,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -276,8 +278,9 @@ def efficient_mprt(
         n_bins: Number of bins of the histogram, at least 2.
         magnitude: Use ``|map|`` instead of the map.
         seed: Seed of the random parameters.
-        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
-            independent labels and networks with one output, or the function of the outputs.
+        output: The explained output, as for :func:`xaibench.explain`, to which it is passed (and to any explainer with
+            a parameter ``output``). It decides what the classes are: ``"sigmoid"`` for independent labels and networks
+            with one output, or a function of the outputs. ``None``: the explainer's own output.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 

@@ -48,7 +48,7 @@ def random_logit(
     similarity: Similarity = "ssim",
     magnitude: bool = False,
     seed: int = 0,
-    output: ModelOutput = "probability",
+    output: ModelOutput | None = None,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -73,8 +73,9 @@ def random_logit(
         similarity: ``"ssim"`` or ``"spearman"`` (rank correlation; ties get their mean rank).
         magnitude: Compare ``|map|`` instead of the maps.
         seed: Seed of the other class.
-        output: The output that the explainer explains, which decides what the classes are: ``"sigmoid"`` for
-            independent labels and networks with one output, or the function of the outputs.
+        output: The explained output, as for :func:`xaibench.explain`, to which it is passed (and to any explainer with
+            a parameter ``output``). It decides what the classes are: ``"sigmoid"`` for independent labels and networks
+            with one output, or a function of the outputs. ``None``: the explainer's own output.
         batch_size: Images per call of the explainer; ``None`` for all.
         reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 

@@ -4,16 +4,21 @@ Metrics of an explainer rather than of its maps are called with ``(explainer, mo
 is any callable ``explainer(model, images, targets) -> maps``, such as
 ``functools.partial(xaibench.explain, "saliency")``. It receives a private copy of the model in evaluation mode, so the
 given model stays unchanged.
+
+The parameter ``output`` of these metrics is passed to an explainer that has a parameter of this name, as
+:func:`xaibench.explain` does. Without it, the explainer explains its own output.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.parameters import named_parameters
 from xaibench.compute.device import precision_context
 from xaibench.compute.lending import check_initialized, copy_network, set_evaluation
 from xaibench.compute.random_numbers import isolated_rng, seeded_by
@@ -40,7 +45,8 @@ class ExplainerCaller:
         classes: Number of classes K; 0 if a function of the outputs is explained.
 
     Raises:
-        ValueError: If the model does not return ``[N, K]``, or a target is not a class.
+        ValueError: If the model does not return ``[N, K]``, a target is not a class, or the explainer has another
+            output already.
         TypeError: If the explainer or the model is not callable.
     """
 
@@ -50,7 +56,7 @@ class ExplainerCaller:
         model: nn.Module,
         samples: LabeledImages,
         batch_size: int | None,
-        output: ModelOutput = "probability",
+        output: ModelOutput | None = None,
     ) -> None:
         if not callable(explainer):
             raise TypeError(
@@ -63,10 +69,10 @@ class ExplainerCaller:
         # Parameters copied in inference mode could not require gradients.
         with torch.inference_mode(False), precision_context(device=samples.images.device, keeps_autocast=False):
             self.model = set_evaluation(copy_network(model)) if isinstance(model, nn.Module) else model
-            scorer = ModelScorer(self.model, output, 1)
+            scorer = ModelScorer(self.model, output or "probability", 1)
             scorer.probe_outputs(samples)
             self.classes = scorer.classes
-        self._explainer, self._samples = explainer, samples
+        self._explainer, self._samples = _with_output(explainer, output), samples
         self._batch_size = batch_size or len(samples)
 
     def __call__(self, images: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -99,19 +105,31 @@ class ExplainerCaller:
         return maps
 
 
+def _with_output(explainer: ExplainerFunction, output: ModelOutput | None) -> ExplainerFunction:
+    """Pass the output to an explainer with a parameter ``output``; others are returned unchanged."""
+    own = explainer.keywords.get("output") if isinstance(explainer, functools.partial) else None
+    if output is not None and own is not None and own != output:
+        raise ValueError(
+            f"output: got {output!r}, but the explainer has output={own!r}. Pass one of them, or the same twice."
+        )
+    if output is None or "output" not in named_parameters(explainer):
+        return explainer
+    return functools.partial(cast("Callable[..., Array]", explainer), output=output)
+
+
 def explainer_inputs(
     explainer: ExplainerFunction,
     model: nn.Module,
     images: Array,
     targets: Array,
-    output: ModelOutput,
+    output: ModelOutput | None,
     batch_size: int | None,
     reduction: Reduction,
     seed: int,
 ) -> tuple[LabeledImages, ExplainerCaller]:
     """Check what every metric that calls the explainer takes; return the samples and the explainer of a copy."""
     check_common(batch_size, reduction, seed)
-    samples = as_samples(model, images, targets, output)
+    samples = as_samples(model, images, targets, output or "probability")
     return samples, ExplainerCaller(explainer, model, samples, batch_size, output)
 
 

@@ -96,7 +96,8 @@ class BudgetScore:
         low: Lower end of the interval. The cells' data are independent, so the half-widths of their 95 % intervals are
             added in quadrature.
         high: Upper end of the interval.
-        place: Place among all methods at that budget or of a fixed cost; 1 is the best mean. 0 for controls.
+        rank: Rank of the mean among all methods at that budget or of a fixed cost; 1 is the best. 0 for controls. It
+            is not tested, unlike a place.
         of: Number of these methods.
         cells: Number of cells that the mean is over.
     """
@@ -105,7 +106,7 @@ class BudgetScore:
     low: float
     high: float
     cells: int
-    place: int = 0
+    rank: int = 0
     of: int = 0
 
 
@@ -118,7 +119,7 @@ class BudgetScores:
         budgets: All budgets that occur, in passes per image.
         methods: Scores by label of the method and budget.
         fixed: By label, methods of a fixed cost: number of passes (None if it depends on the network) and score. Their
-            place is at the largest budget.
+            rank is at the largest budget.
         controls: Score of each control by label, over the cells of which it is not the answer by construction of the
             data.
         best_control: Mean of each cell's best control; None if a cell has none.
@@ -183,11 +184,11 @@ def _metric_scores(
     alone = [name for name in means if name not in in_lines and not run.explainers[name].control]
 
     def rank(budget: int, name: str) -> BudgetScore:
-        """Return the score with its place among the methods that have that budget or a fixed cost."""
+        """Return the score with its rank among the methods that have that budget or a fixed cost."""
         names = [entries[budget] for entries in lines.values() if entries.get(budget) in means]
         others = [means[other].mean for other in (*names, *alone)]
-        place = 1 + sum(sign * other > sign * means[name].mean for other in others)
-        return dataclasses.replace(means[name], place=place, of=len(others))
+        rank = 1 + sum(sign * other > sign * means[name].mean for other in others)
+        return dataclasses.replace(means[name], rank=rank, of=len(others))
 
     methods = {
         label: {budget: rank(budget, name) for budget, name in entries.items() if name in means}

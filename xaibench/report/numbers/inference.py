@@ -28,6 +28,7 @@ from xaibench.statistics import (
     nested_means,
     paired_differences,
 )
+from xaibench.statistics.nested_draws import FEW_SAMPLES, RELIABLE_GROUPS
 from xaibench.statistics.rank_tests import ALPHA
 
 #: Largest number of groups per data set; further groups are merged into bundles.
@@ -64,7 +65,7 @@ class Matrices:
 
 def cell_matrices(run: RunResults) -> Iterator[Matrices]:
     """Yield the scores of each cell that has any, in display order."""
-    scores = run.scores[run.scores["correct"].to_numpy()]
+    scores = run.scores[run.scores["scored"].to_numpy()]
     if scores.empty:
         return
     groups, rows = _group_and_row_numbers(run, scores)
@@ -152,10 +153,11 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
 
         The pairs have the columns of :data:`~xaibench.runfolder.tables.COMPARISONS`. ``difference`` is the mean of
         first minus second over the ``n_valid`` rows in which both have a score, from ``n_groups`` groups. ``low`` and
-        ``high`` are its 95 % interval by Student's t with ``df`` degrees of freedom. ``p_holm`` is corrected for
-        all pairs of that cell and metric. In cells of more than :data:`.pair_testing.ALL_PAIRS` explainers, pairs of a
-        method and a control are corrected separately from pairs of two methods, and the last three columns of the
-        summary refer to the former.
+        ``high`` are its 95 % interval by Student's t with ``df`` degrees of freedom; with one training and skewed
+        differences, the end on the side of the longer tail is further away. ``p_holm`` is corrected for all pairs of
+        that cell and metric. In cells of more than :data:`.pair_testing.ALL_PAIRS` explainers, pairs of a method and a
+        control are corrected separately from pairs of two methods, and the last three columns of the summary refer to
+        the former.
     """
     rows, pairs = [], []
     directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
@@ -205,19 +207,23 @@ def promises(run: RunResults) -> list[str]:
         run: The run.
 
     Returns:
-        One sentence per level at which cells were repeated; empty if nothing was scored.
+        One sentence per level at which cells were repeated, and one if intervals over few samples are not reliable;
+        empty if nothing was scored.
     """
-    scores = run.scores[run.scores["correct"].to_numpy()]
+    scores = run.scores[run.scores["scored"].to_numpy()]
     by_cell = scores.groupby(list(CELL), observed=True)[["data_seed", "seed"]].nunique()
     sets, trainings = (by_cell[name].to_numpy() for name in ("data_seed", "seed"))
     level = np.where(sets > 1, "data sets", np.where(trainings > 1, "trainings", "samples"))
     counts = [(name, int((level == name).sum())) for name in _INTERVAL_SCOPES]
     levels = [(name, count) for name, count in counts if count]
-    return [
+    groups = scores.assign(group=_group_and_row_numbers(run, scores)[0]) if len(scores) else scores.assign(group=0)
+    few = groups.groupby(list(CELL), observed=True)["group"].nunique().to_numpy() < RELIABLE_GROUPS
+    sentences = [
         f"The 95 % intervals{'' if len(levels) == 1 else f' of {count} cell' + 's' * (count > 1)} account for "
         f"{_INTERVAL_SCOPES[name]}"
         for name, count in levels
     ]
+    return [*sentences, *([FEW_SAMPLES] if (few & (level == "samples")).any() else [])]
 
 
 def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> NDArray[np.int64]:

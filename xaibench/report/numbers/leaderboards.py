@@ -101,18 +101,41 @@ class Standings:
         """Return ``first:METRIC`` and ``last:METRIC``, the rank interval of each method, and ``ahead:METRIC``.
 
         ``ahead`` is whether the mean over all cells is significantly better than that of every control, or the one in
-        some cell is, after Bonferroni's correction for the number of cells. Methods that are not are not ranked.
+        some cell is, after Bonferroni's correction for the number of cells. Methods that are not are not ranked, but
+        widen the interval of each ranked method that they are not significantly different from.
         """
         metric = self.metrics[k]
         ranks, ahead = np.full((2, len(whole)), np.nan), np.full(len(whole), np.nan)
         if metric in self.tests:
             ahead = self._are_ahead(k, cells)
-            names = [self.explainers[m] for m in np.flatnonzero(whole & (ahead != 0))]
-            tests = self.tests[metric].test([self.cells[i] for i in cells], list(itertools.combinations(names, 2)))
+            ranked = {self.explainers[m] for m in np.flatnonzero(whole & (ahead != 0))}
+            tests = self.test_pairs(metric, [self.cells[i] for i in cells], ranked)
             higher = self.run.metrics[metric].higher_is_better
+            names = [self.explainers[m] for m in np.flatnonzero(whole)]
             for name, ends in rank_intervals(names, tests, higher_is_better=higher).items():
-                ranks[:, self.explainers.index(name)] = ends
+                if name in ranked:
+                    ranks[:, self.explainers.index(name)] = ends
         return {f"first:{metric}": ranks[0], f"last:{metric}": ranks[1], f"ahead:{metric}": ahead}
+
+    def test_pairs(
+        self, metric: str, cells: Collection[tuple[str, str, str]], ranked: Collection[str], *, intervals: bool = False
+    ) -> pd.DataFrame:
+        """Test every two methods over cells.
+
+        Args:
+            metric: The metric.
+            cells: The cells.
+            ranked: The ranked methods. Their pairs are a family of tests; all other pairs are corrected with all pairs.
+            intervals: Whether the intervals of the differences are computed.
+
+        Returns:
+            The rows of :meth:`CellTests.over`.
+        """
+        test = self.tests[metric].over if intervals else self.tests[metric].test
+        every = pd.DataFrame(test(cells))
+        is_other = ~(every["first"].isin(ranked) & every["second"].isin(ranked))
+        among_ranked = pd.DataFrame(test(cells, list(itertools.combinations(ranked, 2))))
+        return pd.concat([every[is_other], among_ranked], ignore_index=True)
 
     def _are_ahead(self, k: int, cells: Sequence[int]) -> Floats:
         """Return ``[M]`` whether each method is significantly better than the controls; NaN without a comparison."""
@@ -245,13 +268,14 @@ def leaderboard(
         - ``place``, ``last_place``, ``ahead``: ``first``, ``last`` and ``ahead`` of the metric that orders the methods.
         - ``explainer``, ``control``, ``cells`` (in which it was ranked by that metric), ``of`` (number of cells).
         - per metric of that kind, ``mean:METRIC`` (mean over cells of the cell's mean), ``n:METRIC`` (number of defined
-          scores), ``first:METRIC`` and ``last:METRIC`` (ranks that it may have given which differences over the cells
-          are significant, :func:`.suite_tests.rank_intervals`), ``ahead:METRIC`` (1 if its mean is significantly better
-          than that of every control, over all cells or in one of them), ``beats:METRIC`` (cells in which it is),
-          ``against:METRIC`` (cells in which that comparison is possible; 0 for controls), ``above:METRIC`` (cells in
-          which its mean is above every control's), ``best:METRIC`` (cells in which no explainer, control or not, has a
-          better mean), ``mean_rank:METRIC`` (mean over cells of the rank by the mean) and ``median:METRIC`` (median
-          over cells of the cell's median). The mean rank depends on which other methods were scored.
+          scores), ``first:METRIC`` and ``last:METRIC`` (ranks among all methods that it may have given which
+          differences over the cells are significant, :func:`rank_intervals`), ``ahead:METRIC`` (1 if its mean is
+          significantly better than that of every control, over all cells or in one of them), ``beats:METRIC`` (cells in
+          which it is), ``against:METRIC`` (cells in which that comparison is possible; 0 for controls),
+          ``above:METRIC`` (cells in which its mean is above every control's), ``best:METRIC`` (cells in which no
+          explainer, control or not, has a better mean), ``mean_rank:METRIC`` (mean over cells of the rank by the mean)
+          and ``median:METRIC`` (median over cells of the cell's median). The mean rank depends on which other methods
+          were scored.
 
         Not ranked are controls, methods without a score in some cell (such as an explainer of convolutions only), since
         means over different cells are not comparable, and methods that are not better than the controls.
@@ -471,11 +495,12 @@ class CellTests:
         from scipy.stats import t
 
         mine = pairs[pairs["metric"].astype(str) == metric].astype(dict.fromkeys(CELL, str))
-        columns = ("difference", "low", "df", "n_groups")
+        columns = ("difference", "low", "high", "df", "n_groups")
         tables = [mine.pivot(index=list(CELL), columns=_PAIR, values=name) for name in columns]
-        difference, low, df, groups = (table.to_numpy(dtype=np.float64) for table in tables)
+        difference, low, high, df, groups = (table.to_numpy(dtype=np.float64) for table in tables)
         with np.errstate(invalid="ignore"):
-            deviation = (difference - low) / t.ppf(0.975, df)
+            # The shorter side is Student's t; the other one may be longer, if the differences are skewed.
+            deviation = np.minimum(difference - low, high - difference) / t.ppf(0.975, df)
         methods: list[Any] = tables[0].columns.to_list()  # tuples, from two levels of the columns
         return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df, groups)
 
@@ -580,7 +605,7 @@ def rank_intervals(
     """Return the ranks that each method may have, given which differences are significant.
 
     Args:
-        names: Methods to rank.
+        names: Methods among which they are ranked.
         tests: Tests of their pairs, from :meth:`CellTests.over` or :meth:`CellTests.test`; other pairs are ignored.
         higher_is_better: Whether higher scores are better.
 

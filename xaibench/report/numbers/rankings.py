@@ -86,12 +86,9 @@ def tests_over_cells(standings: Standings, metric: str) -> pd.DataFrame:
     k = standings.metrics.index(metric)
     cells = np.flatnonzero(np.any(~np.isnan(standings.numbers["rank"][:, k]), axis=1)).tolist()
     there = [standings.cells[c] for c in cells]
-    every = standings.tests[metric].over(there)
     placed: NDArray[np.bool_] = ~np.isnan(standings.columns(cells, k)["place"])
     ranked = [standings.explainers[m] for m in np.flatnonzero(placed)]
-    among_ranked = standings.tests[metric].over(there, list(itertools.combinations(ranked, 2)))
-    is_other = ~(every["first"].isin(ranked) & every["second"].isin(ranked))
-    return pd.concat([every[is_other], among_ranked], ignore_index=True)
+    return standings.test_pairs(metric, there, ranked, intervals=True)
 
 
 def overall_comparisons(boards: Mapping[str, Boards]) -> pd.DataFrame:

@@ -30,10 +30,10 @@ def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
 
     Samples are paired by image within a data set seed, using the image hashes of both run folders (``images.parquet``).
     If the runs share less than half of the smaller run's images of a data set, or if a folder has no hashes, the scores
-    are compared without pairs by Welch's t-test. Undefined scores are left out. Intervals and tests account for the
-    choice of data sets, or otherwise of trainings and samples, grouped by the patients and images of ``samples.csv``
-    (:mod:`xaibench.statistics.nested_draws`). Trainings are paired if both runs have the same seeds, and averaged
-    otherwise.
+    are compared without pairs by a t-test for unequal variances. Undefined scores are left out. Intervals and tests
+    account for the choice of data sets, or otherwise of trainings and samples, grouped by the patients and images of
+    ``samples.csv`` (:mod:`xaibench.statistics.nested_draws`). Trainings are paired if both runs have the same seeds,
+    and averaged otherwise.
 
     Args:
         folders: Two or more run folders, or their addresses.
@@ -41,7 +41,7 @@ def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
     Returns:
         One row per run other than the first, and per data set, model, explainer and metric that both have: ``run,
         dataset, model, explainer, metric, first, second`` (means, over the shared images if paired), ``difference``
-        (second minus first), ``low, high`` (95 % interval), ``p`` (paired t-test, or Welch's), ``p_holm`` (corrected
+        (second minus first), ``low, high`` (95 % interval), ``p`` (paired t-test, or unpaired), ``p_holm`` (corrected
         for all rows of the run), ``paired``, ``n`` (pairs, or scores of the smaller run), ``better`` (whether the
         second is better; None if p_holm is 5 % or more, or if the difference is within rounding, :data:`TOLERANCE`).
         Sorted by p.

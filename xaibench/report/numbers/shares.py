@@ -137,7 +137,7 @@ def _reference_scores(run: RunResults, reference: str) -> dict[str, dict[tuple[s
     scores = run.reference_scores
     if scores.empty:
         return {}
-    mine = scores[(scores["explainer"] == reference) & scores["correct"]]
+    mine = scores[(scores["explainer"] == reference) & scores["scored"]]
     means = mine.groupby(["metric", "subset", "variant", "model"], observed=True)["value"].mean()
     means_of: dict[str, dict[tuple[str, str, str], float]] = {part.label: {} for part in run.metrics.values()}
     for metric, subset, variant, model, mean in means.reset_index().itertuples(index=False, name=None):

@@ -60,14 +60,14 @@ def summarize(run: RunResults) -> pd.DataFrame:
 
 
 def _describe_groups(run: RunResults) -> pd.DataFrame:
-    """Describe every group that occurs, also those without a correct sample, in display order."""
+    """Describe every group that occurs, also those without a scored sample, in display order."""
     scores = run.scores
     codes = np.zeros(len(scores), dtype=np.int64)
     for key in KEYS:
         codes = codes * len(scores[key].cat.categories) + scores[key].cat.codes.to_numpy()
-    correct = scores["correct"].to_numpy()
+    counts = scores["scored"].to_numpy()
     described = {int(code): describe(np.empty(0)) for code in np.unique(codes)}
-    described |= {code: describe(part) for code, part in groups(codes[correct], scores["value"].to_numpy()[correct])}
+    described |= {code: describe(part) for code, part in groups(codes[counts], scores["value"].to_numpy()[counts])}
     rows = pd.DataFrame(index=range(len(described)))
     left = np.array(list(described), dtype=np.int64)
     for key in reversed(KEYS):
@@ -81,14 +81,37 @@ def _describe_groups(run: RunResults) -> pd.DataFrame:
     return rows
 
 
+def min_accuracy(run: RunResults) -> float:
+    """Return the test accuracy in percent from which a network counts as trained, as in the suite."""
+    return float(run.settings.get("explaining", {}).get("min_accuracy", 80.0))
+
+
+def left_out_networks(run: RunResults) -> pd.DataFrame:
+    """Return the trainings of explained networks without a scored sample, since they did not learn their task.
+
+    They are left out if another network of their cell has reached the suite's ``min_accuracy``.
+
+    Returns:
+        Rows of :data:`~xaibench.runfolder.tables.TRAININGS`.
+    """
+    trainings = run.trainings
+    if trainings["left_out"].notna().all():
+        return trainings[trainings["left_out"].astype(bool)]
+    # Folders of older versions lack the column.
+    keys = [*CELL, "data_seed", "seed"]
+    any_scored = run.scores.groupby(keys, observed=True)["scored"].any()
+    silent = any_scored[~any_scored].reset_index()[keys].astype(dict.fromkeys(CELL, str))
+    return trainings[trainings["test_accuracy"] < min_accuracy(run)].merge(silent, on=keys)
+
+
 def undefined(run: RunResults) -> pd.DataFrame:
-    """Count the undefined scores of correctly classified samples, and the scores of maps scored as chance, by reason.
+    """Count the undefined scores of samples that count, and the scores of maps scored as chance, by reason.
 
     Returns:
         One row per explainer, metric and reason, the largest share first: ``undefined`` (number of these scores),
-        ``of`` (all scores of that explainer and metric on correctly classified samples), ``share``.
+        ``of`` (all scores of that explainer and metric on these samples), ``share``.
     """
-    scores = run.scores[run.scores["correct"]]
+    scores = run.scores[run.scores["scored"]]
     of = scores.groupby(["explainer", "metric"], observed=True).size().rename("of")
     bad = scores[scores["value"].isna() | is_scored_as_chance(scores["reason"])]
     count = bad.groupby(["explainer", "metric", "reason"], observed=True, dropna=False).size().rename("undefined")
@@ -249,12 +272,12 @@ def count_unscored(scores: pd.DataFrame) -> dict[str, UnscoredMaps]:
     """Count maps that were scored as chance, and undefined scores.
 
     Args:
-        scores: Rows as in ``scores.parquet``. Only samples that count (``correct``) are counted.
+        scores: Rows as in ``scores.parquet``. Only samples that count (``scored``) are counted.
 
     Returns:
         By method, in the order of the rows; methods without any are left out.
     """
-    scores = scores[scores["correct"]]
+    scores = scores[scores["scored"]]
     chance = is_scored_as_chance(scores["reason"]) & scores["value"].notna()
     counts = {}
     for name in dict.fromkeys(scores["explainer"][chance | scores["value"].isna()]):

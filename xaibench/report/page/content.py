@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.report.figures.samples import palette
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.numbers.summary import accuracy_margins
+from xaibench.report.numbers.summary import accuracy_margins, left_out_networks, min_accuracy
 from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import ACCURACY, CELL
 from xaibench.statistics.rank_tests import ALPHA
@@ -52,7 +52,7 @@ def counts(run: RunResults, summary: pd.DataFrame) -> dict[str, int]:
         "trainings": networks - published,
         "published": published,
         "scores": len(run.scores),
-        "correct": int(run.scores["correct"].sum()),
+        "correct": int(run.scores["scored"].sum()),
         "failures": len(run.failures),
     }
 
@@ -124,9 +124,27 @@ def scored_text(run: RunResults) -> str:
         return ""
     shares, who = 100 * known["scored"] / known["explained"], CLASSIFIERS[scored_rule(run)]
     least, most = (f"{share:.0f}" for share in (shares.min(), shares.max()))
+    some = ", except for the networks that are left out" if len(left_out_networks(run)) else ""
     return (
-        f"Scored: {known['scored'].sum():,} of {known['explained'].sum():,} explained samples, those that {who} "
+        f"Scored: {known['scored'].sum():,} of {known['explained'].sum():,} explained samples, those that {who}{some} "
         f"({least if least == most else f'{least} to {most}'} % per cell)."
+    )
+
+
+def left_out_text(run: RunResults) -> str:
+    """Return a sentence that names the networks that are left out of their cells; empty if there are none."""
+    networks, several = left_out_networks(run), run.trainings["seed"].nunique() > 1
+    names = []
+    for row in records(networks):
+        which = f", training {row['seed']}" if several else ""
+        cell = run.words_of((row["subset"], row["variant"], row["model"]))
+        names.append(f"{cell}, data set {row['data_seed']}{which} ({row['test_accuracy']:.1f} %)")
+    if not names:
+        return ""
+    which = "network is" if len(names) == 1 else "networks are"
+    return (
+        f"{len(names)} {which} left out of the scores, with a test accuracy below {min_accuracy(run):g} % that other "
+        f"networks of the same cell reach: {'; '.join(names)}."
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.page.content import board_rows, heading
+import pandas as pd
+
+from xaibench.core.messages import listed
+from xaibench.report.numbers.leaderboards import Boards, place_text
+from xaibench.report.page.content import board_rows, heading, records
 from xaibench.report.page.templating import number
 from xaibench.report.results import RunResults
 from xaibench.statistics.rank_tests import ALPHA
@@ -45,6 +48,45 @@ def unranked(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
     return sentences
 
 
+def own_comparisons(run: RunResults, boards: Mapping[str, Boards], overall: pd.DataFrame) -> list[str]:
+    """State in one sentence per own method and kind of truth which methods it is significantly better or worse than.
+
+    Args:
+        run: The run.
+        boards: Its leaderboards; the metric that orders the methods is the one of the sentence.
+        overall: Tests over all cells, from :func:`xaibench.report.numbers.rankings.overall_comparisons`.
+    """
+    sentences = []
+    for board in boards.values():
+        if (index := board.standings.ranking) is None:
+            continue
+        metric = run.metrics[board.standings.metrics[index]]
+        tests = overall[overall["metric"] == metric.name]
+        for name in (name for name, part in run.explainers.items() if part.own):
+            others: dict[str, list[str]] = {
+                "significantly better than": [],
+                "significantly worse than": [],
+                "not significantly different from": [],
+            }
+            for row in records(tests[(tests["first"] == name) | (tests["second"] == name)]):
+                is_first = row["first"] == name
+                ahead = (row["difference"] > 0) == (is_first == metric.higher_is_better)
+                better, worse, same = others.values()
+                where = same if not row["p_holm"] < ALPHA else better if ahead else worse
+                where.append(row["second" if is_first else "first"])
+            labels = {
+                words: [part.label for one, part in run.explainers.items() if one in names]
+                for words, names in others.items()
+            }
+            verdicts = [f"{words} {listed(names, 6)}" for words, names in labels.items() if names]
+            if verdicts:
+                label = run.explainers[name].label
+                sentences.append(
+                    f"By {metric.label} over all cells that both have, {label} (yours) is {'; '.join(verdicts)}."
+                )
+    return sentences
+
+
 def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
     """Return the best method by a metric, the methods that share its place, and how many do not beat the controls."""
     rows = [row for row in board_rows(board, metric) if not row["control"]]
@@ -56,6 +98,8 @@ def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
     # A method with a better mean may be without a place, because its scores vary too much or it lacks a cell.
     lead = "has the best mean" if best is rows[0] else "is the best ranked method"
     lead = "is the only ranked method" if len(placed) == 1 else lead
+    if best[f"last:{metric}"] > sum(row[f"first:{metric}"] == 1 for row in placed):  # as others are not worse
+        lead += f" (places {place_text(best[f'first:{metric}'], best[f'last:{metric}'])})"
     mean, low, high = (best[f"{one}:{metric}"] for one in ("mean", "low", "high"))
     interval = "" if low is None else f" [{number(low)}, {number(high)}]"
     sentence = f"By {label}, {name} {lead}, {number(mean)}{interval}{_beyond(run, board, metric, placed)}"
@@ -78,7 +122,7 @@ def _beyond(run: RunResults, board: Boards, metric: str, placed: Sequence[Mappin
     if test is None or test.low <= 0:
         return ", significantly better than every other ranked method"
     ends = f"{number(test.difference)} [{number(test.low)}, {number(test.high)}]"
-    return f", significantly better than the next method, {run.explainers[second].label}, by {ends}"
+    return f", significantly better than the next ranked method, {run.explainers[second].label}, by {ends}"
 
 
 def _own_sentences(run: RunResults, board: Boards, metric: str) -> Iterator[str]:

@@ -219,7 +219,7 @@ def _nested_lists(values: Floats) -> list[list[list[float | None]]]:
 
 def _network_scores(run: RunResults, cell: SampleCell) -> _NetworkScores:
     scores = run.scores
-    mine = scores["correct"].to_numpy() & (scores["dataset"] == cell.dataset).to_numpy()
+    mine = scores["scored"].to_numpy() & (scores["dataset"] == cell.dataset).to_numpy()
     for key, name in zip(CELL, cell.cell, strict=True):
         mine &= (scores[key] == name).to_numpy()
     for key, seed in (("data_seed", cell.data_seed), ("seed", cell.seed)):

@@ -119,6 +119,7 @@ def leaderboard_table(run: RunResults, truth: str, board: Sequence[Mapping[str, 
 
 def _board_column(label: str, key: str, cell: str | Callable[[Any], Any], **changes: Any) -> Column:
     usual: dict[str, Any] = {"kind": "board_rank", "is_exact": True}
+    usual |= {"is_range": changes.get("kind", "board_rank") == "board_rank"}
     usual |= {"head_attributes": {"data-key": key}, "attributes": {"data-k": key}}
     return _number(label, cell, **usual | changes)
 
@@ -324,18 +325,18 @@ def budget_tables(run: RunResults, budgets: Mapping[str, BudgetScores]) -> Itera
 
         def ranks(row: Mapping[Any, BudgetScore | None]) -> TableCell:
             one = row.get(key)
-            return TableCell(one.place, note=f"of {one.of}") if one and one.place else TableCell("")
+            return TableCell(one.rank, note=f"of {one.of}") if one and one.rank else TableCell("")
 
         return [_number(score, mean, 3, is_exact=True, has_interval=True), _number(rank, ranks)]
 
     for index, (name, scores) in enumerate(budgets.items(), 1):
-        label, last = run.metrics[name].label, f"Place at {scores.budgets[-1]:,}"
+        label, last = run.metrics[name].label, f"Rank at {scores.budgets[-1]:,}"
         shown = [_head("Method", "method", head_css="left")]
         for budget in scores.budgets:
-            shown += columns(f"{budget:,} passes", f"Place at {budget:,}", budget)
+            shown += columns(f"{budget:,} passes", f"Rank at {budget:,}", budget)
         rows = [{"method": method, **line} for method, line in scores.methods.items()]
         caption = (
-            f"{label} at each budget (passes per image): mean over {scores.cells} cells, 95 % interval and the place"
+            f"{label} at each budget (passes per image): mean over {scores.cells} cells, 95 % interval and the rank"
         )
         yield Table(f"budgets-{index}", caption, shown, rows)
         if scores.fixed:

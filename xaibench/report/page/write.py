@@ -23,13 +23,14 @@ from xaibench.report.numbers.metric_agreement import mean_agreements, table_4
 from xaibench.report.numbers.rankings import first_places, overall_comparisons, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.shares import SHARE_LABELS, share_bars
-from xaibench.report.numbers.summary import count_unscored, summarize, undefined, unscored_notes
+from xaibench.report.numbers.summary import count_unscored, min_accuracy, summarize, undefined, unscored_notes
 from xaibench.report.page.content import (
     accuracy_rows,
     board_rows,
     citations,
     counts,
     facts,
+    left_out_text,
     method_pairs,
     page_values,
     parameters,
@@ -39,7 +40,7 @@ from xaibench.report.page.content import (
     subject,
 )
 from xaibench.report.page.figure_files import FigureWriter, Findings, compute_findings, start_helper
-from xaibench.report.page.headlines import unranked, verdict
+from xaibench.report.page.headlines import own_comparisons, unranked, verdict
 from xaibench.report.page.maps import map_strip, map_table, sheet_tables
 from xaibench.report.page.sample_browser import browser
 from xaibench.report.page.tables import (
@@ -97,8 +98,8 @@ class Report:
         page: Path of the page.
         ranked: As :func:`ranked_methods`.
         best: As :func:`best_methods`.
-        notes: Sentences about methods that are not ranked, samples that count, controls that are not ranked, maps that
-            were scored as chance, and undefined scores.
+        notes: Sentences about the user's own methods, methods that are not ranked, samples that count, controls that
+            are not ranked, maps that were scored as chance, and undefined scores.
     """
 
     page: Path
@@ -129,12 +130,20 @@ def make_report(
     figures = FigureWriter(run, findings, target / "figures")
     begun = None if helper is None else figures.begin(helper)
     _write(target / SUMMARY.name, findings.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
-    _write(target / COMPARISONS.name, findings.pairs.to_csv(index=False).encode())
-    page = _render(run, findings, lambda: figures.finish(begun), target)
+    overall = overall_comparisons(findings.boards)
+    comparisons = pd.concat([findings.pairs, overall.assign(**dict.fromkeys(CELL, ALL))], ignore_index=True)
+    comparisons = comparisons.astype(dict.fromkeys(("n_valid", "n_groups"), "Int64"))
+    _write(target / COMPARISONS.name, comparisons[list(COMPARISONS.columns)].to_csv(index=False).encode())
+    page = _render(run, findings, overall, lambda: figures.finish(begun), target)
     _write(target / "report.html", page.encode())
     leaderboards = {truth: board.standings.board() for truth, board in findings.boards.items()}
     ranked, best = _printable(run, leaderboards), best_by_cell(run, findings.summary, leaderboards)
-    notes = [*unranked(run, findings.boards), *filter(None, [scored_text(run), run.answers_text]), *_unscored(run)]
+    notes = [
+        *own_comparisons(run, findings.boards, overall),
+        *unranked(run, findings.boards),
+        *filter(None, [scored_text(run), left_out_text(run), run.answers_text]),
+        *_unscored(run),
+    ]
     return Report(target / "report.html", ranked, best, notes)
 
 
@@ -189,6 +198,8 @@ def _write(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
+#: Subset, variant and model of the rows of ``comparisons.csv`` over all cells together.
+ALL = "all"
 #: Largest size of the page in bytes, with its sample browser.
 MAX_PAGE_BYTES = 4_900_000
 #: Placeholders of the sample browser and its data, which get the remaining bytes. Text of users is escaped and cannot
@@ -196,10 +207,12 @@ MAX_PAGE_BYTES = 4_900_000
 _SAMPLES, _SAMPLE_DATA = "<!-- samples -->", "<!-- sample data -->"
 
 
-def _render(run: RunResults, findings: Findings, draw: Callable[[], dict[str, Markup]], target: Path) -> str:
+def _render(
+    run: RunResults, findings: Findings, overall: pd.DataFrame, draw: Callable[[], dict[str, Markup]], target: Path
+) -> str:
     templates = template_environment()
     first = subject(run, findings.boards)
-    content = _page_content(run, findings, first)
+    content = _page_content(run, findings, overall, first)
     tables = {table.name: table for table in _page_tables(run, content)}
     for table in tables.values():
         _write(target / "tables" / f"{table.name}.csv", to_csv(table).encode())
@@ -219,10 +232,10 @@ def _render(run: RunResults, findings: Findings, draw: Callable[[], dict[str, Ma
     return page.replace(_SAMPLES, view, 1).replace(_SAMPLE_DATA, data, 1)
 
 
-def _page_content(run: RunResults, findings: Findings, first: str) -> dict[str, Any]:
+def _page_content(run: RunResults, findings: Findings, overall: pd.DataFrame, first: str) -> dict[str, Any]:
     rows = {truth: board_rows(board) for truth, board in findings.boards.items()}
     order = list(dict.fromkeys(row["explainer"] for board in rows.values() for row in board))
-    pairs = method_pairs(run, findings.pairs, overall_comparisons(findings.boards), first, order)
+    pairs = method_pairs(run, findings.pairs, overall, first, order)
     return {
         "facts": facts(run),
         "verdict": verdict(run, findings.boards),
@@ -243,7 +256,8 @@ def _page_content(run: RunResults, findings: Findings, first: str) -> dict[str, 
         "reproducibility": reproducibility(run),
         "scored": scored_rule(run),
         "all_scored": scored_rule(run) == "all",
-        "scored_text": scored_text(run),
+        "scored_text": " ".join(filter(None, [scored_text(run), left_out_text(run)])),
+        "min_accuracy": f"{min_accuracy(run):g}",
         "signed": run.settings.get("explaining", {}).get("sign") == "signed",
         "promises": [*promises(run), *(f"{name}: {said}" for name, said in run.environment.get("notes", {}).items())],
         "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},

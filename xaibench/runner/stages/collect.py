@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xaibench.component.component import Component, registry
 from xaibench.evaluation.apply import shares_of
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 #: Columns that are copied from the scores of a measurement. Those of metrics with curves have further columns.
 _COPIED = ("sample", "value", "reason")
 #: Columns that are constant within a measurement.
-_CONSTANT = tuple(name for name in SCORES.columns if name not in (*_COPIED, "correct"))
+_CONSTANT = tuple(name for name in SCORES.columns if name not in (*_COPIED, "correct", "scored"))
 
 
 def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) -> None:
@@ -77,23 +77,23 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
         if cell.data.key in data and all(trained.issuperset(job.results) for job in cell.trainings)
     ]
     unlearned = _find_unlearned(cells, store, plan.suite.explaining.min_accuracy)
-    correct = _find_correct(cells, store, plan.suite.explaining.scored, unlearned)
+    flags = _find_flags(cells, store, plan.suite.explaining.scored, unlearned)
     scores = _read_scores(plan, store)
-    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, scores))
-    shares = [table for cell in cells for table in _share_tables(cell, store, correct)]
+    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, flags, scores))
+    shares = [table for cell in cells for table in _share_tables(cell, store, flags)]
     if shares:
         write_atomic(out / SHARES.name, lambda partial: _write_table(pa.concat_tables(shares), partial))
-    trainings = [row for cell in cells for row in _training_rows(cell, store)]
+    trainings = [row for cell in cells for row in _training_rows(cell, store, unlearned)]
     failed = [{"job": str(job), "stage": job.stage, "error": error} for job, error in failures.items()]
     write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))
     write_atomic(
         out / ACCURACY.name,
-        ACCURACY.to_csv(_accuracy_rows(cells, trainings, store, correct, plan.suite.explaining.min_accuracy)),
+        ACCURACY.to_csv(_accuracy_rows(cells, trainings, store, flags, plan.suite.explaining.min_accuracy)),
     )
     write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
     write_atomic(out / PARTS, _describe_parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
-    sample_cells = list(_sample_cells(cells, store, correct, scores))
+    sample_cells = list(_sample_cells(cells, store, flags, scores))
     if not plan.suite.explaining.pictures:
         copies = [part.name for part in plan.suite.explainers if part.use == "input"]
         sample_cells = [without_images(cell, copies) for cell in sample_cells]
@@ -107,8 +107,8 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
 def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float) -> frozenset[Network]:
     """Find the networks on generated data that did not learn their task although others of the same cell did.
 
-    Their scores are written, but none of their samples counts as correctly classified, because explanations of a
-    network at chance level say nothing about the explainer. If no network of a cell has learned, all are kept.
+    Their scores are written, but none of their samples is scored, because explanations of a network that has not
+    learned its task say little about the explainer. If no network of a cell has learned, all are kept.
     """
     reached: dict[tuple[str, str, str], dict[Network, float]] = {}
     for cell in cells:
@@ -125,25 +125,34 @@ def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float
     )
 
 
-def _find_correct(
-    cells: Iterable[CellPlan], store: Store, scored: str, unlearned: Container[Network]
-) -> dict[Network, NDArray[np.bool_]]:
-    """Return per network which test samples count, ``[n_test]``; see ``scored`` of a suite.
+class _SampleFlags(NamedTuple):
+    """Flags of the test samples of a network, ``[n_test]`` each."""
+
+    correct: NDArray[np.bool_]
+    scored: NDArray[np.bool_]
+
+
+def _find_flags(
+    cells: Iterable[CellPlan], store: Store, rule: str, unlearned: Container[Network]
+) -> dict[Network, _SampleFlags]:
+    """Return which test samples each network classifies correctly, and which count by ``scored`` of the suite.
 
     Of a network that has not learned, none counts, and it does not decide which samples of the others do.
     """
-    correct: dict[Network, NDArray[np.bool_]] = {}
+    flags: dict[Network, _SampleFlags] = {}
     by_all: dict[DataJob, NDArray[np.bool_]] = {}
     for cell in cells:
         for network in cell.networks:
             own = read_correct(store, network).numpy()
-            correct[network] = (own | (scored == "all")) & (network not in unlearned)
+            flags[network] = _SampleFlags(own, (own | (rule == "all")) & (network not in unlearned))
             if network not in unlearned:
                 by_all[cell.data] = by_all.get(cell.data, True) & own
-    if scored == "correct-by-all":
+    if rule == "correct-by-all":
         for cell in cells:
-            correct |= {network: correct[network] & by_all.get(cell.data, False) for network in cell.networks}
-    return correct
+            for network in cell.networks:
+                counts = flags[network].scored & by_all.get(cell.data, False)
+                flags[network] = flags[network]._replace(scored=counts)
+    return flags
 
 
 def _read_scores(plan: Plan, store: Store) -> dict[str, pa.Table]:
@@ -160,7 +169,7 @@ def _read_scores(plan: Plan, store: Store) -> dict[str, pa.Table]:
 def _write_scores(
     cells: Iterable[CellPlan],
     store: Store,
-    correct: Mapping[Network, NDArray[np.bool_]],
+    flags: Mapping[Network, _SampleFlags],
     scores: Mapping[str, pa.Table],
     path: Path,
 ) -> None:
@@ -168,12 +177,12 @@ def _write_scores(
 
     with pq.ParquetWriter(path, SCORES.arrow_schema(), write_page_checksum=True) as writer:
         for cell in cells:  # a row group per cell
-            if len(table := _cell_scores(cell, store, correct, scores)):
+            if len(table := _cell_scores(cell, store, flags, scores)):
                 writer.write_table(table)
 
 
 def _cell_scores(
-    cell: CellPlan, store: Store, correct: Mapping[Network, NDArray[np.bool_]], scores: Mapping[str, pa.Table]
+    cell: CellPlan, store: Store, flags: Mapping[Network, _SampleFlags], scores: Mapping[str, pa.Table]
 ) -> pa.Table:
     """Return the rows of ``scores.parquet`` of one cell."""
     import numpy as np
@@ -186,10 +195,12 @@ def _cell_scores(
     tables = [scores[score.key].select(_COPIED).replace_schema_metadata() for _, score in measured]
     copied = pa.concat_tables(tables)
     columns = {name: copied[name].cast(schema.field(name).type) for name in _COPIED}
-    counting = [
-        correct[network][table["sample"].to_numpy()] for (network, _), table in zip(measured, tables, strict=True)
-    ]
-    columns["correct"] = pa.array(np.concatenate(counting))
+    for name in _SampleFlags._fields:
+        parts = [
+            getattr(flags[network], name)[table["sample"].to_numpy()]
+            for (network, _), table in zip(measured, tables, strict=True)
+        ]
+        columns[name] = pa.array(np.concatenate(parts))
     rows = [_constants(cell, network, score, store) for network, score in measured]
     which = pa.array(np.repeat(np.arange(len(tables)), [len(table) for table in tables]))
     for name, values in zip(_CONSTANT, zip(*rows, strict=True), strict=True):
@@ -214,7 +225,7 @@ def _constants(cell: CellPlan, network: Network, score: Measurement, store: Stor
     return [constants[name] for name in _CONSTANT]
 
 
-def _share_tables(cell: CellPlan, store: Store, correct: Mapping[Network, NDArray[np.bool_]]) -> Iterator[pa.Table]:
+def _share_tables(cell: CellPlan, store: Store, flags: Mapping[Network, _SampleFlags]) -> Iterator[pa.Table]:
     """Yield the split of each map's mass by the ground truth and by the suite's reference explainer."""
     import pyarrow as pa
     import torch
@@ -247,14 +258,14 @@ def _share_tables(cell: CellPlan, store: Store, correct: Mapping[Network, NDArra
                     for name, value in constants.items()
                 }
                 columns["sample"] = pa.array(range(len(maps)), schema.field("sample").type)
-                columns["correct"] = pa.array(correct[network][: len(maps)])
+                columns |= {name: pa.array(flag[: len(maps)]) for name, flag in flags[network]._asdict().items()}
                 columns |= {name: pa.array(values) for name, values in shares_of(maps, masks, reliance).items()}
                 yield pa.table([columns[name] for name in schema.names], schema)
 
 
-def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
+def _training_rows(cell: CellPlan, store: Store, unlearned: Container[Network]) -> Iterator[dict[str, Any]]:
     subset, variant = cell.subset_and_variant
-    explained = {select_training(store, network)[1] for network in cell.networks}
+    explained = {select_training(store, network)[1]: network in unlearned for network in cell.networks}
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
             yield {
@@ -263,6 +274,7 @@ def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
                 "val_accuracy": 100 * record["val_accuracy"],
                 "test_accuracy": 100 * record["test_accuracy"],
                 "explained": record["seed"] in explained,
+                "left_out": explained.get(record["seed"], False),
             }
 
 
@@ -270,7 +282,7 @@ def _accuracy_rows(
     cells: Sequence[CellPlan],
     trainings: Iterable[Mapping[str, Any]],
     store: Store,
-    correct: Mapping[Network, NDArray[np.bool_]],
+    flags: Mapping[Network, _SampleFlags],
     min_accuracy: float,
 ) -> Iterator[dict[str, Any]]:
     """Yield the accuracy in percent per subset, variant and model, over data set seeds and training seeds.
@@ -284,7 +296,7 @@ def _accuracy_rows(
     for cell in cells:
         limits = {network: score.explain.samples for network, score in cell.scores}
         for network, limit in limits.items():
-            counts = correct[network][: None if limit == "all" else limit]
+            counts = flags[network].scored[: None if limit == "all" else limit]
             explained[(*cell.subset_and_variant, cell.model)] += len(counts)
             scored[(*cell.subset_and_variant, cell.model)] += int(counts.sum())
 
@@ -418,14 +430,14 @@ def _describe(part: Component) -> PartDescription:
 def _sample_cells(
     cells: Iterable[CellPlan],
     store: Store,
-    correct: Mapping[Network, NDArray[np.bool_]],
+    flags: Mapping[Network, _SampleFlags],
     scores: Mapping[str, pa.Table],
 ) -> Iterator[SampleCell]:
     """Yield example samples with all their maps, from the first data set per subset, variant and model."""
     chosen: dict[tuple[str, str], DataJob] = {}
     for cell in cells:
         if cell.scores and chosen.setdefault(cell.subset_and_variant, cell.data) == cell.data:
-            rows = _cell_scores(cell, store, correct, scores).to_pandas()
-            counting = correct[cell.networks[0]]
+            rows = _cell_scores(cell, store, flags, scores).to_pandas()
+            counting = flags[cell.networks[0]].scored
             if (found := picture_cell(cell, rows, counting, store)) is not None:
                 yield found

@@ -59,7 +59,7 @@ def picture_cell(cell: CellPlan, scores: pd.DataFrame, correct: NDArray[np.bool_
     counting = np.flatnonzero(correct[:explained])
     controls = {explain.explainer.name for explain in explains if explain.network is None}
     methods = scores["explainer"].isin([explain.explainer.name for explain in kept])
-    browsed = choose(scores[(scores["seed"] == seed) & scores["correct"] & methods], controls)
+    browsed = choose(scores[(scores["seed"] == seed) & scores["scored"] & methods], controls)
     sheet = spread(split.targets[:explained].tolist()) if photographs else []
     example = counting[:1].tolist() if not photographs else []
     samples = list(dict.fromkeys([*browsed, *sheet, *example]))
