@@ -1,5 +1,6 @@
 """Every explainer states its passes, and they are those that go through the network; and none exceeds its budget."""
 
+import contextlib
 import dataclasses
 import importlib
 import re
@@ -10,6 +11,8 @@ from explainer_trials import CASE, NAMES, maps_of, network
 
 from xaibench.compute.output import ExplainedOutput
 from xaibench.explainers import EXPLAINERS, build, explain
+from xaibench.explainers.propagation import deeplift
+from xaibench.explainers.propagation.forward_trace import OperationInterceptor
 from xaibench.explainers.shared.passes import Adjustable, passes_of
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
@@ -28,6 +31,31 @@ def whole_passes(monkeypatch):
     """What small networks carry on from row to row stands for rows; without it, they are there to be counted."""
     for kind in (IncrementalPasses, FlatLinear):
         monkeypatch.setattr(kind, "find", lambda *given: None)
+
+
+#: What checks the trace of a network is no pass of the method.
+PAUSED = [False]
+
+
+@contextlib.contextmanager
+def paused(*_):
+    PAUSED[0] = True
+    try:
+        yield
+    finally:
+        PAUSED[0] = False
+
+
+@pytest.fixture(autouse=True)
+def uncounted_checks(monkeypatch):
+    plain = OperationInterceptor.plain_outputs
+
+    def outputs(self, images):
+        with paused():
+            return plain(self, images)
+
+    monkeypatch.setattr(OperationInterceptor, "plain_outputs", outputs)
+    monkeypatch.setattr(deeplift, "_uncounted", paused)
 
 
 def network_for(name):
@@ -51,10 +79,12 @@ def counted(name, count, **settings):
     model, seen = network_for(name), []
 
     def look(module, inputs, outputs):
+        if PAUSED[0]:
+            return
         seen.append(len(outputs))
         begins = before[-1] if name in FROM_WITHIN else outputs
         if begins.requires_grad:
-            begins.register_hook(lambda gradient: seen.append(len(gradient)))
+            begins.register_hook(lambda gradient: None if PAUSED[0] else seen.append(len(gradient)))
 
     before = []
     [last] = [module for module in model.modules() if isinstance(module, torch.nn.Linear)][-1:]

@@ -96,8 +96,7 @@ class OperationInterceptor(TorchFunctionMode):
             UnsupportedModelError: If operations of the network cannot be observed, or the traced outputs differ from
                 those of the network; the message names the first operation.
         """
-        with torch.no_grad():
-            expected = self.network(images.detach().clone())
+        expected = self.plain_outputs(images)
         for name, module in self.network.named_modules():
             module.register_forward_pre_hook(self._enter(name))
             module.register_forward_hook(self.leave)
@@ -123,6 +122,11 @@ class OperationInterceptor(TorchFunctionMode):
                 )
             self._known.clear()
         return outputs
+
+    def plain_outputs(self, images: Tensor) -> Any:
+        """Return what the network returns without the treatment."""
+        with torch.no_grad():
+            return self.network(images.detach().clone())
 
     def operation(
         self,
