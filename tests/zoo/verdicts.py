@@ -22,6 +22,12 @@ INFOS = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}
 #: Explainers that call the network.
 METHODS = [name for name in EXPLAINERS if not INFOS[name].control and name != "global_mean"]
 
+#: Explainers that share no implementation, which stand for the others.
+MANY = (
+    *("integrated_gradients", "saliency", "guided_backprop", "guided_gradcam", "deconvolution", "deeplift", "lrp"),
+    *("deep_taylor", "lrp_epsilon", "lrp_gamma", "lrp_alpha_beta", "crp", "pattern_net", "fullgrad", "ig2", "agop"),
+    *("cam", "gradcam", "scorecam", "shapleycam", "attention_rollout", "legrad", "attnlrp", "rise", "occlusion"),
+)
 #: Parameters with which an explainer takes few passes.
 QUICK = {
     "integrated_gradients": {"n_steps": 4},
