@@ -579,14 +579,14 @@ class StandardizedConv(nn.Conv2d):
 
 
 def frozen_weights(module):
-    """Replace a reparametrized layer by a convolution with the same weight."""
+    """Replace a reparameterized layer by a convolution with the same weight."""
     with torch.random.fork_rng(devices=[]):
         plain = nn.Conv2d(8, 8, 3, padding=1)
     plain.weight.data, plain.bias.data = module.weight.detach().clone(), module.bias.detach().clone()
     return plain
 
 
-def reparametrized(change):
+def reparameterized(change):
     def idiom():
         return nn.Sequential(change(nn.Conv2d(8, 8, 3, padding=1)), nn.ReLU())
 
@@ -724,12 +724,12 @@ def quantized():
 
 
 WEIGHTS = {
-    "weight norm, old": reparametrized(torch.nn.utils.weight_norm),
-    "weight norm, new": reparametrized(torch.nn.utils.parametrizations.weight_norm),
-    "spectral norm, old": reparametrized(torch.nn.utils.spectral_norm),
-    "spectral norm, new": reparametrized(torch.nn.utils.parametrizations.spectral_norm),
-    "orthogonal": reparametrized(torch.nn.utils.parametrizations.orthogonal),
-    "pruned": reparametrized(pruned),
+    "weight norm, old": reparameterized(torch.nn.utils.weight_norm),
+    "weight norm, new": reparameterized(torch.nn.utils.parametrizations.weight_norm),
+    "spectral norm, old": reparameterized(torch.nn.utils.spectral_norm),
+    "spectral norm, new": reparameterized(torch.nn.utils.parametrizations.spectral_norm),
+    "orthogonal": reparameterized(torch.nn.utils.parametrizations.orthogonal),
+    "pruned": reparameterized(pruned),
     "standardized weights": part(lambda: nn.Sequential(StandardizedConv(8, 8, 3, padding=1), nn.ReLU()), relu=True),
     **{
         f"checkpoint, {how}": part(lambda how=how: Checkpointed(how), lambda: Checkpointed("plain"), relu=True)
@@ -1165,7 +1165,7 @@ class Capsules(nn.Module):
 
     def forward(self, x):
         capsules = self.body(x).view(len(x), 16, 8)
-        predictions = torch.einsum("nid,cide->ncie", capsules, self.weight)
+        predictions = torch.einsum("bid,cide->bcie", capsules, self.weight)
         fixed = predictions.detach() if self.detached else predictions
         logits = torch.zeros(len(x), 4, 16, dtype=x.dtype)
         for _ in range(2):
