@@ -86,10 +86,14 @@ class _RuleInterceptor(OperationInterceptor):
         kwargs: dict[str, Any],
         carriers: tuple[Tensor, ...],
     ) -> Any:
-        rule = self.rules.get(called)
+        # mul_ and __imul__ have the rules of mul and __mul__.
+        plain = (
+            f"__{called[3:]}" if called.startswith("__i") else called if called.endswith("__") else called.rstrip("_")
+        )
+        rule = self.rules.get(plain)
         if rule is None:
             return func(*args, **kwargs)
-        self.ruled = self.ruled or called not in _IN_ALL_NETWORKS
+        self.ruled = self.ruled or plain not in _IN_ALL_NETWORKS
         return rule(func, args, kwargs)
 
 
