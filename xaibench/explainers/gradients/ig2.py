@@ -156,11 +156,11 @@ class _Representation(contextlib.AbstractContextManager["_Representation"]):
     """Record the input of the last linear layer of the network."""
 
     def __init__(self, model: nn.Module) -> None:
-        scripted = [module for module in model.modules() if isinstance(module, torch.jit.ScriptModule)]
-        if scripted:
+        hidden = (torch.jit.ScriptModule, torch.fx.GraphModule)
+        if any(isinstance(module, hidden) for module in model.modules()):
             raise UnsupportedModelError(
-                f"IG2: {type(network_of(model)).__name__} is scripted, traced or has such layers, which hide its last "
-                "linear layer. Pass the network that it was made from."
+                f"IG2: {type(network_of(model)).__name__} is scripted, traced, exported or has such layers, which hide "
+                "its last linear layer. Pass the network that it was made from."
             )
         linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
         self._layer = linear[-1] if linear else None

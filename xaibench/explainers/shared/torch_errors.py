@@ -28,6 +28,7 @@ _REASONS = {
     "writes a result into out=..., which torch does not differentiate; assign the result": (
         "don't support automatic differentiation",
     ),
+    "has an operation whose gradient torch does not differentiate once more": ("_backward is not implemented",),
 }
 
 
@@ -37,6 +38,8 @@ _NO_LAYERS = {
     "occlusion.": ("not supported on ScriptModules",),
     "which torch.vmap hides. Let the network process a batch without it, or use saliency, integrated_gradients or "
     "occlusion.": ("being vmapped", "maybe_level.has_value()"),
+    "whose outputs are of another type than the weights, since the network computes under autocast. Leave autocast to "
+    "precision='bfloat16', or use saliency, integrated_gradients or occlusion.": ("to have the same dtype",),
     "which the network calls several times per pass. Let it process a batch in one call, or pass batch_size=1.": (
         "used more than once in the network",
     ),
