@@ -31,6 +31,7 @@ def expected_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     "ground-truth",
     higher_is_better=True,
     range=(0.0, 1.0),
+    map_sign="own",
     meaning="Positive mass inside the ground truth, of all mass. 1: nothing else.",
     pitfalls="Only a test adds it.",
     chance="Half of the share of the image that the ground truth covers.",
