@@ -45,6 +45,14 @@ class DatasetPart(Component):
         return "n_samples" in self.accepted
 
     @property
+    def revision_of_files(self) -> str:
+        """The revision, with a hash of the photographs if the set is generated from a folder of them."""
+        from xaibench.benchmarks.xai_tris.photo_backgrounds import hash_photographs
+
+        folder = expand_variables(self.parameters).get("images_dir")
+        return self.revision if folder is None else f"{self.revision}.{hash_photographs(folder)}"
+
+    @property
     def is_generated(self) -> bool:
         """Whether the set is generated, not read from disk."""
         return self.has_n_samples and not self.info.how_to_get

@@ -146,6 +146,13 @@ def prepare_image(image: Image.Image, size: int) -> NDArray[np.float32]:
     return np.asarray((gray * gray.size - gray.sum()) / (1000 * gray.size), dtype=np.float32)
 
 
+def hash_photographs(images_dir: str | os.PathLike[str]) -> str:
+    """Return a hash of the names and sizes of the images in a folder, but not of its path; nothing is opened."""
+    root = Path(images_dir)
+    listed = [f"{file.relative_to(root).as_posix()} {file.stat().st_size}" for file in _list_images(root)]
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:12]
+
+
 def _list_images(root: Path) -> list[Path]:
     found: list[Path] = []
     for folder, folders, names in os.walk(root):

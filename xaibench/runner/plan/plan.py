@@ -114,7 +114,7 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     network = ModelPart.of(model, cell.build).trained_by(training.method)
     source = network.source  # the cells of a mosaic use copies of one network
     of_set = (source.use, source.parameters, source.revision) if "network" in made.accepted else None
-    data = DataJob(dataset, data_seed, made.parameters, made.revision, network=of_set)
+    data = DataJob(dataset, data_seed, made.parameters, made.revision_of_files, network=of_set)
     parameters = Frozen(
         {name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")}
         # The default precision is left out, so that the keys of older results stay valid.
