@@ -78,6 +78,7 @@ class PaperClaims:
         statements: Statements about the mean scores of one run.
         correlations: Statements about the correlation of two metrics over the samples of a cell.
         pairs: Statements about samples that come in two forms, such as with and without a watermark.
+        accuracies: Statements about test accuracies over signal-to-noise ratios.
         forms: Endings of the names of the two forms of a sample, in the order of the scores of ``pairs``.
         explainers: The paper's methods and controls. Others of a run are left out, as no statement is about them. Empty
             = all.
@@ -89,6 +90,7 @@ class PaperClaims:
     statements: tuple[Statement, ...] = ()
     correlations: tuple[Statement, ...] = ()
     pairs: tuple[Statement, ...] = ()
+    accuracies: tuple[Statement, ...] = ()
     forms: tuple[str, str] = ("", "")
     explainers: frozenset[str] = frozenset()
     least_accuracy: float = 0.0
@@ -134,7 +136,7 @@ def read_claims(text: str) -> PaperClaims:
     paper = table.pop("paper")
     kinds = {
         kind: tuple(_read_statement(paper, **each) for each in table.pop(kind, ()))
-        for kind in ("statements", "correlations", "pairs")
+        for kind in ("statements", "correlations", "pairs", "accuracies")
     }
     return PaperClaims(**table | kinds | {"explainers": frozenset(table.get("explainers", ()))})
 

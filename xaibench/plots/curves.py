@@ -136,10 +136,10 @@ def budget(
 
 
 def make_panels(
-    titles: Sequence[str], xlabel: str, ylabel: str, is_italic: Sequence[bool] = ()
+    titles: Sequence[str], xlabel: str, ylabel: str, is_italic: Sequence[bool] = (), most: int = _COLUMNS
 ) -> tuple[Figure, list[Any]]:
-    """Return a figure with one panel per title, at most five per row; tick labels are at its left and lower edge."""
-    columns = min(_COLUMNS, len(titles))
+    """Return a figure with one panel per title, ``most`` per row; tick labels are at its left and lower edge."""
+    columns = min(most, len(titles))
     rows = -(-len(titles) // columns)
     width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
     height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])

@@ -18,6 +18,7 @@ import numpy as np
 from xaibench.benchmarks.claims import EVERY_CELL, Cell, PaperClaims, Selection, Statement, all_claims, is_selected
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
 from xaibench.report.numbers.metric_agreement import coefficient
+from xaibench.report.numbers.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
 from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import explained_variance, rank_share
@@ -37,7 +38,7 @@ class Claim(Statement):
     """A paper's statement, tested on a run.
 
     Attributes:
-        metric: Name of the metric.
+        metric: Name of the metric; empty for test accuracies.
         cells: Number of comparisons that ``value`` is the mean of.
         value: Value in the run.
         low: Lower end of its 95 % interval.
@@ -123,6 +124,7 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
         tested += check_statements(run, cells, paper, resamples, seed)
         tested += check_correlations(run, cells, paper.correlations, resamples, seed)
         tested += check_pairs(run, paper, resamples, seed)
+        tested += check_accuracies(run, paper.accuracies, resamples, seed)
     return tested
 
 
@@ -393,6 +395,26 @@ def _resample_correlation(
     correlations = np.array([coefficient(x[each], y[each], biserial="hit" in pair) for each in rows])
     # A resample in which one metric is constant has no correlation.
     return np.where(np.isnan(correlations), correlations[0], correlations)
+
+
+def check_accuracies(run: RunResults, statements: Sequence[Statement], resamples: int, seed: int) -> list[Claim]:
+    """Test statements on test accuracies over signal-to-noise ratios (:mod:`.numbers.signal_to_noise`).
+
+    Args:
+        run: The run.
+        statements: The statements to test.
+        resamples: Number of resamples of the trainings.
+        seed: Seed of the resamples.
+
+    Returns:
+        A claim per statement for which the run has the trainings.
+    """
+    tested = []
+    for stated in statements:
+        accuracies = resampled_accuracies(run, stated.datasets, resamples, seed)
+        if compared := list(ACCURACY_CHECKS[stated.check](accuracies, **stated.options)):
+            tested.append(_make_claim(stated, np.mean(compared, axis=0), len(compared), ""))
+    return tested
 
 
 def check_pairs(run: RunResults, paper: PaperClaims, resamples: int, seed: int) -> list[Claim]:

@@ -95,6 +95,12 @@ class RunResults:
             return {}
 
     @cached_property
+    def accuracy_keys(self) -> tuple[str, ...]:
+        """Columns that identify a row of ``accuracy``: the cell, and the ratio of a run over signal-to-noise ratios."""
+        is_over_ratios = not self.accuracy.empty and (self.accuracy.groupby(list(CELL))["alpha"].nunique() > 1).any()
+        return (*CELL, "alpha") if is_over_ratios else CELL
+
+    @cached_property
     def truths(self) -> dict[str, tuple[str, ...]]:
         """Metrics by their kind of truth; nothing is averaged over two kinds.
 

@@ -298,9 +298,11 @@ TRAININGS = TableSchema(
         **{"subset": "str", "variant": "str", "model": "str", "data_seed": "int", "seed": "int"},
         **{"network_seed": "int", "best_epoch": "int", "val_loss": "float", "val_accuracy": "float"},
         **{"test_accuracy": "float", "published": "bool", "explained": "bool", "left_out": "bool"},
+        **{"dataset": "str", "alpha": "float"},
     },
     optional=frozenset(
         {"data_seed", "network_seed", "best_epoch", "val_loss", "val_accuracy", "published", "explained", "left_out"}
+        | {"dataset", "alpha"}
     ),
 )
 ACCURACY = TableSchema(
@@ -310,9 +312,11 @@ ACCURACY = TableSchema(
         **{"subset": "str", "variant": "str", "model": "str", "alpha": "float", "trainings": "int"},
         **{"mean": "float", "std": "float", "best": "float", "learned": "int", "paper": "float"},
         **{"difference": "float", "test_samples": "int", "explained": "int", "scored": "int"},
+        **{"low": "float", "high": "float"},
     },
     optional=frozenset(
         {"alpha", "trainings", "std", "best", "learned", "paper", "difference", "test_samples", "explained", "scored"}
+        | {"low", "high"}
     ),
 )
 FAILURES = TableSchema("failures.csv", "failed jobs with their errors", {"job": "str", "stage": "str", "error": "str"})

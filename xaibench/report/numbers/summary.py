@@ -340,14 +340,14 @@ class Spread(NamedTuple):
     df: int
 
 
-def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
+def accuracy_margins(run: RunResults) -> dict[tuple[Any, ...], float]:
     """Return the difference to the paper's accuracy that chance explains, at 95 %.
 
     Args:
         run: The run.
 
     Returns:
-        Percent per cell (subset, variant and model): Student's quantile times the standard error of the difference
+        Percent per cell (``run.accuracy_keys``): Student's quantile times the standard error of the difference
         of two means, each over as many trainings as the cell has. If our mean is larger and trainings of the
         architecture failed, the effect of the largest share of failures that ours do not exclude is added (Clopper,
         Pearson 1934). NaN if the architecture was not trained twice in any cell.
@@ -355,11 +355,12 @@ def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
     from scipy.stats import t
 
     margins = {}
-    groups = {cell: _training_spread(group) for cell, group in run.trainings.groupby(list(CELL), observed=True)}
+    keys = list(run.accuracy_keys)
+    groups = {cell: _training_spread(group) for cell, group in run.trainings.groupby(keys, observed=True)}
     learned = run.accuracy.get("learned", run.accuracy["trainings"])
     failing = set(run.accuracy.loc[learned < run.accuracy["trainings"], "model"])
     for _, row in run.accuracy.iterrows():
-        cell = (row["subset"], row["variant"], row["model"])
+        cell = tuple(row[key] for key in keys)
         spread = _cell_spread(groups, cell)
         trainings = int(row["trainings"] or 0) if not pd.isna(row["trainings"]) else 0
         if spread.df < 1 or trainings < 1:
@@ -385,9 +386,9 @@ def _training_spread(trainings: pd.DataFrame) -> Spread:
     return Spread(float(reached.var(ddof=1)) if len(reached) > 1 else math.nan, max(0, len(reached) - 1))
 
 
-def _cell_spread(groups: Mapping[Any, Spread], cell: tuple[str, str, str]) -> Spread:
+def _cell_spread(groups: Mapping[Any, Spread], cell: tuple[Any, ...]) -> Spread:
     """Return the spread of the cell, or the pooled one of its architecture if that is larger."""
-    alike = [spread for (_, _, model), spread in groups.items() if model == cell[2] and spread.df > 0]
+    alike = [spread for other, spread in groups.items() if other[2] == cell[2] and spread.df > 0]
     df = sum(spread.df for spread in alike)
     if not df:
         return Spread(math.nan, 0)

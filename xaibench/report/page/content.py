@@ -161,10 +161,10 @@ def accuracy_rows(run: RunResults) -> list[dict[str, Any]]:
     rows, by_chance = records(run.accuracy[list(ACCURACY.columns)]), accuracy_margins(run)
     for row in rows:
         tests = run.trainings
-        for key in CELL:
+        for key in run.accuracy_keys:
             tests = tests[tests[key] == row[key]]
         row["tests"] = [float(value) for value in tests["test_accuracy"].dropna()]
-        difference, margin = row["difference"], by_chance[row["subset"], row["variant"], row["model"]]
+        difference, margin = row["difference"], by_chance[tuple(row[key] for key in run.accuracy_keys)]
         known = difference is not None and not math.isnan(margin)
         row["margin"], row["standing"] = margin if known else None, ""
         if known and abs(difference) > margin:
@@ -176,6 +176,9 @@ def alternative(run: RunResults, name: str) -> str:
     """Return the text alternative of a figure."""
     if name == "forest":
         return "Forest plot: mean of each method with its 95 % interval; the numbers are in the table below."
+    if name.startswith("ratio"):
+        what = "A sample of each data set at four" if name == "ratio-samples" else "Test accuracy of each network over"
+        return f"{what} signal-to-noise ratios."
     kind, _, rest = name.partition("-")
     label = run.metrics[rest].label if rest in run.metrics else rest
     if kind == "maps":

@@ -20,6 +20,7 @@ from xaibench.report.figures.curves import BudgetScores, band_figure, budget_fig
 from xaibench.report.figures.rankings import forest_figure, ranking_figure
 from xaibench.report.figures.samples import MAP_KINDS, map_figure, map_rows, overlay_figure, sheets
 from xaibench.report.figures.scores import score_figure
+from xaibench.report.figures.signal_to_noise import accuracy_figure, ratio_sheet
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.metric_agreement import MetricCorrelations, agreements, mean_agreements
@@ -156,6 +157,7 @@ def figures(run: RunResults, findings: Findings) -> dict[str, Callable[[], Drawn
     """Return the figures of a run by name, as functions that draw them; None if there is nothing to draw."""
     draw = functools.partial
     drawn: dict[str, Callable[[], Drawn]] = {"forest": draw(forest_figure, run, findings.boards)}
+    drawn |= {"ratios": draw(accuracy_figure, run), "ratio-samples": draw(ratio_sheet, run)}
     drawn |= {f"box-{metric}": draw(score_figure, run, findings.summary, metric) for metric in run.metrics}
     drawn |= {f"maps-{kind}": draw(map_figure, run, kind, map_rows(run, kind)) for kind in MAP_KINDS}
     drawn |= {f"ranks-{metric}": draw(ranking_figure, run, ranking) for metric, ranking in findings.ranks.items()}

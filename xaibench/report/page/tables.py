@@ -16,6 +16,7 @@ from xaibench.report.numbers.published_comparison import shown_metrics
 from xaibench.report.numbers.rankings import Reproducibility
 from xaibench.report.numbers.run_time import Costs, Spent
 from xaibench.report.numbers.shares import SHARE_LABELS, ShareBars
+from xaibench.report.numbers.signal_to_noise import ChosenRatio
 from xaibench.report.page.content import heading, records
 from xaibench.report.page.templating import format_duration, memory, number, signed
 from xaibench.report.results import RunResults, place
@@ -269,6 +270,8 @@ def accuracy_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
 
     columns = [*_place_columns(run), _head("Model", lambda row: _model_label(run, row["model"]))]
     columns.append(_number("Mean ± std", mean, 1, is_exact=True, css="n strong"))
+    if any(row["low"] is not None for row in rows):
+        columns.append(_number("95 % interval", lambda row: _range_text(row["low"], row["high"], 1)))
     if any(row["paper"] is not None for row in rows):
         columns += [_number("Paper", "paper", 1), _difference("Difference", difference, 1, is_exact=True)]
     columns.append(Column("", lambda row: TableCell(detail=row), kind="strip", is_page_only=True))
@@ -280,6 +283,22 @@ def accuracy_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
     if any(row["alpha"] is not None for row in rows):
         columns.append(_number("Alpha", "alpha", format=str))
     return Table("accuracy", "Test accuracy of each cell in percent", columns, rows, css="accuracy")
+
+
+def ratios_table(run: RunResults, rows: Sequence[ChosenRatio]) -> Table:
+    """Return the lowest signal-to-noise ratios at which networks reach the accuracy of the paper's rule."""
+
+    def ratio(label: str, read: Callable[[ChosenRatio], float | None], css: str = "n") -> Column:
+        return _number(label, read, format="{:g}".format, missing="none", css=css)
+
+    heads = facet_headings(run.subsets)
+    columns = [_head(heads[0], lambda row: place(row.subset)), _head(heads[1], lambda row: place(row.variant))]
+    columns += [
+        ratio(f"{info.label} from", partial(lambda name, row: row.lowest.get(name), name))
+        for name, info in run.models.items()
+    ]
+    columns += [ratio("Chosen here", lambda row: row.ours, "n strong"), ratio("Paper", lambda row: row.paper)]
+    return Table("ratios", "Lowest signal-to-noise ratio with a mean test accuracy of 80 %", columns, rows)
 
 
 def _head(label: str, cell: str | Callable[[Any], Any], **changes: Any) -> Column:
@@ -373,8 +392,8 @@ def reproducibility_table(run: RunResults, rows: Sequence[Reproducibility]) -> T
     return Table("reproducibility", "Sources of variance, and agreement of the rankings", columns, rows)
 
 
-def _range_text(low: float, high: float) -> str:
-    return f"{number(low, 2)} to {number(high, 2)}"
+def _range_text(low: float | None, high: float | None, digits: int = 2) -> str | None:
+    return None if low is None or high is None else f"{number(low, digits)} to {number(high, digits)}"
 
 
 def claims_table(run: RunResults, claims: Sequence[Claim]) -> Table:
@@ -386,7 +405,7 @@ def claims_table(run: RunResults, claims: Sequence[Claim]) -> Table:
 
     columns = [
         _head("Finding", lambda claim: claim.statement, css="wrap"),
-        Column("Metric", lambda claim: run.metrics[claim.metric].label),
+        Column("Metric", lambda claim: run.metrics[claim.metric].label if claim.metric else "Test accuracy"),
         Column("Verdict", lambda claim: claim.verdict_text, kind="strong"),
         _number("Value", lambda claim: claim.value, 2, css="n strong"),
         _number("Interval", lambda claim: _range_text(claim.low, claim.high)),

@@ -23,6 +23,7 @@ from xaibench.report.numbers.metric_agreement import mean_agreements, table_4
 from xaibench.report.numbers.rankings import first_places, overall_comparisons, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.shares import SHARE_LABELS, share_bars
+from xaibench.report.numbers.signal_to_noise import chosen_ratios
 from xaibench.report.numbers.summary import count_unscored, min_accuracy, summarize, undefined, unscored_notes
 from xaibench.report.page.content import (
     accuracy_rows,
@@ -54,6 +55,7 @@ from xaibench.report.page.tables import (
     parameters_table,
     published_accuracy_table,
     published_scores_table,
+    ratios_table,
     reproducibility_table,
     share_tables,
     time_tables,
@@ -275,6 +277,7 @@ def _page_content(run: RunResults, findings: Findings, overall: pd.DataFrame, fi
         "budgets": findings.budgets,
         "sheets": sheet_tables(run),
         "accuracy": accuracy_rows(run),
+        "ratios": chosen_ratios(run),
         "trainings": records(run.trainings),
         "maps": {"example": map_table(run, "example"), "global": map_table(run, "global")},
         "undefined": records(undefined(run)),
@@ -300,6 +303,8 @@ def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]
         yield published_accuracy_table(paper["accuracies"])
     if paper["scores"]:
         yield published_scores_table(run, paper["scores"])
+    if content["ratios"]:
+        yield ratios_table(run, content["ratios"])
     if content["accuracy"]:
         yield accuracy_table(run, content["accuracy"])
         if content["trainings"]:

@@ -65,7 +65,8 @@ def check_parts(suite: Suite) -> None:
     for cell in suite.cells:  # jobs that train networks or compute maps, at most
         trainings = len(suite.training_of(cell).seeds)
         maps = (trainings if how.trainings == "all" else 1) * len(suite.explainers_of(cell)) * slices
-        count += len(cell.datasets) * len(cell.models) * len(suite.data.seeds) * (trainings + maps)
+        sets = len(cell.datasets) * len(suite.data.seeds) * len(suite.data.variations)
+        count += sets * len(cell.models) * (trainings + maps)
     if count > MAX_JOBS:
         raise SuiteError(
             f"The suite has {count:,} jobs; expected at most {MAX_JOBS:,}; use fewer seeds, cells or explainers, or "
@@ -83,6 +84,10 @@ def check_parts(suite: Suite) -> None:
         for dataset in cell.datasets:
             made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
             _check_dataset(made, cell, suite)
+            for varied in suite.data.variations if suite.data.alphas else ():
+                with _errors_of(suite, "[data]", "alphas"):
+                    check_names(made.use, varied, made.accepted)
+                    _build_dataset(DatasetPart.of(dataset, Frozen.keywords(made.parameters, varied)))
             for metric in suite.metrics_of(cell):
                 _check_truth(metric, made, cell, suite)
             for explainer in suite.explainers_of(cell):

@@ -93,10 +93,11 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
     """
     check_parts(suite)
     cells = tuple(
-        _plan_cell(suite, cell, dataset, model, data_seed, train=train)
+        _plan_cell(suite, cell, dataset, model, data_seed, varied, train=train)
         for cell in suite.cells
         for dataset in cell.datasets
         for data_seed in suite.data.seeds
+        for varied in suite.data.variations
         for model in cell.models
     )
     jobs: dict[Job, None] = {}
@@ -108,8 +109,10 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
     return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
 
 
-def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int, *, train: bool) -> CellPlan:
-    made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
+def _plan_cell(
+    suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int, varied: Frozen, *, train: bool
+) -> CellPlan:
+    made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data, varied))
     training = suite.training_of(cell)
     network = ModelPart.of(model, cell.build).trained_by(training.method)
     source = network.source  # the cells of a mosaic use copies of one network

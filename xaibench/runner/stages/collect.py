@@ -42,7 +42,7 @@ from xaibench.runner.stages.execute import (
     select_training,
     split_scores,
 )
-from xaibench.runner.stages.preview_samples import picture_cell, without_images
+from xaibench.runner.stages.preview_samples import picture_cell, picture_ratios, without_images
 from xaibench.runner.stages.samples import batches, read_test_split, sample_rows
 from xaibench.runner.store import PARTIAL, Store
 from xaibench.runner.store_files import write_atomic
@@ -94,6 +94,8 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     write_atomic(out / PARTS, _describe_parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
     sample_cells = list(_sample_cells(cells, store, flags, scores))
+    if plan.suite.data.alphas:
+        sample_cells += picture_ratios([cell.data for cell in cells], store)
     if not plan.suite.explaining.pictures:
         copies = [part.name for part in plan.suite.explainers if part.use == "input"]
         sample_cells = [without_images(cell, copies) for cell in sample_cells]
@@ -266,6 +268,7 @@ def _share_tables(cell: CellPlan, store: Store, flags: Mapping[Network, _SampleF
 def _training_rows(cell: CellPlan, store: Store, unlearned: Container[Network]) -> Iterator[dict[str, Any]]:
     subset, variant = cell.subset_and_variant
     explained = {select_training(store, network)[1]: network in unlearned for network in cell.networks}
+    alpha = _read_alpha(cell, store)
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
             yield {
@@ -275,7 +278,15 @@ def _training_rows(cell: CellPlan, store: Store, unlearned: Container[Network]) 
                 "test_accuracy": 100 * record["test_accuracy"],
                 "explained": record["seed"] in explained,
                 "left_out": explained.get(record["seed"], False),
+                "dataset": cell.dataset_name,
+                "alpha": alpha,
             }
+
+
+def _read_alpha(cell: CellPlan, store: Store) -> float | str:
+    """Return the signal-to-noise ratio of a generated data set; empty if it has none."""
+    alpha = store.load_meta("data", cell.data.key)["parameters"].get("alpha")
+    return alpha if isinstance(alpha, int | float) else ""
 
 
 def _accuracy_rows(
@@ -300,22 +311,22 @@ def _accuracy_rows(
             explained[(*cell.subset_and_variant, cell.model)] += len(counts)
             scored[(*cell.subset_and_variant, cell.model)] += int(counts.sum())
 
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, str, float | str], list[Mapping[str, Any]]] = {}
     for row in trainings:
-        groups.setdefault((row["subset"], row["variant"], row["model"]), []).append(row)
-    places = {(*cell.subset_and_variant, cell.model): cell for cell in cells}
-    for (subset, variant, model), mine in groups.items():
+        groups.setdefault((row["subset"], row["variant"], row["model"], row["alpha"]), []).append(row)
+    places = {(*cell.subset_and_variant, cell.model, _read_alpha(cell, store)): cell for cell in cells}
+    for (subset, variant, model, alpha), mine in groups.items():
         reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
-        cell = places[subset, variant, model]
+        cell = places[subset, variant, model, alpha]
         paper = _published_accuracy(cell, store)
-        alpha = store.load_meta("data", cell.data.key)["parameters"].get("alpha")
         mean = statistics.fmean(reached)
         yield {
             **{"subset": subset, "variant": variant, "model": model},
-            "alpha": alpha if isinstance(alpha, int | float) else "",
+            "alpha": alpha,
             "trainings": len(reached),
             "mean": round(mean, 6),
             "std": round(statistics.stdev(reached), 6) if len(reached) > 1 else "",
+            **_interval(mine),
             "best": round(max(reached), 6),
             "learned": sum(accuracy >= min_accuracy for accuracy in reached),
             "paper": "" if paper is None else paper,
@@ -324,6 +335,22 @@ def _accuracy_rows(
             "explained": explained[subset, variant, model],
             "scored": scored[subset, variant, model],
         }
+
+
+def _interval(trainings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return Student's 95 % interval of a mean accuracy over data sets, or over the trainings on a single one."""
+    import numpy as np
+    from scipy.stats import t
+
+    by_set: dict[Any, list[float]] = {}
+    for row in trainings:
+        by_set.setdefault(row["data_seed"], []).append(row["test_accuracy"])
+    means = [float(np.mean(each)) for each in by_set.values()] if len(by_set) > 1 else next(iter(by_set.values()))
+    if len(means) < 2:
+        return {}
+    margin = t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) / np.sqrt(len(means))
+    low, high = np.clip([np.mean(means) - margin, np.mean(means) + margin], 0, 100).round(6)
+    return {"low": float(low), "high": float(high)}
 
 
 def _published_accuracy(cell: CellPlan, store: Store) -> float | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from xaibench.core.slices import cut_slices, heaviest_slices
 from xaibench.runfolder.sample_file import MOST_VOXELS, SIDE, SampleCell, Voxels, place_slices
-from xaibench.runner.plan.jobs import ExplainJob
+from xaibench.runner.plan.jobs import DataJob, ExplainJob
 from xaibench.runner.plan.plan import CellPlan
 from xaibench.runner.stages.execute import has_maps, read_maps, read_predictions, select_training
 from xaibench.runner.stages.samples import read_test_split
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Number of samples per cell in the browser, and of photographs per cell on the sheet.
 BROWSED, ON_SHEET = 24, 6
+#: Number of signal-to-noise ratios at which a sample is shown.
+RATIOS = 4
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
@@ -94,6 +96,44 @@ def picture_cell(cell: CellPlan, scores: pd.DataFrame, correct: NDArray[np.bool_
         means=means,
         voxels=None if volume_maps is None else _describe_volumes(views, volumes, volume_maps),
     )
+
+
+def picture_ratios(data: Sequence[DataJob], store: Store) -> Iterator[SampleCell]:
+    """Yield, per data set, its first test sample of class 0 at :data:`RATIOS` of its signal-to-noise ratios.
+
+    Data sets with the same seed have the same patterns and noise at all ratios.
+    """
+    by_name: dict[str, list[DataJob]] = {}
+    for job in dict.fromkeys(data):
+        if job.seed == data[0].seed:
+            by_name.setdefault(job.name, []).append(job)
+    for name, jobs in by_name.items():
+        jobs.sort(key=lambda job: job.parameters["alpha"])
+        chosen = [jobs[i] for i in sorted({round(i) for i in np.linspace(0, len(jobs) - 1, RATIOS)})]
+        splits = [read_test_split(store, job) for job in chosen]
+        samples = [split.targets.tolist().index(0) for split in splits]
+        pairs = [_read_samples(*pair, False)[1:3] for pair in zip(splits, [[each] for each in samples], strict=True)]
+        images, masks = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        info = jobs[0].dataset.info
+        yield SampleCell(
+            subset=info.subset or name,
+            variant=info.variant or "-",
+            model="",
+            dataset=name,
+            data_seed=jobs[0].seed,
+            seed=0,
+            samples=tuple(samples),
+            labels=tuple(f"{job.parameters['alpha']:g}" for job in chosen),
+            browsed=0,
+            sheet=(),
+            example=None,
+            explainers=(),
+            photographs=False,
+            images=images,
+            masks=masks,
+            maps=np.zeros((len(images), 0, *masks.shape[1:]), np.float16),
+            means=np.zeros((0, *masks.shape[1:]), np.float32),
+        )
 
 
 def without_images(cell: SampleCell, copies: Collection[str]) -> SampleCell:

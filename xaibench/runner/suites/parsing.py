@@ -49,7 +49,10 @@ def parse_suite(tables: Mapping[str, Any], source: str = "the suite") -> Suite:
         SuiteError: If an entry is unknown, missing or of the wrong type.
     """
     suite = dataclasses.replace(read_table(Suite, tables, source), source=source)
-    for name, entries in (("cells", suite.cells), ("explainers", suite.explainers), ("metrics", suite.metrics)):
+    needed: dict[str, tuple[Any, ...]] = {"cells": suite.cells}
+    if suite.explainers or suite.metrics:  # without both, networks are only trained
+        needed |= {"explainers": suite.explainers, "metrics": suite.metrics}
+    for name, entries in needed.items():
         if not entries:
             raise SuiteError(f"The suite has no {name}; add at least one.", suite=source, table=_heading(name))
     known = {"explainers": suite.explainers + suite.optional.explainers, "metrics": suite.metrics}

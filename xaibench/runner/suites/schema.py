@@ -78,10 +78,16 @@ class SuiteError(ValueError):
 
 @dataclass(frozen=True)
 class Data:
-    """How each data set is made: once per seed, with the same parameters."""
+    """How each data set is made: once per seed, and once per signal-to-noise ratio in ``alphas`` if there are any."""
 
     seeds: tuple[int, ...] = (0,)
     parameters: Frozen = field(default_factory=Frozen)
+    alphas: tuple[float, ...] = ()
+
+    @property
+    def variations(self) -> tuple[Frozen, ...]:
+        """The parameters in which the data sets of one seed differ."""
+        return tuple(Frozen({"alpha": alpha}) for alpha in self.alphas) or (Frozen(),)
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,7 @@ class Suite:
         name: Short name, for files and folders.
         title: Title of the report.
         cells: Which data sets are combined with which models.
-        explainers: The explainers.
+        explainers: The explainers; none, like ``metrics``, if the suite only trains networks.
         metrics: The metrics.
         data: How each data set is made.
         training: How each network is trained.
@@ -203,8 +209,8 @@ class Suite:
     name: str
     title: str
     cells: tuple[Cell, ...]
-    explainers: tuple[ExplainerPart, ...]
-    metrics: tuple[MetricPart, ...]
+    explainers: tuple[ExplainerPart, ...] = ()
+    metrics: tuple[MetricPart, ...] = ()
     data: Data = field(default_factory=Data)
     training: Training = field(default_factory=Training)
     explaining: Explaining = field(default_factory=Explaining)
