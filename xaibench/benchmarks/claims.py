@@ -10,7 +10,6 @@ import functools
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from xaibench.benchmarks import benchmark_files
@@ -20,7 +19,6 @@ Cell: TypeAlias = tuple[str, str, str]
 #: Values of ``"subset"``, ``"variant"`` and ``"model"``: one or several; all of an axis that is not named.
 Selection: TypeAlias = Mapping[str, str | Sequence[str]]
 _AXES = ("subset", "variant", "model")
-EVERY_CELL: Selection = MappingProxyType({})
 
 
 def is_selected(cell: Cell, selections: Selection | Sequence[Selection]) -> bool:
@@ -45,7 +43,8 @@ class Statement:
 
     Attributes:
         statement: The statement.
-        source: Paper and section.
+        paper: Authors and year of the paper.
+        source: Section or figure of the paper.
         quantity: Definition of the number.
         bound: Bound beyond which the statement holds.
         above: Whether the statement holds above the bound, or below it.
@@ -53,11 +52,14 @@ class Statement:
         options: Keyword arguments of the check.
         metrics: Metrics that the statement is about; empty = all.
         datasets: Ending of the names of the data sets that the statement is about, such as ``"-64x64"``; empty = all.
+        where: Cells that the statement is about.
+        noted: Whether cells with a note (:attr:`PaperClaims.noted`) support it as well; its verdict has the note.
         tried: If the bound is ours, since the paper gives only words: a lower and an upper bound, at which the verdict
             is given as well. Empty if the bound follows from the words, such as a majority or a sign.
     """
 
     statement: str = ""
+    paper: str = ""
     source: str = ""
     quantity: str = ""
     bound: float = 0.0
@@ -66,6 +68,8 @@ class Statement:
     options: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[str, ...] = ()
     datasets: str = ""
+    where: Selection | Sequence[Selection] = field(default_factory=dict)
+    noted: bool = False
     tried: tuple[float, ...] = ()
 
 
@@ -83,7 +87,8 @@ class PaperClaims:
         explainers: The paper's methods and controls. Others of a run are left out, as no statement is about them. Empty
             = all.
         least_accuracy: Mean test accuracy in percent that the paper asks for; cells below support no statement.
-        noted: Cells that support no statement if their data set has a note, for this reason.
+        noted: Cells that support no statement if their data set has a note, for this reason, unless the statement is
+            marked as ``noted``.
     """
 
     applies: Selection
@@ -108,11 +113,9 @@ class PaperClaims:
             accuracy: Mean test accuracy of its networks in percent; NaN if unknown.
             note: Note of its data set.
         """
-        if note and is_selected(cell, self.noted[0]):
-            return self.noted[1]
         if accuracy < self.least_accuracy:
             return f"its networks reach less than the {self.least_accuracy:g} % test accuracy that the paper asks for"
-        return ""
+        return self.noted[1] if note and is_selected(cell, self.noted[0]) else ""
 
 
 @functools.cache
@@ -129,7 +132,7 @@ def all_claims() -> Mapping[str, PaperClaims]:
 def read_claims(text: str) -> PaperClaims:
     """Read the claims of a benchmark from TOML.
 
-    The keys are the attributes of :class:`PaperClaims`; ``paper`` precedes each ``source``. Each statement has
+    The keys are the attributes of :class:`PaperClaims`, and ``paper``, that of each statement. Each statement has
     attributes of :class:`Statement`, ``above`` or ``below`` for the bound, and the options of its check.
     """
     table = tomllib.loads(text)
@@ -147,5 +150,4 @@ def _read_statement(paper: str, **entry: Any) -> Statement:
     above = "above" in entry
     bound = entry.pop("above" if above else "below")
     known |= {name: tuple(known.get(name, ())) for name in ("metrics", "tried")}
-    known |= {"source": f"{paper}, {known['source']}", "bound": bound, "above": above, "options": entry}
-    return Statement(**known)
+    return Statement(**known, paper=paper, bound=bound, above=above, options=entry)

@@ -8,14 +8,13 @@ interval. A statement is left out if the run has none of its cells.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from xaibench.benchmarks.claims import EVERY_CELL, Cell, PaperClaims, Selection, Statement, all_claims, is_selected
+from xaibench.benchmarks.claims import Cell, PaperClaims, Selection, Statement, all_claims, is_selected
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
 from xaibench.report.numbers.metric_agreement import coefficient
 from xaibench.report.numbers.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
@@ -43,6 +42,7 @@ class Claim(Statement):
         value: Value in the run.
         low: Lower end of its 95 % interval.
         high: Upper end.
+        note: What is said of the verdict, such as that photographs are repeated.
     """
 
     metric: str = ""
@@ -50,21 +50,7 @@ class Claim(Statement):
     value: float
     low: float
     high: float
-
-    @property
-    def paper(self) -> str:
-        """Authors and year of the source."""
-        return self.source[: self._end_of_year]
-
-    @property
-    def place(self) -> str:
-        """Section or figure of the paper."""
-        return self.source[self._end_of_year :].removeprefix(", ")
-
-    @property
-    def _end_of_year(self) -> int:
-        year = re.search(r"\b\d{4}\b", self.source)
-        return year.end() if year else len(self.source)
+    note: str = ""
 
     @property
     def verdict(self) -> ClaimVerdict:
@@ -79,18 +65,19 @@ class Claim(Statement):
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, and if the bound is ours, the verdicts at the other bounds.
+        """The verdict, the verdicts at the other bounds if the bound is ours, and the note.
 
         Example:
             >>> Claim(cells=3, value=0.85, low=0.82, high=0.88, bound=0.8, tried=(0.7, 0.9)).verdict_text
             'holds at 0.8 (also at 0.7), does not hold at 0.9'
         """
+        note = f" ({self.note})" if self.note else ""
         if not self.tried:
-            return self.verdict
+            return self.verdict + note
         same = [f"{bound:g}" for bound in self.tried if self.verdict_at(bound) == self.verdict]
         other = [f", {self.verdict_at(bound)} at {bound:g}" for bound in self.tried if f"{bound:g}" not in same]
         also = f" (also at {' and '.join(same)})" if same else ""
-        return f"{self.verdict} at {self.bound:g}{also}{''.join(other)}"
+        return f"{self.verdict} at {self.bound:g}{also}{''.join(other)}{note}"
 
     @property
     def bound_text(self) -> str:
@@ -120,8 +107,17 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
     matrices = list(cell_matrices(run))
     tested: list[Claim] = []
     for paper in all_claims().values():
-        cells = _supported_cells(run, matrices, paper)
-        tested += check_statements(run, cells, paper, resamples, seed)
+        reasons, note = _left_out(run, paper), paper.noted[1]
+        selected = [each for each in matrices if is_selected(each.cell, paper.applies)]
+        cells = [each for each in selected if each.cell not in reasons]
+        is_noted = note in reasons.values()
+        plain = tuple(each for each in paper.statements if not (is_noted and each.noted))
+        tested += check_statements(run, cells, replace(paper, statements=plain), resamples, seed)
+        if is_noted:
+            noted = tuple(each for each in paper.statements if each.noted)
+            more = [each for each in selected if reasons.get(each.cell, note) == note]
+            found = check_statements(run, more, replace(paper, statements=noted), resamples, seed)
+            tested += [replace(claim, note=note) for claim in found]
         tested += check_correlations(run, cells, paper.correlations, resamples, seed)
         tested += check_pairs(run, paper, resamples, seed)
         tested += check_accuracies(run, paper.accuracies, resamples, seed)
@@ -138,13 +134,8 @@ def exclusions(run: RunResults) -> list[str]:
     return [f"{', '.join(names)} ({reason})" for reason, names in cells.items()]
 
 
-def _supported_cells(run: RunResults, matrices: Iterable[Matrices], paper: PaperClaims) -> list[Matrices]:
-    excluded = _left_out(run, paper)
-    return [each for each in matrices if is_selected(each.cell, paper.applies) and each.cell not in excluded]
-
-
 def _left_out(run: RunResults, paper: PaperClaims) -> dict[Cell, str]:
-    """Return why cells of a run that the paper's statements are about support none of them."""
+    """Return why cells of a run that the paper's statements are about support none of them, or only noted ones."""
     if not any(is_selected(cell, paper.applies) for cell in run.scored_cells):
         return {}
     accuracies = run.accuracy.drop_duplicates(list(CELL)).set_index(list(CELL))["mean"].to_dict()
@@ -182,11 +173,10 @@ class Cells:
     controls: tuple[str, ...] = ()
     others: Mapping[str, Means] = field(default_factory=dict)
 
-    def select(self, selections: Selection | Sequence[Selection]) -> Iterator[tuple[Cell, dict[str, Floats]]]:
-        """Yield each selected cell with the means of its methods, without controls."""
+    def without_controls(self) -> Iterator[tuple[Cell, dict[str, Floats]]]:
+        """Yield each cell with the means of its methods, without controls."""
         for cell, means in self.means.items():
-            if is_selected(cell, selections):
-                yield cell, {name: means[name] for name in self.methods if name in means}
+            yield cell, {name: means[name] for name in self.methods if name in means}
 
 
 def check_statements(
@@ -220,7 +210,8 @@ def check_statements(
 
 def evaluate_statement(stated: Statement, metric: str, cells: Cells) -> Claim | None:
     """Evaluate a statement on the cells; None if there is nothing to compare."""
-    compared = list(CHECKS[stated.check](cells, **stated.options))
+    chosen = {cell: means for cell, means in cells.means.items() if is_selected(cell, stated.where)}
+    compared = list(CHECKS[stated.check](replace(cells, means=chosen), **stated.options))
     return _make_claim(stated, np.mean(compared, axis=0), len(compared), metric) if compared else None
 
 
@@ -249,7 +240,6 @@ def _above(
     worse: Sequence[str] | str = "rest",
     best_of: Sequence[str] = (),
     largest: bool = False,
-    where: Selection | Sequence[Selection] = EVERY_CELL,
 ) -> Iterator[Floats]:
     """Compare methods of a cell: the share of pairs of which the better one is above the worse one.
 
@@ -258,7 +248,7 @@ def _above(
     largest share of a cell.
     """
     shares: list[Floats] = []
-    for cell, methods in cells.select(where):
+    for cell, methods in cells.without_controls():
         sides = {}
         for side, names, other in (("better", better, worse), ("worse", worse, better)):
             rest = [name for name in methods if isinstance(other, str) or name not in other]
@@ -275,11 +265,10 @@ def _above_in_other_cell(
     *,
     pairs: Sequence[tuple[Mapping[str, str], Mapping[str, str]]],
     methods: Sequence[str] = (),
-    where: Selection | Sequence[Selection] = EVERY_CELL,
 ) -> Iterator[Floats]:
     """Compare cells that differ in one axis, such as the model: the share of methods better in the first."""
     for first, second in pairs:
-        for cell, means in cells.select(where):
+        for cell, means in cells.without_controls():
             if is_selected(cell, first):
                 names = dict(zip(CELL, cell, strict=True)) | dict(second)
                 other = cells.means.get((names["subset"], names["variant"], names["model"]), {})
@@ -288,24 +277,24 @@ def _above_in_other_cell(
 
 def _difference(cells: Cells, *, other: str, methods: Sequence[str]) -> Iterator[Floats]:
     """Subtract the means of methods by another metric."""
-    for cell, means in cells.select(EVERY_CELL):
+    for cell, means in cells.without_controls():
         others = cells.others.get(other, {}).get(cell, {})
         yield from (means[name] - others[name] for name in methods if name in means and name in others)
 
 
-def _difference_of_cells(cells: Cells, *, control: str, where: Selection | Sequence[Selection]) -> Iterator[Floats]:
+def _difference_of_cells(cells: Cells, *, control: str, chosen: Selection | Sequence[Selection]) -> Iterator[Floats]:
     """Subtract the mean of a control over all other cells from that over the selected cells."""
-    chosen: dict[bool, list[Floats]] = {True: [], False: []}
+    sides: dict[bool, list[Floats]] = {True: [], False: []}
     for cell, means in cells.means.items():
         if control in means:
-            chosen[is_selected(cell, where)].append(means[control])
-    if all(chosen.values()):
-        yield np.mean(chosen[True], axis=0) - np.mean(chosen[False], axis=0)
+            sides[is_selected(cell, chosen)].append(means[control])
+    if all(sides.values()):
+        yield np.mean(sides[True], axis=0) - np.mean(sides[False], axis=0)
 
 
 def _relative_range(cells: Cells, *, some: Sequence[str] | Literal["controls"]) -> Iterator[Floats]:
     """Divide the range of the means of some by that of the methods and these, in each cell."""
-    for cell, methods in cells.select(EVERY_CELL):
+    for cell, methods in cells.without_controls():
         names = cells.controls if some == "controls" else some
         chosen = {name: cells.means[cell][name] for name in names if name in cells.means[cell]}
         every = list((methods | chosen).values())
@@ -315,7 +304,7 @@ def _relative_range(cells: Cells, *, some: Sequence[str] | Literal["controls"]) 
 
 def _middle_half(cells: Cells) -> Iterator[Floats]:
     """Return the interquartile range of the methods' means in each cell."""
-    for _, methods in cells.select(EVERY_CELL):
+    for _, methods in cells.without_controls():
         if len(methods) > 3:
             low, high = np.quantile(list(methods.values()), [0.25, 0.75], axis=0)
             yield high - low
@@ -324,7 +313,7 @@ def _middle_half(cells: Cells) -> Iterator[Floats]:
 def _best_most_often(cells: Cells) -> Iterator[Floats]:
     """Return the share of the cells in which the method that is first most often is first."""
     first: dict[str, Floats] = {}
-    compared = [methods for _, methods in cells.select(EVERY_CELL) if len(methods) > 1]
+    compared = [methods for _, methods in cells.without_controls() if len(methods) > 1]
     for methods in compared:
         best = np.max(list(methods.values()), axis=0)
         for name, mean in methods.items():

@@ -401,7 +401,7 @@ def claims_table(run: RunResults, claims: Sequence[Claim]) -> Table:
 
     def definition(claim: Claim) -> str:
         unit = "comparison" if claim.cells == 1 else "comparisons"
-        return f"{claim.quantity}; {claim.cells} {unit} ({claim.place})"
+        return f"{claim.quantity}; {claim.cells} {unit} ({claim.source})"
 
     columns = [
         _head("Finding", lambda claim: claim.statement, css="wrap"),
