@@ -17,7 +17,16 @@ from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.scores import STEP, read_picture
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import read_samples
-from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, SAMPLES, SCORES, TRAININGS, RunFolderError
+from xaibench.runfolder.tables import (
+    ACCURACY,
+    CLASSIFICATION,
+    FAILURES,
+    IMAGES,
+    SAMPLES,
+    SCORES,
+    TRAININGS,
+    RunFolderError,
+)
 from xaibench.runner import run
 
 
@@ -43,7 +52,7 @@ def test_facts_are_written_once_for_all_results_of_a_suite(finished, tmp_path):
     facts = read_facts(folder)
     assert (facts.parts.title, set(facts.parts.models), facts.parts.explainers) == ("Tiny", {"llr", "mlp"}, {})
     for table, stored in ((ACCURACY, facts.accuracy), (TRAININGS, facts.trainings)):
-        columns = [name for name in table.columns if name not in ("explained", "scored")]  # numbers of the run
+        columns = [name for name in table.columns if name not in ("explained", "scored", *CLASSIFICATION)]
         pd.testing.assert_frame_equal(stored[columns], table.read(finished)[columns])
     rows = SCORES.read(finished).query("model == 'mlp'").drop_duplicates("sample").sort_values("sample")
     for name in ("correct", "scored"):

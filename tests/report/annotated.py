@@ -103,7 +103,7 @@ def write_annotated_run(folder: Path, samples: int = 60, model: str = "resnet18"
     cell = {"variant": "-", "model": model, "alpha": "", "trainings": 1}
     reached = {"std": 0.0, "learned": 1, "paper": "", "difference": ""}
     rows = [
-        {"subset": name, **cell, "mean": mean, "best": mean, **reached}
+        {"subset": name, **cell, "mean": mean, "best": mean, **reached, "precision": mean + 1, "recall": 90.0, "f1": ""}
         for name, mean in zip(SETS, (97.5, 95.0), strict=True)
     ]
     pd.DataFrame(rows).to_csv(folder / "accuracy.csv", index=False)

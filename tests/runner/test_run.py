@@ -19,6 +19,7 @@ from xaibench.core.messages import ParameterWarning
 from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples
+from xaibench.runfolder.tables import CLASSIFICATION
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
 from xaibench.runner.plan import score_jobs
 from xaibench.runner.plan.jobs import DataJob
@@ -26,7 +27,7 @@ from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages import execute as execution
 from xaibench.runner.stages import train as network_training
 from xaibench.runner.stages.execute import execute, read_correct
-from xaibench.runner.stages.samples import hash_images
+from xaibench.runner.stages.samples import hash_images, read_test_split
 from xaibench.runner.stages.train import network_seed
 from xaibench.runner.store import Store
 
@@ -194,6 +195,23 @@ def test_accuracies_stand_beside_the_papers(tiny_run):
     assert float(found["lin", "llr"]["mean"]) == pytest.approx(np.mean(llr))
     assert float(found["lin", "llr"]["best"]) == pytest.approx(max(llr))
     assert int(found["lin", "llr"]["learned"]) == sum(accuracy >= 80 for accuracy in llr)
+
+
+def test_classifiers_have_precision_recall_and_f1_of_every_class(tiny_suite, tiny_run):
+    found = {(row["subset"], row["model"]): row for row in rows(tiny_run / "accuracy.csv")}
+    store = Store(tiny_run / "store")
+    for cell in make_plan(load_suite(tiny_suite)[0]).cells:
+        targets, scores = read_test_split(store, cell.data).targets, []
+        for key in (key for job in cell.trainings for key in job.results):
+            answers = store.load_tensors("train", key)[0]["answer.class"]
+            for label in {*targets.tolist(), *answers.tolist()}:
+                hits = int(((answers == label) & (targets == label)).sum())
+                answered, there = int((answers == label).sum()), int((targets == label).sum())
+                precision, recall = hits / max(answered, 1), hits / max(there, 1)
+                scores.append((precision, recall, 2 * hits / (answered + there)))
+        row = found[cell.subset_and_variant[0], cell.model]
+        assert [float(row[name]) for name in CLASSIFICATION] == pytest.approx(100 * np.mean(scores, axis=0))
+        assert float(row["precision"]) != float(row["recall"])
 
 
 def test_examples_and_parts(tiny_run):

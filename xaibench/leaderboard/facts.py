@@ -25,7 +25,7 @@ from xaibench.leaderboard.manifest import ResultError, parse_json, read_bytes
 from xaibench.leaderboard.pictures import SheetLayout, parse_layout, sheet_layout, write_sample_sheet
 from xaibench.runfolder.descriptions import RunParts, parse_parts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
-from xaibench.runfolder.tables import ACCURACY, IMAGES, SAMPLES, SCORES, TRAININGS, TableSchema
+from xaibench.runfolder.tables import ACCURACY, CLASSIFICATION, IMAGES, SAMPLES, SCORES, TRAININGS, TableSchema
 
 #: Folder of the facts in a results repository, and their file.
 FACTS, FACTS_FILE = "suites", "facts.json"
@@ -178,8 +178,8 @@ def _write_files(run: Path, folder: Path) -> None:
         layout = sheet_layout(cells)
         write_sample_sheet(folder, cells, layout)
     parts = dataclasses.replace(read_parts(run), explainers={})
-    # Which networks were explained depends on the methods of the run.
-    accuracy = ACCURACY.read(run).drop(columns=["explained", "scored"])
+    # Which networks were explained depends on the methods of the run. Older repositories have accuracies only.
+    accuracy = ACCURACY.read(run).drop(columns=["explained", "scored", *CLASSIFICATION])
     trainings = TRAININGS.read(run).drop(columns=["explained"])
     samples = SAMPLES.read(run).dropna(subset="group")[["dataset", "data_seed", "sample", "group"]]
     facts = SuiteFacts(folder, parts, image_checksums(run), layout, _explained(run), accuracy, trainings, samples)

@@ -305,18 +305,21 @@ TRAININGS = TableSchema(
         | {"dataset", "alpha"}
     ),
 )
+#: Scores of the classifier on the test samples in percent: means over the classes, and over the trainings.
+CLASSIFICATION = ("precision", "recall", "f1")
 ACCURACY = TableSchema(
     "accuracy.csv",
-    "test accuracies in percent with the published ones, and numbers of explained and scored samples",
+    "test accuracies in percent with the published ones, other scores of the classifier, and numbers of samples",
     {
         **{"subset": "str", "variant": "str", "model": "str", "alpha": "float", "trainings": "int"},
         **{"mean": "float", "std": "float", "best": "float", "learned": "int", "paper": "float"},
         **{"difference": "float", "test_samples": "int", "explained": "int", "scored": "int"},
         **{"low": "float", "high": "float"},
+        **dict.fromkeys(CLASSIFICATION, "float"),
     },
     optional=frozenset(
         {"alpha", "trainings", "std", "best", "learned", "paper", "difference", "test_samples", "explained", "scored"}
-        | {"low", "high"}
+        | {"low", "high", *CLASSIFICATION}
     ),
 )
 FAILURES = TableSchema("failures.csv", "failed jobs with their errors", {"job": "str", "stage": "str", "error": "str"})

@@ -26,11 +26,12 @@ def test_ours_stand_beside_theirs(annotated_run, annotated_findings):
     assert cell["difference"] == pytest.approx(cell["ours"] - 0.236)
     assert cell["low"] < cell["ours"] < cell["high"]
     rows = published.accuracies(run)
-    assert [(row["set"], row["ours"], row["theirs"], row["same_network"]) for row in rows] == [
-        ("Cat and Dog", 97.5, 98.14, True),
-        ("Scene", 95.0, 94.4, True),
-    ]
-    assert rows[1]["difference"] == pytest.approx(0.6)
+    assert [(row["set"], row["same_network"]) for row in rows] == [("Cat and Dog", True), ("Scene", True)]
+    cells = pd.DataFrame(rows[1]["cells"])
+    assert cells["theirs"].tolist() == [94.4, 94.41, 94.38, 94.39]
+    assert cells["ours"].tolist()[:3] == [95.0, 96.0, 90.0]
+    assert cells["difference"].tolist()[:3] == pytest.approx([0.6, 1.59, -4.38])
+    assert cells[["ours", "difference"]].iloc[3].isna().all()  # a folder of an older version knows accuracy only
 
 
 def test_another_network_is_told_apart_and_other_sets_are_left_out(fresh_annotated_run):

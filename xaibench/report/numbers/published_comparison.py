@@ -19,16 +19,23 @@ from xaibench.runfolder.descriptions import PartDescription
 
 
 def accuracies(run: RunResults) -> list[dict[str, Any]]:
-    """Return accuracies in percent next to Table 2: ``set, model, same_network, ours, std, theirs, difference``."""
+    """Return the scores of the classifiers in percent next to Table 2.
+
+    Returns:
+        One entry per data set and model: ``set, model, same_network`` and ``cells``, a list of accuracy, precision,
+        recall and F1 with ``ours, theirs, difference``; of a folder of an older version only accuracy is known.
+    """
     rows = []
     for row in run.accuracy.to_dict("records"):
         key = published_set(str(row.get("subset")))
         if key is None or pd.isna(row.get("mean")):
             continue
-        network = _network_entry(run, str(row.get("model")))
-        ours, theirs = float(row["mean"]), TABLE_2[key]
-        numbers = {"ours": ours, "std": row.get("std"), "theirs": theirs, "difference": ours - theirs}
-        rows.append({"set": SETS[key], **network, **numbers})
+        network = _network_entry(run, str(row["model"]))
+        cells = [
+            {"ours": row[name], "theirs": theirs, "difference": row[name] - theirs}
+            for name, theirs in TABLE_2[key].items()
+        ]
+        rows.append({"set": SETS[key], **network, "cells": cells})
     return rows
 
 

@@ -22,7 +22,7 @@ from xaibench.report.page.templating import format_duration, memory, number, sig
 from xaibench.report.results import RunResults, place
 from xaibench.report.tables import Column, ColumnGroup, GroupRow, Table, TableCell
 from xaibench.runfolder.descriptions import PartDescription
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.tables import CELL, CLASSIFICATION
 
 #: Footnote marks of the scores that do not beat the controls.
 UNPROVEN, LOSES = "†", "▾"
@@ -275,6 +275,9 @@ def accuracy_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
     if any(row["paper"] is not None for row in rows):
         columns += [_number("Paper", "paper", 1), _difference("Difference", difference, 1, is_exact=True)]
     columns.append(Column("", lambda row: TableCell(detail=row), kind="strip", is_page_only=True))
+    for name in CLASSIFICATION:
+        if any(row[name] is not None for row in rows):
+            columns.append(_number(name.capitalize(), name, 1))
     columns += [_number("Best", "best", 1), _number("Learned", "learned"), _number("Trainings", "trainings")]
     if any(row["explained"] for row in rows):
         columns.append(
@@ -416,10 +419,14 @@ def claims_table(run: RunResults, claims: Sequence[Claim]) -> Table:
 
 
 def published_accuracy_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return our accuracies next to the paper's Table 2."""
-    columns = [_head("Data set", "set"), Column("Model", _network_cell), _number("Ours", "ours", 1, css="n strong")]
-    columns += [_number("Paper", "theirs", 1), _difference("Difference", "difference", 1, is_exact=True)]
-    return Table("published-accuracy", "Accuracy and Table 2 of the paper, in percent", columns, rows)
+    """Return the scores of our classifiers next to the paper's Table 2."""
+    columns = [_head("Data set", "set"), Column("Model", _network_cell)]
+    for index, label in enumerate(("Accuracy", "Precision", "Recall", "F1")):
+        groups = (ColumnGroup(label),)
+        columns.append(_number("Ours", partial(_compared, index, "ours", ""), 1, groups=groups, css="n strong"))
+        columns += _compared_columns(index, 1, 1, groups, "")
+    caption = "Classification on the test samples and Table 2 of the paper, in percent"
+    return Table("published-accuracy", caption, columns, rows, css="compared")
 
 
 def _network_cell(row: Mapping[str, Any], before: str = "") -> TableCell:
@@ -446,12 +453,12 @@ def published_scores_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -
 
 def _compared_columns(index: int, digits: int, more: int, groups: Any, missing: Any) -> list[Column]:
     """Return the paper's number and the difference of the cell with an index."""
+    paper = _number("Paper", partial(_compared, index, "theirs", missing), digits, groups=groups)
+    return [paper, _difference("Diff.", partial(_compared, index, "difference", missing), more, groups=groups)]
 
-    def cell(key: str, row: Mapping[str, Any]) -> Any:
-        return row["cells"][index][key] if row["cells"][index] else missing
 
-    paper = _number("Paper", partial(cell, "theirs"), digits, groups=groups)
-    return [paper, _difference("Diff.", partial(cell, "difference"), more, groups=groups)]
+def _compared(index: int, key: str, missing: Any, row: Mapping[str, Any]) -> Any:
+    return row["cells"][index][key] if row["cells"][index] else missing
 
 
 def _grouped(rows: Sequence[Mapping[str, Any]], key: str, head: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
@@ -473,11 +480,11 @@ def agreement_table(run: RunResults, explainers: Sequence[str], rows: Sequence[M
             one = row["cells"][index]
             return TableCell(one["ours"], css="strong") if one else TableCell(css="faint")
 
-        def count(row: Mapping[str, Any], index: int = index) -> Any:
-            return row["cells"][index]["n"] if row["cells"][index] else ""
-
         columns += [_number("Ours", ours, 2, groups=groups, css="n first", head_css="n first")]
-        columns += [_number("n", count, groups=groups, css="n faint"), *_compared_columns(index, 1, 2, groups, "")]
+        columns += [
+            _number("n", partial(_compared, index, "n", ""), groups=groups, css="n faint"),
+            *_compared_columns(index, 1, 2, groups, ""),
+        ]
     lines = _grouped([{**row, "key": str(row["cell"]).lower()} for row in rows], "key", lambda row: row["cell"])
     caption = "Agreement of metrics and Table 4 of the paper"
     return Table("agreement", caption, columns, lines, css="compared", region_css="tall", sort="")

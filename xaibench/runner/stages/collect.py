@@ -19,6 +19,7 @@ from xaibench.runfolder.descriptions import PARTS, PartDescription, RunParts
 from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
 from xaibench.runfolder.tables import (
     ACCURACY,
+    CLASSIFICATION,
     CURVES,
     FAILURES,
     IMAGES,
@@ -314,10 +315,12 @@ def _accuracy_rows(
     groups: dict[tuple[str, str, str, float | str], list[Mapping[str, Any]]] = {}
     for row in trainings:
         groups.setdefault((row["subset"], row["variant"], row["model"], row["alpha"]), []).append(row)
-    places = {(*cell.subset_and_variant, cell.model, _read_alpha(cell, store)): cell for cell in cells}
+    places: dict[tuple[str, str, str, float | str], list[CellPlan]] = {}
+    for cell in cells:
+        places.setdefault((*cell.subset_and_variant, cell.model, _read_alpha(cell, store)), []).append(cell)
     for (subset, variant, model, alpha), mine in groups.items():
         reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
-        cell = places[subset, variant, model, alpha]
+        cell = places[subset, variant, model, alpha][-1]
         paper = _published_accuracy(cell, store)
         mean = statistics.fmean(reached)
         yield {
@@ -334,6 +337,7 @@ def _accuracy_rows(
             "test_samples": sets * len(read_correct(store, Network(cell.trainings, "best"))),
             "explained": explained[subset, variant, model],
             "scored": scored[subset, variant, model],
+            **_classification_scores(places[subset, variant, model, alpha], store),
         }
 
 
@@ -351,6 +355,25 @@ def _interval(trainings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     margin = t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) / np.sqrt(len(means))
     low, high = np.clip([np.mean(means) - margin, np.mean(means) + margin], 0, 100).round(6)
     return {"low": float(low), "high": float(high)}
+
+
+def _classification_scores(cells: Iterable[CellPlan], store: Store) -> dict[str, float]:
+    """Return precision, recall and F1 in percent: means over the classes, and over the trainings of the cells."""
+    import numpy as np
+    from sklearn.metrics import precision_recall_fscore_support
+
+    scores = [
+        precision_recall_fscore_support(
+            read_test_split(store, cell.data).targets,
+            store.load_tensors("train", key)[0]["answer.class"],
+            average="macro",
+            zero_division=0,
+        )[:3]
+        for cell in cells
+        for job in cell.trainings
+        for key in job.results
+    ]
+    return dict(zip(CLASSIFICATION, (100 * np.mean(scores, axis=0)).round(6).tolist(), strict=True))
 
 
 def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
