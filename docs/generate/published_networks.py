@@ -3,7 +3,11 @@
 xaibench run xai-tris-8x8 --train && python docs/generate/published_networks.py runs/xai-tris-8x8
 
 writes xaibench/benchmarks/xai_tris/networks/xai-tris-8x8.json and .safetensors. Repeat it when a revision of a data
-set, an architecture or the training has changed; the keys of the networks change with it.
+set, an architecture or the training has changed; the keys of the networks change with it. A second argument is another
+name of the files: networks on photographs are apart, so that the checksum of the others does not depend on them.
+
+xaibench run xai-tris-64x64 --train --images DIR --datasets xai-tris/lin-imagenet-64x64,...
+XAIBENCH_IMAGES=DIR python docs/generate/published_networks.py runs/xai-tris-64x64 xai-tris-64x64-imagenet
 """
 
 from __future__ import annotations
@@ -20,13 +24,12 @@ from xaibench.runner.store import Store
 from xaibench.runner.suites.files import SUITES, load_suite
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, name: str = "") -> None:
     """Write the files from a run folder, and print what rounding the weights changes."""
     suite = load_suite(folder / "suite.toml")[0]
     plan, store = make_plan(suite, train=True), Store(folder / "store")
-    name = suite.name
-    file = Path(xaibench.__file__).parent / "benchmarks" / SUITES.target(name)
-    index = file.parents[1] / "networks" / f"{name}.json"
+    file = Path(xaibench.__file__).parent / "benchmarks" / SUITES.target(suite.name)
+    index = file.parents[1] / "networks" / f"{name or suite.name}.json"
     index.parent.mkdir(exist_ok=True)
     records = write_networks(plan, store, index)
     size = index.with_suffix(".safetensors").stat().st_size
@@ -45,4 +48,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])
