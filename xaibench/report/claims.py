@@ -400,7 +400,8 @@ def check_accuracies(run: RunResults, statements: Sequence[Statement], resamples
     """
     tested = []
     for stated in statements:
-        accuracies = resampled_accuracies(run, stated.datasets, resamples, seed)
+        reached = resampled_accuracies(run, stated.datasets, resamples, seed)
+        accuracies = {cell: means for cell, means in reached.items() if is_selected(cell, stated.where)}
         if compared := list(ACCURACY_CHECKS[stated.check](accuracies, **stated.options)):
             tested.append(_make_claim(stated, np.mean(compared, axis=0), len(compared), ""))
     return tested

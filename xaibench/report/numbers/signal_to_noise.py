@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from xaibench.benchmarks.claims import EVERY_CELL, Cell, Selection, is_selected
+from xaibench.benchmarks.claims import Cell
 from xaibench.report.numbers.inference import Floats
 from xaibench.report.results import RunResults
 from xaibench.runfolder.tables import CELL
@@ -93,32 +93,28 @@ def resampled_accuracies(run: RunResults, datasets: str, resamples: int, seed: i
     return means
 
 
-def _highest(accuracies: Accuracies, *, where: Selection) -> Iterator[Floats]:
-    """Return the highest mean accuracy over the ratios and the selected cells."""
-    chosen = [mean for cell, means in accuracies.items() if is_selected(cell, where) for mean in means.values()]
-    if chosen:
+def _highest(accuracies: Accuracies) -> Iterator[Floats]:
+    """Return the highest mean accuracy over the ratios and the cells."""
+    if chosen := [mean for means in accuracies.values() for mean in means.values()]:
         yield np.max(chosen, axis=0)
 
 
 def _compare(
-    accuracies: Accuracies,
-    number: Callable[[Mapping[float, Floats]], Floats],
-    models: tuple[str, str],
-    where: Selection,
+    accuracies: Accuracies, number: Callable[[Mapping[float, Floats]], Floats], models: tuple[str, str]
 ) -> Iterator[Floats]:
-    """Subtract a number of the second model's accuracies from that of the first, for each selected data set."""
+    """Subtract a number of the second model's accuracies from that of the first, for each data set."""
     for cell, means in accuracies.items():
         other = accuracies.get((*cell[:2], models[1]))
-        if cell[2] == models[0] and other and is_selected(cell, where):
+        if cell[2] == models[0] and other:
             yield number(means) - number(other)
 
 
-def _lead(accuracies: Accuracies, *, models: tuple[str, str], where: Selection = EVERY_CELL) -> Iterator[Floats]:
+def _lead(accuracies: Accuracies, *, models: tuple[str, str]) -> Iterator[Floats]:
     """Subtract the mean accuracies over the ratios of two models."""
-    return _compare(accuracies, lambda means: np.mean(list(means.values()), axis=0), models, where)
+    return _compare(accuracies, lambda means: np.mean(list(means.values()), axis=0), models)
 
 
-def _later(accuracies: Accuracies, *, models: tuple[str, str], where: Selection = EVERY_CELL) -> Iterator[Floats]:
+def _later(accuracies: Accuracies, *, models: tuple[str, str]) -> Iterator[Floats]:
     """Subtract the lowest ratios at which two models reach :data:`LEAST_ACCURACY`; 1 if no ratio suffices."""
 
     def lowest(means: Mapping[float, Floats]) -> Floats:
@@ -126,7 +122,7 @@ def _later(accuracies: Accuracies, *, models: tuple[str, str], where: Selection 
         suffices = np.array([means[ratio] for ratio in ratios]) >= LEAST_ACCURACY
         return np.where(suffices.any(axis=0), ratios[suffices.argmax(axis=0)], 1.0)
 
-    return _compare(accuracies, lowest, models, where)
+    return _compare(accuracies, lowest, models)
 
 
 #: Checks of accuracies by name: each yields ``[1 + R]`` per comparison, whose mean is the number of the claim.
