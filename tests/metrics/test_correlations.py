@@ -116,3 +116,12 @@ def test_tables_tensors_and_lists_are_the_same():
 def test_bad_input_is_refused(scores, options, named):
     with pytest.raises(ValueError, match=named):
         agreement(scores, **options)
+
+
+@pytest.mark.parametrize("name", ["hit", "pointing_game"])
+def test_the_pointing_game_is_binary_where_maxima_tie(name):
+    hits, other = [0.0, 0.5, 1.0, 1.0, 0.25], [0.1, 0.9, 0.2, 0.8, 0.3]
+    found = agreement({name: hits, "y": other}, higher_is_better={"y": True})
+    assert found.kind.loc[name, "y"] == "point-biserial"
+    assert found.coefficients.loc[name, "y"] == pytest.approx(np.corrcoef(hits, other)[0, 1], abs=1e-12)
+    assert agreement({"x": hits, "y": other}, higher_is_better=UP).kind.loc["x", "y"] == "spearman"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from xaibench.core.types import Floats
+from xaibench.metrics.table import METRICS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +51,8 @@ def agreement(
             that metric.
         higher_is_better: Direction of each metric. Metrics that it does not contain must be registered; their
             registered direction is used.
-        binary: Names of binary metrics. By default those whose defined scores are all 0 or 1; pass the names if ties
-            make a few of their scores fractional.
+        binary: Names of binary metrics. By default the pointing game (``hit``), also if ties of the largest pixels make
+            some of its scores fractional, and metrics whose defined scores are all 0 or 1.
 
     Returns:
         The matrix of coefficients, the number of samples behind each, and its kind. A coefficient is NaN for fewer than
@@ -64,7 +65,7 @@ def agreement(
         UnknownNameError: If a metric is neither registered nor in ``higher_is_better`` (also a ``ValueError``).
 
     Example:
-        >>> scores = {"iou": [0.1, 0.2, 0.3, 0.5], "hit": [0, 0, 1, 1], "deletion": [0.9, 0.6, 0.4, float("nan")]}
+        >>> scores = {"iou": [0.1, 0.2, 0.3, 0.5], "hit": [0, 0, 0.5, 1], "deletion": [0.9, 0.6, 0.4, float("nan")]}
         >>> matrix = agreement(scores, higher_is_better={"deletion": False})
         >>> matrix.coefficients.round(3).loc["deletion"].tolist(), matrix.n.loc["deletion"].tolist()
         ([1.0, 0.803, 1.0], [3, 3, 3])
@@ -78,7 +79,8 @@ def agreement(
         if unknown := [name for name in names if name not in columns]:
             raise ValueError(f"{argument} contains {unknown}, but there are only scores for {list(columns)}.")
     turned = {name: _sign(name, higher_is_better or {}) * values for name, values in columns.items()}
-    hits = {name for name, values in columns.items() if _is_binary(values)} if binary is None else set(binary)
+    if binary is None:
+        binary = [name for name, values in columns.items() if METRICS.canonical(name) == "hit" or _is_binary(values)]
     names = list(columns)
     coefficients = pd.DataFrame(np.nan, index=names, columns=names)
     n = pd.DataFrame(0, index=names, columns=names)
@@ -86,12 +88,10 @@ def agreement(
     for i, one in enumerate(names):
         for other in names[i:]:
             both = ~(np.isnan(turned[one]) | np.isnan(turned[other]))
-            x, y = turned[one][both], turned[other][both]
-            pair = [(one, other), (other, one)]
-            biserial = bool(hits & {one, other})
-            for row, column in pair:
-                coefficients.loc[row, column] = _pearson(x, y) if biserial else _pearson(_ranks(x), _ranks(y))
-                n.loc[row, column] = len(x)
+            biserial = one in binary or other in binary
+            r = coefficient(turned[one][both], turned[other][both], biserial=biserial)
+            for row, column in ((one, other), (other, one)):
+                coefficients.loc[row, column], n.loc[row, column] = r, both.sum()
                 kind.loc[row, column] = "point-biserial" if biserial else "spearman"
     return MetricAgreement(coefficients, n, kind)
 
@@ -124,7 +124,6 @@ def _sign(name: str, given: Mapping[str, bool]) -> float:
     if name in given:
         return 1.0 if given[name] else -1.0
     from xaibench.component.registry import UnknownNameError
-    from xaibench.metrics.table import METRICS
 
     if name not in METRICS and METRICS.canonical(name) == name and ":" not in name:
         raise UnknownNameError(
@@ -144,15 +143,13 @@ def _is_binary(values: Floats) -> bool:
     return len(defined) > 0 and bool(np.isin(defined, (0.0, 1.0)).all())
 
 
-def _ranks(values: Floats) -> Floats:
+def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
+    """Return Spearman's or the point-biserial correlation of two scores ``[N]``; NaN if either is constant."""
     from scipy.stats import rankdata
 
-    return np.asarray(rankdata(values), dtype=np.float64)
-
-
-def _pearson(x: Floats, y: Floats) -> float:
     if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
         return float("nan")
+    x, y = (x, y) if biserial else (rankdata(x), rankdata(y))
     # Scale before and after centering, so that neither huge nor tiny scores overflow or underflow.
     x, y = (v / np.abs(v).max() for v in (x, y))
     x, y = (v - v.mean() for v in (x, y))

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.benchmarks.claims import Cell, PaperClaims, Selection, Statement, all_claims, is_selected
+from xaibench.metrics.correlations import coefficient
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
-from xaibench.report.numbers.metric_agreement import coefficient
 from xaibench.report.numbers.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
 from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL

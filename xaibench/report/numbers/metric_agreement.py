@@ -1,19 +1,18 @@
 """Correlations between metrics over the samples of each cell, per explainer.
 
-Zhang et al. (2023), inter-method reliability, Table 4. The coefficients equal ``xaibench.metrics.agreement``.
+Zhang et al. (2023), inter-method reliability, Table 4.
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from xaibench.benchmarks.saliency_bench.published_tables import TABLE_4, published_set
-from xaibench.report.numbers.inference import Floats, cell_matrices
+from xaibench.metrics import MetricAgreement, agreement
+from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.results import RunResults, place
 
 #: The explainers of the paper's Table 4; a run without any of them shows its first three methods instead.
@@ -22,80 +21,30 @@ TABLE_4_EXPLAINERS = ("gradcam", "integrated_gradients", "rise")
 MIN_METRICS = 3
 
 
-@dataclass(frozen=True)
-class MetricCorrelations:
-    """Correlations between metrics, each oriented so that higher is better; drawn by :func:`xaibench.plots.agreement`.
-
-    Attributes:
-        coefficients: One row and column per metric; NaN if undefined.
-        n: Number of samples that both metrics score.
-        kind: ``"spearman"``, or ``"point-biserial"`` if one of the two metrics is binary.
-    """
-
-    coefficients: pd.DataFrame
-    n: pd.DataFrame
-    kind: pd.DataFrame
-
-
-def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricCorrelations]:
+def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricAgreement]:
     """Return the correlations by subset, variant, model and explainer; empty for fewer than three metrics.
 
     A skill is left out if the run also has the score that it is derived from.
     """
-    correlations: dict[tuple[str, str, str, str], MetricCorrelations] = {}
+    correlations: dict[tuple[str, str, str, str], MetricAgreement] = {}
     own = [name for name, part in run.metrics.items() if part.skill_of not in run.metrics]
     if len(own) < MIN_METRICS:
         return correlations
     chosen = [name for name in TABLE_4_EXPLAINERS if name in run.explainers]
     chosen = chosen or [name for name, part in run.explainers.items() if not part.control][:3]
-    direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     for cell in cell_matrices(run):
         metrics = [metric for metric in cell.metrics if metric in own]
-        values = cell.values[:, [cell.metrics.index(metric) for metric in metrics]]
-        signs = np.array([1.0 if direction[metric] else -1.0 for metric in metrics])
-        # The pointing game counts as binary although ties among the largest pixels make a few scores fractional.
-        hits = [
-            metric == "hit" or set(np.unique(mine[~np.isnan(mine)])) <= {0.0, 1.0}
-            for metric, mine in zip(metrics, values.transpose(1, 0, 2), strict=True)
-        ]
+        direction = {metric: bool(run.metrics[metric].higher_is_better) for metric in metrics}
         for name in chosen:
             if name in cell.methods and len(metrics) >= 2:
-                scores = signs * values[:, :, cell.methods.index(name)]
-                correlations[*cell.cell, name] = correlate(scores, metrics, hits)
+                scores = pd.DataFrame(cell.values[:, :, cell.methods.index(name)], columns=list(cell.metrics))[metrics]
+                correlations[*cell.cell, name] = agreement(scores, higher_is_better=direction)
     return correlations
 
 
-def correlate(scores: Floats, names: list[str], binary: list[bool]) -> MetricCorrelations:
-    """Correlate every two columns over the rows in which both are defined.
-
-    Args:
-        scores: ``[N, K]``; higher is better, NaN if undefined.
-        names: Names of the columns.
-        binary: Flags of the binary columns. Correlations with these are point-biserial, all others Spearman's.
-    """
-    shape = (len(names),) * 2
-    coefficients, n, kind = np.full(shape, np.nan), np.zeros(shape, int), np.full(shape, "spearman", object)
-    for i, j in itertools.combinations_with_replacement(range(len(names)), 2):
-        both = scores[~np.isnan(scores[:, [i, j]]).any(axis=1)][:, [i, j]]
-        biserial = binary[i] or binary[j]
-        coefficients[[i, j], [j, i]] = coefficient(both[:, 0], both[:, 1], biserial=biserial)
-        n[[i, j], [j, i]] = len(both)
-        kind[[i, j], [j, i]] = "point-biserial" if biserial else "spearman"
-    return MetricCorrelations(*(pd.DataFrame(table, names, names) for table in (coefficients, n, kind)))
-
-
-def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
-    """Return Spearman's or the point-biserial correlation of two scores ``[N]``; NaN if either is constant."""
-    from scipy.stats import pearsonr, spearmanr
-
-    if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
-        return float("nan")
-    return float(pearsonr(x, y).statistic if biserial else spearmanr(x, y).statistic)
-
-
-def mean_agreements(correlations: dict[tuple[str, str, str, str], MetricCorrelations]) -> dict[str, MetricCorrelations]:
+def mean_agreements(correlations: dict[tuple[str, str, str, str], MetricAgreement]) -> dict[str, MetricAgreement]:
     """Average the coefficients over the cells in which they are defined, per explainer; sample counts are added."""
-    by_explainer: dict[str, list[MetricCorrelations]] = {}
+    by_explainer: dict[str, list[MetricAgreement]] = {}
     for (*_, name), one in correlations.items():
         by_explainer.setdefault(name, []).append(one)
     means = {}
@@ -109,13 +58,13 @@ def mean_agreements(correlations: dict[tuple[str, str, str, str], MetricCorrelat
         kind = pd.DataFrame(
             np.where(np.any(kinds, axis=0), "point-biserial", "spearman"), index=metrics, columns=metrics
         )
-        means[name] = MetricCorrelations(
+        means[name] = MetricAgreement(
             pd.DataFrame(r, index=metrics, columns=metrics), pd.DataFrame(n, metrics, metrics), kind
         )
     return means
 
 
-def table_4(run: RunResults, correlations: dict[tuple[str, str, str, str], MetricCorrelations]) -> list[dict[str, Any]]:
+def table_4(run: RunResults, correlations: dict[tuple[str, str, str, str], MetricAgreement]) -> list[dict[str, Any]]:
     """Return our correlations next to the paper's Table 4.
 
     Each row has ``cell``, ``pair`` (of metrics) and ``cells``. ``cells`` follow the explainers of :func:`agreements`:
@@ -141,7 +90,7 @@ def table_4(run: RunResults, correlations: dict[tuple[str, str, str, str], Metri
     return rows
 
 
-def _table_4_entry(one: MetricCorrelations, pair: tuple[str, str], theirs: float | None) -> dict[str, Any]:
+def _table_4_entry(one: MetricAgreement, pair: tuple[str, str], theirs: float | None) -> dict[str, Any]:
     ours = float(one.coefficients.loc[pair])  # type: ignore[arg-type]
     known = None if np.isnan(ours) else ours
     difference = None if known is None or theirs is None else known - theirs

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from xaibench import plots
 from xaibench.core.files import atomic_file
+from xaibench.metrics import MetricAgreement
 from xaibench.plots.files import Drawn, encode, inline_svg
 from xaibench.report.figures.curves import BudgetScores, band_figure, budget_figure, budget_scores, curve_sets
 from xaibench.report.figures.rankings import forest_figure, ranking_figure
@@ -23,7 +24,7 @@ from xaibench.report.figures.scores import score_figure
 from xaibench.report.figures.signal_to_noise import accuracy_figure, ratio_sheet
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
-from xaibench.report.numbers.metric_agreement import MetricCorrelations, agreements, mean_agreements
+from xaibench.report.numbers.metric_agreement import agreements, mean_agreements
 from xaibench.report.numbers.rankings import Ranking, rankings
 from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.content import alternative
@@ -48,7 +49,7 @@ class Findings:
     pairs: pd.DataFrame
     boards: dict[str, Boards]
     ranks: dict[str, Ranking]
-    agreements: dict[tuple[str, str, str, str], MetricCorrelations]
+    agreements: dict[tuple[str, str, str, str], MetricAgreement]
     curves: dict[tuple[str, str, str], pd.DataFrame]
     budgets: dict[str, BudgetScores]
 
