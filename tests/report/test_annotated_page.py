@@ -43,7 +43,7 @@ def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page)
     words = Reader(annotated_page).words
     for text in (
         "Claims of the paper",
-        "Accuracy in percent (Table 2)",
+        "Classification in percent (Table 2)",
         "Cat and Dog · ResNet-18",
         "stretched to [0, 1], smallest to largest value, and cut above 0.5",
         "Agreement between metrics",

@@ -89,7 +89,7 @@ def agreement(
         for other in names[i:]:
             both = ~(np.isnan(turned[one]) | np.isnan(turned[other]))
             biserial = one in binary or other in binary
-            r = coefficient(turned[one][both], turned[other][both], biserial=biserial)
+            r = _coefficient(turned[one][both], turned[other][both], biserial=biserial)
             for row, column in ((one, other), (other, one)):
                 coefficients.loc[row, column], n.loc[row, column] = r, both.sum()
                 kind.loc[row, column] = "point-biserial" if biserial else "spearman"
@@ -143,8 +143,7 @@ def _is_binary(values: Floats) -> bool:
     return len(defined) > 0 and bool(np.isin(defined, (0.0, 1.0)).all())
 
 
-def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
-    """Return Spearman's or the point-biserial correlation of two scores ``[N]``; NaN if either is constant."""
+def _coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
     from scipy.stats import rankdata
 
     if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():

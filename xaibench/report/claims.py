@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.benchmarks.claims import Cell, PaperClaims, Selection, Statement, all_claims, is_selected
-from xaibench.metrics.correlations import coefficient
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
+from xaibench.report.numbers.metric_agreement import resample_correlation
 from xaibench.report.numbers.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
 from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
@@ -354,7 +354,7 @@ def check_correlations(
         pair = stated.metrics
         for name in stated.options["explainers"]:
             chosen = [cell for cell in matrices if set(pair) <= set(cell.metrics) and name in cell.methods]
-            values = [_resample_correlation(run, cell, pair, name, resamples, seed) for cell in chosen]
+            values = [resample_correlation(run, cell, pair, name, resamples, seed) for cell in chosen]
             values = [each for each in values if np.isfinite(each).all()]
             if values:
                 labels, explainer = " and ".join(run.metrics[one].label for one in pair), run.explainers[name].label
@@ -362,28 +362,6 @@ def check_correlations(
                 words = {"statement": f"{stated.statement} ({explainer})", "quantity": quantity}
                 tested.append(_make_claim(stated, np.mean(values, axis=0), len(values), pair[0], **words))
     return tested
-
-
-def _resample_correlation(
-    run: RunResults, cell: Matrices, pair: Sequence[str], method: str, resamples: int, seed: int
-) -> Floats:
-    """Return ``[1 + R]``, the correlation in the cell and in resamples of its groups; NaN if undefined."""
-    columns = [
-        (1.0 if run.metrics[name].higher_is_better else -1.0)
-        * cell.values[:, cell.metrics.index(name), cell.methods.index(method)]
-        for name in pair
-    ]
-    known = ~np.isnan(columns).any(axis=0)
-    x, y = (column[known] for column in columns)
-    groups = np.unique(cell.groups[known], return_inverse=True)[1]
-    members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1]) if len(groups) else []
-    rng = np.random.default_rng(seed)
-    rows = [np.arange(len(x))]
-    for _ in range(resamples if members else 0):
-        rows.append(np.concatenate([members[each] for each in rng.integers(0, len(members), len(members))]))
-    correlations = np.array([coefficient(x[each], y[each], biserial="hit" in pair) for each in rows])
-    # A resample in which one metric is constant has no correlation.
-    return np.where(np.isnan(correlations), correlations[0], correlations)
 
 
 def check_accuracies(run: RunResults, statements: Sequence[Statement], resamples: int, seed: int) -> list[Claim]:

@@ -1,12 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import xaibench as xb
+from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.numbers.metric_agreement import (
     TABLE_4_EXPLAINERS,
     agreements,
     mean_agreements,
+    resample_correlation,
     table_4,
 )
 from xaibench.report.results import read_run
@@ -63,6 +67,23 @@ def test_table_4_stands_beside_the_papers_sets(run):
     ours = found["pet", "-", "resnet18", "gradcam"].coefficients.loc["deletion", "hit"]
     assert row["cells"][0]["ours"] == pytest.approx(ours)
     assert row["cells"][0]["difference"] == pytest.approx(ours + 0.9)
+    low, high = row["cells"][0]["interval"]
+    assert low < ours < high
+
+
+@pytest.mark.parametrize("pair", [("iou", "deletion"), ("deletion", "hit")])
+def test_resampled_correlations_are_those_of_groups_drawn_again(run, pair):
+    (cell,) = (each for each in cell_matrices(run) if each.cell[0] == "pet")
+    groups = np.arange(len(cell.values)) // 3
+    cell = replace(cell, values=cell.values.round(1), groups=groups)  # with ties
+    found = resample_correlation(run, cell, pair, "rise", 20, 5)
+    count = groups.max() + 1
+    drawn = np.random.default_rng(5).multinomial(count, np.full(count, 1 / count), 20)
+    table = pd.DataFrame(cell.values[:, :, cell.methods.index("rise")], columns=list(cell.metrics))
+    for i, counts in enumerate([np.ones(count, int), *drawn]):
+        again = xb.metrics.agreement(table.loc[np.repeat(table.index, counts[groups]), list(pair)])
+        assert found[i] == pytest.approx(again.coefficients.loc[pair], abs=1e-12)
+        assert again.kind.loc[pair] == ("point-biserial" if "hit" in pair else "spearman")
 
 
 def test_beside_another_set_the_papers_column_is_empty(fresh_annotated_run):

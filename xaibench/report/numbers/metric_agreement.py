@@ -5,6 +5,7 @@ Zhang et al. (2023), inter-method reliability, Table 4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ import pandas as pd
 
 from xaibench.benchmarks.saliency_bench.published_tables import TABLE_4, published_set
 from xaibench.metrics import MetricAgreement, agreement
-from xaibench.report.numbers.inference import cell_matrices
+from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
 from xaibench.report.results import RunResults, place
 
 #: The explainers of the paper's Table 4; a run without any of them shows its first three methods instead.
 TABLE_4_EXPLAINERS = ("gradcam", "integrated_gradients", "rise")
 #: Smallest number of metrics for which a matrix of correlations is shown.
 MIN_METRICS = 3
+_RESAMPLES = 500
 
 
 def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricAgreement]:
@@ -68,11 +70,12 @@ def table_4(run: RunResults, correlations: dict[tuple[str, str, str, str], Metri
     """Return our correlations next to the paper's Table 4.
 
     Each row has ``cell``, ``pair`` (of metrics) and ``cells``. ``cells`` follow the explainers of :func:`agreements`:
-    ``ours, n, theirs, difference``, or None if the explainer is missing. The paper does not say which of its data sets
-    it correlates over. Therefore its coefficients are listed for every cell of one of its data sets, and are None for
-    all others.
+    ``ours, interval, n, theirs, difference``, or None if the explainer is missing. The paper does not say which of its
+    data sets it correlates over. Therefore its coefficients are listed for every cell of one of its data sets, and are
+    None for all others, as the intervals are.
     """
     explainers = list(dict.fromkeys(name for *_, name in correlations))
+    scores = {each.cell: each for each in cell_matrices(run)}
     rows = []
     for cell in dict.fromkeys(key[:3] for key in correlations):
         words = [place(cell[0]), place(cell[1]), run.models[cell[2]].label]
@@ -81,17 +84,56 @@ def table_4(run: RunResults, correlations: dict[tuple[str, str, str, str], Metri
             if not all(set(pair) <= set(one.coefficients) for one in matrices if one):
                 continue
             published = theirs if published_set(cell[0]) else {}
-            entries = [
-                one and _table_4_entry(one, pair, published.get(name))
-                for name, one in zip(explainers, matrices, strict=True)
-            ]
+            entries: list[dict[str, Any] | None] = []
+            for name, one in zip(explainers, matrices, strict=True):
+                if one is None:
+                    entries.append(None)
+                    continue
+                ours, paper = one.coefficients.to_dict()[pair[0]][pair[1]], published.get(name)
+                entry = {"ours": ours, "interval": None, "n": one.n.to_dict()[pair[0]][pair[1]], "theirs": paper}
+                if paper is not None and not np.isnan(ours):
+                    resampled = resample_correlation(run, scores[cell], pair, name)[1:]
+                    entry["interval"] = tuple(np.quantile(resampled, [0.025, 0.975]).tolist())
+                entries.append(entry | {"difference": None if paper is None else ours - paper})
             label = " & ".join(run.metrics[metric].label for metric in pair)
             rows.append({"cell": " · ".join(word for word in words if word), "pair": label, "cells": entries})
     return rows
 
 
-def _table_4_entry(one: MetricAgreement, pair: tuple[str, str], theirs: float | None) -> dict[str, Any]:
-    ours = float(one.coefficients.loc[pair])  # type: ignore[arg-type]
-    known = None if np.isnan(ours) else ours
-    difference = None if known is None or theirs is None else known - theirs
-    return {"ours": known, "n": int(one.n.loc[pair]), "theirs": theirs, "difference": difference}  # type: ignore[arg-type]
+def resample_correlation(
+    run: RunResults, cell: Matrices, pair: Sequence[str], method: str, resamples: int = _RESAMPLES, seed: int = 0
+) -> Floats:
+    """Correlate two metrics, turned so that higher is better, in a cell and in resamples of its groups of samples.
+
+    Returns:
+        ``[1 + R]``; point-biserial for the pointing game, otherwise Spearman's. NaN if a metric is constant.
+    """
+    x, y = (
+        (1.0 if run.metrics[name].higher_is_better else -1.0)
+        * cell.values[:, cell.metrics.index(name), cell.methods.index(method)]
+        for name in pair
+    )
+    known = ~(np.isnan(x) | np.isnan(y))
+    x, y = x[known], y[known]
+    if len(np.unique(x)) < 2 or len(np.unique(y)) < 2:
+        return np.full(1 + resamples, np.nan)
+    groups = np.unique(cell.groups[known], return_inverse=True)[1]
+    count = int(groups.max()) + 1
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples)
+    weights = np.vstack([np.ones(count), drawn])[:, groups]
+    if "hit" not in pair:
+        x, y = _weighted_ranks(x, weights), _weighted_ranks(y, weights)
+    x, y = (each - np.average(np.broadcast_to(each, weights.shape), 1, weights, keepdims=True) for each in (x, y))
+    spread = np.sqrt((weights * x**2).sum(1) * (weights * y**2).sum(1))
+    # A resample in which one metric is constant has no correlation; it gets that of the cell.
+    correlations = np.divide((weights * x * y).sum(1), spread, out=np.full(len(spread), np.nan), where=spread > 0)
+    filled: Floats = np.where(np.isnan(correlations), correlations[0], correlations)
+    return filled
+
+
+def _weighted_ranks(values: Floats, weights: Floats) -> Floats:
+    """Return the ranks of values ``[N]`` that each occur a number of times ``[R, N]``; ties get their mean rank."""
+    distinct, place = np.unique(values, return_inverse=True)
+    counts = weights @ (place[:, None] == np.arange(len(distinct)))
+    ranks: Floats = (counts.cumsum(1) - (counts - 1) / 2)[:, place]
+    return ranks

@@ -478,9 +478,10 @@ def agreement_table(run: RunResults, explainers: Sequence[str], rows: Sequence[M
 
         def ours(row: Mapping[str, Any], index: int = index) -> TableCell:
             one = row["cells"][index]
-            return TableCell(one["ours"], css="strong") if one else TableCell(css="faint")
+            return TableCell(one["ours"], interval=one["interval"], css="strong") if one else TableCell(css="faint")
 
-        columns += [_number("Ours", ours, 2, groups=groups, css="n first", head_css="n first")]
+        shown = {"groups": groups, "has_interval": True, "css": "n first", "head_css": "n first"}
+        columns.append(_number("Ours", ours, 2, **shown))
         columns += [
             _number("n", partial(_compared, index, "n", ""), groups=groups, css="n faint"),
             *_compared_columns(index, 1, 2, groups, ""),
