@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaibench.core.correlations import MetricAgreement, correlate, is_binary
 from xaibench.core.types import Floats
 from xaibench.metrics.table import METRICS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class MetricAgreement(NamedTuple):
-    """Agreement of metrics by pair: three square tables with a row and a column per metric.
-
-    Attributes:
-        coefficients: Correlation in [-1, 1], higher = more agreement; NaN where it is undefined.
-        n: Number of samples that both metrics score, over which the coefficient is computed.
-        kind: ``"spearman"``, or ``"point-biserial"`` if one of the two is binary.
-    """
-
-    coefficients: pd.DataFrame
-    n: pd.DataFrame
-    kind: pd.DataFrame
 
 
 def agreement(
@@ -72,28 +59,14 @@ def agreement(
         >>> matrix.kind.loc["iou", "hit"]
         'point-biserial'
     """
-    import pandas as pd
-
     columns = _columns(scores)
     for argument, names in (("higher_is_better", higher_is_better or ()), ("binary", binary or ())):
         if unknown := [name for name in names if name not in columns]:
             raise ValueError(f"{argument} contains {unknown}, but there are only scores for {list(columns)}.")
     turned = {name: _sign(name, higher_is_better or {}) * values for name, values in columns.items()}
     if binary is None:
-        binary = [name for name, values in columns.items() if METRICS.canonical(name) == "hit" or _is_binary(values)]
-    names = list(columns)
-    coefficients = pd.DataFrame(np.nan, index=names, columns=names)
-    n = pd.DataFrame(0, index=names, columns=names)
-    kind = pd.DataFrame("spearman", index=names, columns=names)
-    for i, one in enumerate(names):
-        for other in names[i:]:
-            both = ~(np.isnan(turned[one]) | np.isnan(turned[other]))
-            biserial = one in binary or other in binary
-            r = _coefficient(turned[one][both], turned[other][both], biserial=biserial)
-            for row, column in ((one, other), (other, one)):
-                coefficients.loc[row, column], n.loc[row, column] = r, both.sum()
-                kind.loc[row, column] = "point-biserial" if biserial else "spearman"
-    return MetricAgreement(coefficients, n, kind)
+        binary = [name for name, values in columns.items() if METRICS.canonical(name) == "hit" or is_binary(values)]
+    return correlate(turned, binary)
 
 
 def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, Floats]:
@@ -136,21 +109,3 @@ def _sign(name: str, given: Mapping[str, bool]) -> float:
             f"The direction of {name!r} is unknown, because it has no info; pass higher_is_better={{{name!r}: ...}}."
         )
     return 1.0 if info.higher_is_better else -1.0
-
-
-def _is_binary(values: Floats) -> bool:
-    defined = values[~np.isnan(values)]
-    return len(defined) > 0 and bool(np.isin(defined, (0.0, 1.0)).all())
-
-
-def _coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
-    from scipy.stats import rankdata
-
-    if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
-        return float("nan")
-    x, y = (x, y) if biserial else (rankdata(x), rankdata(y))
-    # Scale before and after centering, so that neither huge nor tiny scores overflow or underflow.
-    x, y = (v / np.abs(v).max() for v in (x, y))
-    x, y = (v - v.mean() for v in (x, y))
-    x, y = (v / np.abs(v).max() for v in (x, y))
-    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
-import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from xaibench.core.correlations import MetricAgreement
 from xaibench.plots.figure_style import THEME, house_style
 
 #: Inches: cell, character of a label, outer margin, height of the note below.
@@ -18,23 +16,7 @@ _CELL, _CHARACTER, _MARGIN, _FOOT = 0.62, 0.075, 0.15, 0.42
 _STRONGEST = 0.65
 
 
-class CorrelationMatrix(Protocol):
-    """Correlations to draw, as returned by ``xaibench.metrics.agreement``: three square tables of the same metrics."""
-
-    @property
-    def coefficients(self) -> pd.DataFrame:
-        """Correlations in [-1, 1]; NaN if undefined."""
-
-    @property
-    def n(self) -> pd.DataFrame:
-        """Number of samples of each correlation."""
-
-    @property
-    def kind(self) -> pd.DataFrame:
-        """``"spearman"`` or ``"point-biserial"``."""
-
-
-def agreement(matrix: CorrelationMatrix, labels: dict[str, str] | None = None) -> Figure:
+def agreement(matrix: MetricAgreement, labels: dict[str, str] | None = None) -> Figure:
     """Draw the lower triangle of the correlations between metrics.
 
     Blue means agreement (both metrics prefer the same maps), orange disagreement; stronger colors mean larger
@@ -91,7 +73,7 @@ def _format_coefficient(r: float, *, biserial: bool) -> str:
     return f"{r + 0.0 if round(r, 2) else 0.0:.2f}".replace("-", "−") + ("†" if biserial else "")
 
 
-def _sample_note(matrix: CorrelationMatrix) -> str:
+def _sample_note(matrix: MetricAgreement) -> str:
     counts = matrix.n.to_numpy()[np.tril_indices(len(matrix.n), -1)]
     low, high = counts.min(), counts.max()
     biserial = matrix.kind.to_numpy()[np.tril_indices(len(matrix.n), -1)] == "point-biserial"

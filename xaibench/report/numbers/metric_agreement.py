@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from xaibench.benchmarks.saliency_bench.published_tables import TABLE_4, published_set
-from xaibench.metrics import MetricAgreement, agreement
+from xaibench.core.correlations import MetricAgreement, correlate, is_binary
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
 from xaibench.report.results import RunResults, place
 
@@ -36,11 +36,14 @@ def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricAgreeme
     chosen = chosen or [name for name, part in run.explainers.items() if not part.control][:3]
     for cell in cell_matrices(run):
         metrics = [metric for metric in cell.metrics if metric in own]
-        direction = {metric: bool(run.metrics[metric].higher_is_better) for metric in metrics}
+        signs = np.array([1.0 if run.metrics[metric].higher_is_better else -1.0 for metric in metrics])
         for name in chosen:
             if name in cell.methods and len(metrics) >= 2:
-                scores = pd.DataFrame(cell.values[:, :, cell.methods.index(name)], columns=list(cell.metrics))[metrics]
-                correlations[*cell.cell, name] = agreement(scores, higher_is_better=direction)
+                values = cell.values[:, [cell.metrics.index(metric) for metric in metrics], cell.methods.index(name)]
+                scored = dict(zip(metrics, values.T, strict=True))
+                binary = [metric for metric, scores in scored.items() if metric == "hit" or is_binary(scores)]
+                turned = dict(zip(metrics, (signs * values).T, strict=True))
+                correlations[*cell.cell, name] = correlate(turned, binary)
     return correlations
 
 

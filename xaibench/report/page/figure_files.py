@@ -14,8 +14,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench import plots
+from xaibench.core.correlations import MetricAgreement
 from xaibench.core.files import atomic_file
-from xaibench.metrics import MetricAgreement
 from xaibench.plots.files import Drawn, encode, inline_svg
 from xaibench.report.figures.curves import BudgetScores, band_figure, budget_figure, budget_scores, curve_sets
 from xaibench.report.figures.rankings import forest_figure, ranking_figure
