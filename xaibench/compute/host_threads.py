@@ -36,6 +36,19 @@ def available_cpus() -> int:
 
 
 @contextmanager
+def single_thread() -> Iterator[None]:
+    """Compute with torch on one thread inside the block."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def background_threads(device: torch.device) -> Iterator[Submit]:
     """Provide ``submit``, which runs calls in threads while ``device`` computes; on the CPU it runs them at once.
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from xaibench.compute.device import devices_of, resolve_device
-from xaibench.compute.host_threads import available_cpus
+from xaibench.compute.host_threads import available_cpus, single_thread
+from xaibench.compute.random_numbers import isolated_rng
 from xaibench.runner.engines import default_device_workers
 from xaibench.runner.parts import ModelPart, build_network
 from xaibench.runner.plan.job_base import STAGES
@@ -20,9 +21,14 @@ from xaibench.runner.request import RequestFields, RunRequest
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import nn
+
+    from xaibench.models.training.fitting import Loss
 
 #: Images in the batch whose pass is timed.
 _BATCH = 16
+#: Batches and epochs of the training that is timed.
+_STEPS, _EPOCHS = 4, 3
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of :func:`xaibench.runner.run` with the same arguments.
 
-    One forward pass of each network is timed on this machine.
+    A forward pass and a few training steps of each network are timed on this machine, on one thread.
 
     Args:
         suite: Name of a built-in suite, or path of a TOML file; or a :class:`~xaibench.runner.RunRequest`.
@@ -85,12 +91,12 @@ def estimate(
                 continue
             row["passes"] += job.passes
             if isinstance(job, ExplainJob) and job.network:
-                training: TrainJob | None = job.network.trainings[0]
                 unknown.update([] if job.passes else [job.explainer.name])
-            else:
-                training = job if isinstance(job, TrainJob) else None
-            if training and job.passes:
-                seconds += job.passes * _pass_seconds(training, asked.device) / workers
+                seconds += job.passes * _pass_seconds(job.network.trainings[0], asked.device) / workers
+            elif isinstance(job, TrainJob) and job.passes:
+                is_fit = job.parameters.get("method") == "fit"
+                taken = _time_training(job, asked.device) if is_fit else _pass_seconds(job, asked.device)
+                seconds += job.passes * taken / workers
         table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("stage")
         return Estimate(opened.suite.name, table, seconds, workers, unknown)
 
@@ -105,13 +111,49 @@ def _pass_seconds(training: TrainJob, device: str) -> float:
 def _time_pass(model: ModelPart, shape: tuple[int, ...], classes: int, device: str) -> float:
     import torch
 
-    # The weights do not matter here, and may have to be downloaded.
-    untrained = {"weights": None} if "weights" in model.accepted else {}
-    network = build_network(model.name, shape, classes, **{**model.parameters, **untrained})
-    network.to(resolve_device(device)).eval()
+    network = _build_untrained(model, shape, classes).to(resolve_device(device)).eval()
     images = torch.zeros(_BATCH, *shape, device=resolve_device(device))
-    with torch.inference_mode():
+    with torch.inference_mode(), single_thread():  # as each of several workers
         network(images)  # without imports and compilation
         start = time.perf_counter()
         network(images).sum().item()
     return (time.perf_counter() - start) / _BATCH
+
+
+def _time_training(training: TrainJob, device: str) -> float:
+    """Return the seconds of a third of a training step per image and network, of as many networks as the job stacks."""
+    model, data = ModelPart.of(training.model, training.build).source, training.data.dataset
+    batch, loss = training.parameters["batch_size"], training.parameters["loss"]
+    return _time_stack(model, data.image_shape, data.class_count or 2, len(training.seeds), batch, loss, device)
+
+
+@functools.cache
+def _time_stack(
+    model: ModelPart, shape: tuple[int, ...], classes: int, count: int, batch: int, loss: Loss, device: str
+) -> float:
+    import torch
+
+    from xaibench.data import Split
+    from xaibench.models import fit_many
+
+    samples = _STEPS * batch
+    split = Split(
+        torch.randn(samples, *shape),
+        torch.zeros(samples, *shape[1:], dtype=torch.bool),
+        torch.arange(samples) % classes,
+    )
+    with single_thread(), isolated_rng(0):
+        for epochs in (1, _EPOCHS):  # the first one without imports and compilation
+            networks = [_build_untrained(model, shape, classes) for _ in range(count)]
+            start = time.perf_counter()
+            fit_many(
+                networks, [split] * count, [split] * count, epochs=epochs, batch_size=batch, loss=loss, stack=count,
+                device=device, progress=False,
+            )  # fmt: skip
+    return (time.perf_counter() - start) / (3 * _EPOCHS * samples * count)
+
+
+def _build_untrained(model: ModelPart, shape: tuple[int, ...], classes: int) -> nn.Module:
+    # The weights do not matter here, and may have to be downloaded.
+    untrained = {"weights": None} if "weights" in model.accepted else {}
+    return build_network(model.name, shape, classes, **{**model.parameters, **untrained})

@@ -15,7 +15,7 @@ import pandas as pd
 
 from xaibench.benchmarks.claims import Cell
 from xaibench.report.numbers.inference import Floats
-from xaibench.report.results import RunResults
+from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 
 #: Mean test accuracy in percent that every network reaches at the chosen ratio.
@@ -70,6 +70,18 @@ def chosen_ratios(run: RunResults) -> list[ChosenRatio]:
 
 def _first(suffices: pd.Series) -> float | None:
     return float(suffices.index.to_numpy()[suffices.argmax()]) if suffices.any() else None
+
+
+def accuracy_summary(run: RunResults) -> pd.DataFrame:
+    """Return, to print, the ratios of :func:`chosen_ratios`; or the accuracies, if the run has one ratio per cell."""
+    if chosen := chosen_ratios(run):
+        return pd.DataFrame(
+            {"subset": place(one.subset), "variant": place(one.variant)}
+            | {f"{info.label} from": one.lowest.get(name) for name, info in run.models.items()}
+            | {"chosen": one.ours, "paper": one.paper}
+            for one in chosen
+        ).fillna("none")
+    return run.accuracy[[*CELL, "mean", "low", "high", "paper"]].round(1).fillna("")
 
 
 def resampled_accuracies(run: RunResults, datasets: str, resamples: int, seed: int) -> Accuracies:

@@ -23,7 +23,7 @@ from xaibench.report.numbers.metric_agreement import mean_agreements, table_4
 from xaibench.report.numbers.rankings import first_places, overall_comparisons, reproducibility
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.numbers.shares import SHARE_LABELS, share_bars
-from xaibench.report.numbers.signal_to_noise import chosen_ratios
+from xaibench.report.numbers.signal_to_noise import accuracy_summary, chosen_ratios
 from xaibench.report.numbers.summary import count_unscored, min_accuracy, summarize, undefined, unscored_notes
 from xaibench.report.page.content import (
     accuracy_rows,
@@ -99,7 +99,7 @@ class Report:
     Attributes:
         page: Path of the page.
         ranked: As :func:`ranked_methods`.
-        best: As :func:`best_methods`.
+        best: As :func:`best_methods`; without scores, the test accuracies or the chosen signal-to-noise ratios.
         notes: Sentences about the user's own methods, methods that are not ranked, samples that count, controls that
             are not ranked, maps that were scored as chance, and undefined scores.
     """
@@ -140,6 +140,8 @@ def make_report(
     _write(target / "report.html", page.encode())
     leaderboards = {truth: board.standings.board() for truth, board in findings.boards.items()}
     ranked, best = _printable(run, leaderboards), best_by_cell(run, findings.summary, leaderboards)
+    if run.scores.empty:
+        best = accuracy_summary(run)
     notes = [
         *own_comparisons(run, findings.boards, overall),
         *unranked(run, findings.boards),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.compute.device import current_precision, precision_context, resolve_device
+from xaibench.compute.host_threads import single_thread
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import (
     AppliedExplainer,
@@ -60,25 +61,13 @@ def execute(job: Job, store: Store, device: str = "auto") -> Mapping[tuple[str, 
     Raises:
         Exception: Any error of the part; then nothing is stored, except for the other scores of a score job.
     """
-    with _single_thread(), warnings.catch_warnings():
+    with single_thread(), warnings.catch_warnings():
         # Warnings about unusual parameters are for interactive use. A suite sets its parameters on purpose.
         warnings.simplefilter("ignore", ParameterWarning)
         if isinstance(job, ScoreJob):
             return _score(job, store, device)
         _EXECUTE[job.stage](job, store, device)
         return {}
-
-
-@contextlib.contextmanager
-def _single_thread() -> Iterator[None]:
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _explain(job: ExplainJob, store: Store, device: str) -> None:
