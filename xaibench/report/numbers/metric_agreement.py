@@ -54,18 +54,9 @@ def mean_agreements(correlations: dict[tuple[str, str, str, str], MetricAgreemen
         by_explainer.setdefault(name, []).append(one)
     means = {}
     for name, parts in by_explainer.items():
-        metrics = list(dict.fromkeys(metric for each in parts for metric in each.coefficients))
-        stacked = np.stack([each.coefficients.reindex(index=metrics, columns=metrics).to_numpy() for each in parts])
-        known = (~np.isnan(stacked)).sum(0)
-        r = np.divide(np.nansum(stacked, axis=0), known, out=np.full(known.shape, np.nan), where=known > 0)
-        n = np.sum([each.n.reindex(index=metrics, columns=metrics, fill_value=0) for each in parts], axis=0)
-        kinds = [each.kind.reindex(index=metrics, columns=metrics) == "point-biserial" for each in parts]
-        kind = pd.DataFrame(
-            np.where(np.any(kinds, axis=0), "point-biserial", "spearman"), index=metrics, columns=metrics
-        )
-        means[name] = MetricAgreement(
-            pd.DataFrame(r, index=metrics, columns=metrics), pd.DataFrame(n, metrics, metrics), kind
-        )
+        coefficients, n, kind = (pd.concat(tables).groupby(level=0, sort=False) for tables in zip(*parts, strict=True))
+        # Of the two kinds, the point-biserial is the first by alphabet.
+        means[name] = MetricAgreement(coefficients.mean(), n.sum().astype(int), kind.min())
     return means
 
 
