@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 #: The network of the paper's tables.
 NETWORK = "resnet18"
@@ -19,38 +20,23 @@ SETS = {"gender": "Gender", "scene": "Scene", "pet": "Cat and Dog", "object1": "
 _OTHER_NAMES = {"catdog": "pet", "catsdogs": "pet", "catanddog": "pet", "oxfordpet": "pet", "oxfordiiitpet": "pet"}
 _OTHER_NAMES |= {f"{source}object{i}": f"object{i}" for source in ("pascal", "voc") for i in (1, 2)}
 
-#: Table 2, in percent. The paper does not state over what precision, recall and F1 are averaged.
-TABLE_2: Mapping[str, Mapping[str, float]] = {
-    key: dict(zip(("mean", "precision", "recall", "f1"), scores, strict=True))
-    for key, scores in {
-        "gender": (74.20, 74.16, 74.13, 74.15),
-        "scene": (94.40, 94.41, 94.38, 94.39),
-        "pet": (98.14, 98.17, 98.14, 98.13),
-        "object1": (87.12, 87.15, 87.12, 87.13),
-        "object2": (77.12, 81.71, 77.12, 78.47),
-    }.items()
-}
 
-TABLE_3_METRICS = ("iou", "precision", "recall", "hit", "insertion", "deletion")
-with Path(__file__).with_name("table_3.csv").open(encoding="utf-8", newline="") as _file:
-    #: Table 3: ``{(set, explainer): {metric: score}}``.
-    TABLE_3: Mapping[tuple[str, str], Mapping[str, float]] = {
-        (row["set"], row["explainer"]): {metric: float(row[metric]) for metric in TABLE_3_METRICS}
-        for row in csv.DictReader(_file)
+def _read_table(number: int, *keys: str) -> dict[Any, dict[str, float]]:
+    """Read a table: its numbers by the columns that are keys."""
+    with Path(__file__).with_name(f"table_{number}.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(tuple(row.pop(key) for key in keys), row) for row in csv.DictReader(file)]
+    return {
+        names if len(names) > 1 else names[0]: {name: float(cell) for name, cell in row.items()} for names, row in rows
     }
 
+
+#: Table 2, in percent; ``mean`` is the accuracy. The paper does not state over what the others are averaged.
+TABLE_2: Mapping[str, Mapping[str, float]] = _read_table(2, "set")
+#: Table 3: ``{(set, explainer): {metric: score}}``.
+TABLE_3: Mapping[tuple[str, str], Mapping[str, float]] = _read_table(3, "set", "explainer")
+TABLE_3_METRICS = tuple(TABLE_3["pet", "rise"])
 #: Table 4: ``{(metric, metric): {explainer: coefficient}}``, with lower-is-better metrics negated.
-TABLE_4: Mapping[tuple[str, str], Mapping[str, float]] = {
-    pair: dict(zip(("gradcam", "integrated_gradients", "rise"), values, strict=True))
-    for pair, values in {
-        ("insertion", "deletion"): (-0.5, -0.3, 0.1),
-        ("insertion", "hit"): (0.6, 0.1, 0.3),
-        ("insertion", "iou"): (0.7, 0.3, 0.3),
-        ("deletion", "hit"): (-0.9, -0.6, -0.9),
-        ("deletion", "iou"): (-0.8, -0.2, -0.6),
-        ("hit", "iou"): (0.9, -0.1, 0.7),
-    }.items()
-}
+TABLE_4: Mapping[tuple[str, str], Mapping[str, float]] = _read_table(4, "metric", "other")
 
 
 def published_set(name: str) -> str | None:
