@@ -150,7 +150,10 @@ def expected_iou_at_area(k: int, both: int, tied: int, tied_inside: int, n_tied:
     if n_tied == tied:  # nothing is drawn
         drawn, chance = np.array([tied_inside]), np.array([1.0])
     else:
-        drawn = np.arange(max(0, n_tied - (tied - tied_inside)), min(n_tied, tied_inside) + 1)
+        mean = n_tied * tied_inside / tied
+        reach = _reach(mean * (1 - tied_inside / tied) * (tied - n_tied) / (tied - 1))
+        least = max(0, n_tied - (tied - tied_inside), math.floor(mean - reach))
+        drawn = np.arange(least, min(n_tied, tied_inside, math.ceil(mean + reach)) + 1)
         chance = np.asarray(hypergeom.pmf(drawn, tied, tied_inside, n_tied), dtype=np.float64)
     inside = both + drawn
     return float(chance @ (inside / (2 * k - inside)) / chance.sum())
@@ -177,10 +180,15 @@ def _binomial(trials: int, p: float) -> tuple[NDArray[np.int64], Floats]:
     """Return the numbers with non-negligible probability, and these probabilities."""
     from scipy.stats import binom  # imported on use, because it is slow to load
 
-    reach = _REACH * math.sqrt(trials * p * (1 - p)) + _REACH
+    reach = _reach(trials * p * (1 - p))
     least, most = max(0, math.floor(trials * p - reach)), min(trials, math.ceil(trials * p + reach))
     numbers = np.arange(least, most + 1)
     return numbers, np.asarray(binom.pmf(numbers, trials, p), dtype=np.float64)
+
+
+def _reach(variance: float) -> float:
+    """Return the distance from the mean beyond which probabilities are negligible."""
+    return _REACH * math.sqrt(variance) + _REACH
 
 
 @functools.lru_cache(maxsize=2**16)
