@@ -1,4 +1,4 @@
-"""The estimate of a run: jobs, passes, disk space, and a time from one timed pass per network."""
+"""The estimate of a run: jobs, passes, disk space, and a time from a timed pass and training per network."""
 
 import pytest
 
@@ -8,6 +8,7 @@ from xaibench.runner import estimate
 @pytest.fixture(autouse=True)
 def a_pass_takes_a_millisecond(monkeypatch):
     monkeypatch.setattr("xaibench.runner.cost_estimate._time_pass", lambda *network: 1e-3)
+    monkeypatch.setattr("xaibench.runner.cost_estimate._time_stack", lambda *network: 1e-3)
 
 
 def test_passes_jobs_and_disk_of_a_run(tiny_suite, tmp_path):

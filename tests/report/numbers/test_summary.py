@@ -306,7 +306,8 @@ def run_of(cells, test_samples=1000, paper=86.4):
     trainings = [
         place | {"test_accuracy": test} for place, tests in zip(places, cells.values(), strict=True) for test in tests
     ]
-    return SimpleNamespace(accuracy=pd.DataFrame(accuracy), trainings=pd.DataFrame(trainings))
+    tables = {"accuracy": pd.DataFrame(accuracy), "trainings": pd.DataFrame(trainings)}
+    return SimpleNamespace(**tables, accuracy_keys=("subset", "variant", "model"))
 
 
 def test_one_cell_goes_by_its_own_trainings_and_by_the_test_samples():

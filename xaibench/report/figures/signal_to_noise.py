@@ -14,15 +14,13 @@ from xaibench.report.results import RunResults, place
 from xaibench.runfolder.sample_file import read_samples
 
 
-def accuracy_figure(run: RunResults) -> Figure | None:
-    """Draw the mean test accuracy of each network over the ratios, one panel per data set; None for other runs.
+def accuracy_figure(run: RunResults) -> Figure:
+    """Draw the mean test accuracy of each network over the ratios, one panel per data set.
 
     The band is the 95 % interval of the mean. Vertical lines mark the ratio of the paper (dotted) and the one that its
     rule chooses here (solid).
     """
     chosen = chosen_ratios(run)
-    if not chosen:
-        return None
     rows = accuracies_by_ratio(run)
     titles = [f"{place(one.subset)} {place(one.variant)}".strip() for one in chosen]
     columns = next((each for each in (4, 3, 2) if len(titles) % each == 0), 4)
@@ -49,8 +47,8 @@ def accuracy_figure(run: RunResults) -> Figure | None:
 
 
 def ratio_sheet(run: RunResults) -> Figure | None:
-    """Draw a sample of each data set at some of the ratios, with its mask; None for other runs."""
-    cells = [cell for cell in read_samples(run.path) if not cell.model] if accuracies_by_ratio(run).size else []
+    """Draw a sample of each data set at some of the ratios, with its mask; None if the run folder has none."""
+    cells = [cell for cell in read_samples(run.path) if not cell.model]
     if not cells:
         return None
     images = np.concatenate([np.moveaxis(cell.images[..., :1] / 255.0, -1, 1) for cell in cells])

@@ -80,8 +80,8 @@ def accuracy_summary(run: RunResults) -> pd.DataFrame:
             | {f"{info.label} from": one.lowest.get(name) for name, info in run.models.items()}
             | {"chosen": one.ours, "paper": one.paper}
             for one in chosen
-        ).fillna("none")
-    return run.accuracy[[*CELL, "mean", "low", "high", "paper"]].round(1).fillna("")
+        ).astype(object).fillna("none")
+    return run.accuracy[[*CELL, "mean", "low", "high", "paper"]].round(1).astype(object).fillna("")
 
 
 def resampled_accuracies(run: RunResults, datasets: str, resamples: int, seed: int) -> Accuracies:

@@ -158,7 +158,6 @@ def figures(run: RunResults, findings: Findings) -> dict[str, Callable[[], Drawn
     """Return the figures of a run by name, as functions that draw them; None if there is nothing to draw."""
     draw = functools.partial
     drawn: dict[str, Callable[[], Drawn]] = {"forest": draw(forest_figure, run, findings.boards)}
-    drawn |= {"ratios": draw(accuracy_figure, run), "ratio-samples": draw(ratio_sheet, run)}
     drawn |= {f"box-{metric}": draw(score_figure, run, findings.summary, metric) for metric in run.metrics}
     drawn |= {f"maps-{kind}": draw(map_figure, run, kind, map_rows(run, kind)) for kind in MAP_KINDS}
     drawn |= {f"ranks-{metric}": draw(ranking_figure, run, ranking) for metric, ranking in findings.ranks.items()}
@@ -168,6 +167,8 @@ def figures(run: RunResults, findings: Findings) -> dict[str, Callable[[], Drawn
     drawn |= {f"budgets-{metric}": draw(budget_figure, run, scores) for metric, scores in findings.budgets.items()}
     drawn |= {"-".join(("curves", *key)): draw(band_figure, run, part, key[2]) for key, part in findings.curves.items()}
     drawn |= {f"sheet-{cell[0]}-{cell[2]}": draw(overlay_figure, run, part) for cell, part in sheets(run).items()}
+    if "alpha" in run.accuracy_keys:
+        drawn |= {"ratios": draw(accuracy_figure, run), "ratio-samples": draw(ratio_sheet, run)}
     return drawn
 
 

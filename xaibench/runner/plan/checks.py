@@ -85,7 +85,7 @@ def check_parts(suite: Suite) -> None:
             made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
             _check_dataset(made, cell, suite)
             for varied in suite.data.variations if suite.data.alphas else ():
-                with _errors_of(suite, "[data]", "alphas"):
+                with _errors_of(suite, "[data] alphas"):
                     check_names(made.use, varied, made.accepted)
                     _build_dataset(DatasetPart.of(dataset, Frozen.keywords(made.parameters, varied)))
             for metric in suite.metrics_of(cell):
