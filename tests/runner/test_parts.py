@@ -1,5 +1,4 @@
 import pytest
-from PIL import Image
 
 from xaibench.component.parameters import Frozen
 from xaibench.runner.parts import DatasetPart, ExplainerPart
@@ -53,17 +52,3 @@ def test_size_and_channels_decide_the_shape_of_images_on_disk(parameters, shape)
 )
 def test_crops_decide_the_shape_of_scans(parameters, shape):
     assert DatasetPart.of("lidc", Frozen(parameters)).image_shape == shape
-
-
-def test_results_on_other_photographs_have_another_key(tmp_path, monkeypatch):
-    """The suite names the folder by a variable, so that the parameters are equal."""
-    for folder, shade in (("a", 0), ("b", 0), ("more", 0), ("more", 90)):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        Image.new("L", (64, 64), shade).save(tmp_path / folder / f"{shade}.png")
-    part, revisions = DatasetPart.of("xai-tris/lin-imagenet-64x64", Frozen({"images_dir": "$PHOTOGRAPHS"})), {}
-    for folder in ("a", "b", "more"):
-        monkeypatch.setenv("PHOTOGRAPHS", str(tmp_path / folder))
-        revisions[folder] = part.revision_of_files
-    assert revisions["a"] == revisions["b"] != revisions["more"]
-    generated = DatasetPart.of("xai-tris/lin-white-64x64", Frozen())
-    assert generated.revision_of_files == generated.revision

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 import xaibench as xb
@@ -105,6 +106,25 @@ def test_any_other_training_is_run(suite, published):
     assert used(SUITE.replace("alpha = 0.9", "alpha = 0.8")) == {False}
     assert used(SUITE.replace("data = { seeds = [0]", "data = { seeds = [0, 1]")) == {True, False}
     assert used(SUITE.replace("seeds = [0, 1], epochs", "seeds = [0, 1, 2], epochs")) == {True, False}
+
+
+def test_networks_on_photographs_are_found_for_the_same_photographs(suite, published, tmp_path, monkeypatch):
+    for folder, shade in (("photographs", 0), ("copied", 0), ("others", 0), ("others", 90)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        Image.new("L", (64, 64), shade).save(tmp_path / folder / f"{shade}.png")
+    file = published.parent / "photographs.toml"
+    text = SUITE.replace("lin-white-8x8", "lin-imagenet-64x64")
+    file.write_text(text.replace("n_samples", 'images_dir = "$PICTURES", n_samples'))
+    records = json.loads(published.read_text())
+
+    def job(folder):
+        monkeypatch.setenv("PICTURES", str(tmp_path / folder))
+        return make_plan(load_suite(file)[0]).cells[0].trainings[0]
+
+    networks = dict(zip(job("photographs").published_keys, records["networks"].values(), strict=False))
+    published.write_text(json.dumps(records | {"networks": networks}))
+    module._index.cache_clear()
+    assert [job(folder).published for folder in ("photographs", "copied", "others")] == [True, True, False]
 
 
 def test_published_networks_are_found_without_kernels(suite, published, monkeypatch):
