@@ -11,6 +11,7 @@ from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import run
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.narrowing import narrowed
 from xaibench.runner.suites.parsing import parse_suite
 from xaibench.runner.suites.schema import SuiteError
 
@@ -78,6 +79,15 @@ def test_page_and_terminal_show_the_ratios_instead_of_a_leaderboard(folder, tmp_
 
 def suite_of(**changes):
     return parse_suite(TABLES | changes)
+
+
+def test_a_suite_that_only_trains_needs_both_to_score():
+    for given, missing in (("explainers", "metrics"), ("metrics", "explainers")):
+        with pytest.raises(SuiteError, match=f"only trains networks; state {missing}") as caught:
+            narrowed(suite_of(), **{given: ["saliency" if given == "explainers" else "emd_perf"]})
+        assert caught.value.parameter == missing
+    suite = narrowed(suite_of(), explainers=["saliency"], metrics=["emd_perf"])
+    assert sum(job.stage == "explain" for job in make_plan(suite).jobs) == 5 * 2
 
 
 def test_every_ratio_has_its_own_data_and_trainings():

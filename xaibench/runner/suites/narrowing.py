@@ -103,6 +103,9 @@ def narrowed(
     if metrics is not None:
         chosen_metrics = _choose_parts(MetricPart, suite.metrics, metrics)
         cells = _with_metrics(cells, [metric.name for metric in chosen_metrics], suite)
+    if bool(chosen_explainers) != bool(chosen_metrics):
+        missing = "metrics" if chosen_explainers else "explainers"
+        raise SuiteError(f"{suite.name} only trains networks; state {missing}, too, or neither.", parameter=missing)
     return replace(
         suite,
         cells=tuple(cells),
