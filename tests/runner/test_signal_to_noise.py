@@ -69,7 +69,7 @@ def test_page_and_terminal_show_the_ratios_instead_of_a_leaderboard(folder, tmp_
     report = make_report(folder, tmp_path)
     page = report.page.read_text()
     assert report.best.columns.tolist() == ["subset", "variant", "LLR from", "MLP from", "chosen", "paper"]
-    assert report.best["paper"].tolist() == [0.18]
+    assert report.best["paper"].tolist() == ["0.18"]
     assert report.ranked == {}
     assert (tmp_path / "figures" / "ratios.svg").exists()
     assert (tmp_path / "figures" / "ratio-samples.svg").exists()

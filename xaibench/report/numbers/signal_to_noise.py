@@ -75,17 +75,17 @@ def _first(suffices: pd.Series) -> float | None:
 def accuracy_summary(run: RunResults) -> pd.DataFrame:
     """Return, to print, the ratios of :func:`chosen_ratios`; or the accuracies, if the run has one ratio per cell."""
     if chosen := chosen_ratios(run):
-        return (
-            pd.DataFrame(
-                {"subset": place(one.subset), "variant": place(one.variant)}
-                | {f"{info.label} from": one.lowest.get(name) for name, info in run.models.items()}
-                | {"chosen": one.ours, "paper": one.paper}
-                for one in chosen
-            )
-            .astype(object)
-            .fillna("none")
+        return pd.DataFrame(
+            {"subset": place(one.subset), "variant": place(one.variant)}
+            | {f"{info.label} from": _in_words(one.lowest.get(name)) for name, info in run.models.items()}
+            | {"chosen": _in_words(one.ours), "paper": _in_words(one.paper)}
+            for one in chosen
         )
     return run.accuracy[[*CELL, "mean", "low", "high", "paper"]].round(1).astype(object).fillna("")
+
+
+def _in_words(ratio: float | None) -> str:
+    return "none" if ratio is None else f"{ratio:g}"
 
 
 def resampled_accuracies(run: RunResults, datasets: str, resamples: int, seed: int) -> Accuracies:
