@@ -37,8 +37,9 @@ def main() -> None:
     maps = {}
     for name in (name for dataset, name in TABLE_3 if dataset == "pet"):
         found = xb.explain(name, model, images, targets, **({"n_masks": 1000} if name == "rise" else {})).abs()
-        # The few largest pixels of a gradient would leave the others black.
-        maps[EXPLAINERS.resolve(name).info.label] = found.clamp(max=found.flatten(1).quantile(0.995, 1)[:, None, None])
+        # RISE has no small values, and the few largest pixels of a gradient would leave the others black.
+        low, high = found.flatten(1).quantile(torch.tensor([0.0, 0.995]), 1)[..., None, None]
+        maps[EXPLAINERS.resolve(name).info.label] = found.clamp(max=high) - low
     classes = ResNet18_Weights.DEFAULT.meta["categories"]
     labels = [f"{classes[target]} {share:.2f}" for target, share in zip(targets, shares, strict=True)]
     xb.plots.show(images, maps, labels=labels).savefig(FILE, dpi=80, pil_kwargs={"quality": 85})
