@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaibench.core.correlations import MetricAgreement, correlate, is_binary
+from xaibench.core.correlations import MetricAgreement as MetricAgreement
+from xaibench.core.correlations import correlate, is_binary
 from xaibench.core.types import Floats
 from xaibench.metrics.table import METRICS
 
