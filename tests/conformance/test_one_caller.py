@@ -229,7 +229,9 @@ def _taken(tree):
             names = [alias.name for alias in node.names]
             yield from ((node.lineno, name) for name in names if name.startswith(("xaibench.expl", "xaibench.metr")))
         elif isinstance(node, ast.ImportFrom) and node.module:
-            _, _, rest = node.module.partition(".")
+            root, _, rest = node.module.partition(".")
+            if root != "xaibench":
+                continue
             for name in (alias.name for alias in node.names):
                 within = rest.partition(".")[0] in ("explainers", "metrics") and name not in ("EXPLAINERS", "METRICS")
                 if within or (node.module == "xaibench" and name in parts):

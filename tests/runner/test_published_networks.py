@@ -159,7 +159,7 @@ def test_a_damaged_file_is_an_error(suite, published, tmp_path):
 def test_the_published_files_are_whole():
     """Every network that comes with the library can be read, and belongs to a training of its suite."""
     table = module.published_records()
-    for name, records in table.groupby("suite"):
+    for name, records in table[~table["suite"].str.endswith("-imagenet")].groupby("suite"):
         plan = make_plan(load_suite(name)[0])
         trained = (job for cell in plan.cells for job in cell.trainings if job.parameters["method"] != "none")
         jobs = [job for job in trained if "imagenet" not in job.data.name]  # those depend on the user's photographs

@@ -14,7 +14,7 @@ def benchmark_files(pattern: str) -> list[Path]:
     """Return the files of all benchmarks that match a pattern below their folders, in alphabetical order.
 
     Example:
-        >>> [file.name for file in benchmark_files("suites/xai-tris-8x8*.toml")]
-        ['xai-tris-8x8-paper.toml', 'xai-tris-8x8.toml']
+        >>> [file.name for file in benchmark_files("suites/pets*.toml")]
+        ['pets-offline.toml', 'pets.toml']
     """
     return sorted(Path(__file__).parent.glob(f"*/{pattern}"))
