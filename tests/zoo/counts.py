@@ -88,7 +88,7 @@ def main() -> int:
         print(f"{len(wrong)} are neither right nor refused; the tables are not written.")
         return 1
     text = PAGE.read_text(encoding="utf-8")
-    block = r"(<!-- zoo -->\n).*(?=\n<!-- until here -->)"
+    block = r"(<!-- zoo -->\n).*?(?=\n<!-- until here -->)"
     PAGE.write_text(re.sub(block, rf"\g<1>\n{tables(found)}\n", text, count=1, flags=re.DOTALL), encoding="utf-8")
     return 0
 
