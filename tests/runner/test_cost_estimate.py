@@ -2,7 +2,12 @@
 
 import pytest
 
+from xaibench.component.parameters import Frozen
 from xaibench.runner import estimate
+from xaibench.runner.cost_estimate import _time_stack as _real_time_stack
+from xaibench.runner.cost_estimate import _time_training
+from xaibench.runner.parts import ModelPart
+from xaibench.runner.plan.jobs import DataJob, TrainJob
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +31,17 @@ def test_finished_results_cost_nothing(tiny_suite, tiny_run):
     cost = estimate(tiny_suite, tiny_run, device="cpu")
     assert (cost.stages["done"] == cost.stages["jobs"]).all()
     assert (cost.seconds, cost.unknown) == (0, {})
+
+
+def test_large_images_are_timed_in_small_batches(monkeypatch):
+    timed = []
+    monkeypatch.setattr("xaibench.runner.cost_estimate._time_stack", lambda *given: timed.append(given[4]) or 1e-3)
+    fit = Frozen({"batch_size": 512, "loss": "logits"})
+    for dataset in ("xai-tris/lin-white-8x8", "xai-tris/lin-white-64x64", "pet"):
+        _time_training(TrainJob(DataJob(dataset, 0, Frozen(), "1"), "mlp", (0,), fit, Frozen(), "1"), "cpu")
+    assert timed == [512, 512, 2**21 // (3 * 224 * 224)]
+
+
+def test_a_timed_training_takes_some_time():
+    model = ModelPart.of("llr").source
+    assert _real_time_stack(model, (1, 8, 8), 2, 2, 16, "logits", "cpu") > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _BATCH = 16
 #: Batches and epochs of the training that is timed.
 _STEPS, _EPOCHS = 4, 3
+#: Largest number of values in its batches, which is 512 images of 64×64 pixels.
+_TIMED_VALUES = 2**21
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,9 @@ def _time_pass(model: ModelPart, shape: tuple[int, ...], classes: int, device: s
 def _time_training(training: TrainJob, device: str) -> float:
     """Return the seconds of a third of a training step per image and network, of as many networks as the job stacks."""
     model, data = ModelPart.of(training.model, training.build).source, training.data.dataset
-    batch, loss = training.parameters["batch_size"], training.parameters["loss"]
+    # Fewer images at a time if they are large, which keeps a device busy with few of them.
+    batch = min(training.parameters["batch_size"], max(1, _TIMED_VALUES // math.prod(data.image_shape)))
+    loss = training.parameters["loss"]
     return _time_stack(model, data.image_shape, data.class_count or 2, len(training.seeds), batch, loss, device)
 
 
@@ -142,12 +147,13 @@ def _time_stack(
         torch.zeros(samples, *shape[1:], dtype=torch.bool),
         torch.arange(samples) % classes,
     )
+    few = Split(split.images[: samples // 8], split.masks[: samples // 8], split.targets[: samples // 8])
     with single_thread(), isolated_rng(0):
         for epochs in (1, _EPOCHS):  # the first one without imports and compilation
             networks = [_build_untrained(model, shape, classes) for _ in range(count)]
             start = time.perf_counter()
             fit_many(
-                networks, [split] * count, [split] * count, epochs=epochs, batch_size=batch, loss=loss, stack=count,
+                networks, [split] * count, [few] * count, epochs=epochs, batch_size=batch, loss=loss, stack=count,
                 device=device, progress=False,
             )  # fmt: skip
     return (time.perf_counter() - start) / (3 * _EPOCHS * samples * count)

@@ -9,7 +9,8 @@ from matplotlib.ticker import NullLocator
 from xaibench.plots.curves import make_panels
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.report.figures.sample_sheets import sheet
-from xaibench.report.numbers.signal_to_noise import LEAST_ACCURACY, accuracies_by_ratio, chosen_ratios
+from xaibench.report.numbers.signal_to_noise import chosen_ratios
+from xaibench.report.numbers.summary import min_accuracy
 from xaibench.report.results import RunResults, place
 from xaibench.runfolder.sample_file import read_samples
 
@@ -21,13 +22,13 @@ def accuracy_figure(run: RunResults) -> Figure:
     rule chooses here (solid).
     """
     chosen = chosen_ratios(run)
-    rows = accuracies_by_ratio(run)
+    rows = run.accuracy
     titles = [f"{place(one.subset)} {place(one.variant)}".strip() for one in chosen]
     columns = next((each for each in (4, 3, 2) if len(titles) % each == 0), 4)
     with house_style():
         figure, panels = make_panels(titles, "signal-to-noise ratio α", "test accuracy in percent", most=columns)
         for axes, one in zip(panels, chosen, strict=True):
-            axes.axhline(LEAST_ACCURACY, color=THEME["soft"], lw=0.8, ls=(0, (4, 2)))
+            axes.axhline(min_accuracy(run), color=THEME["soft"], lw=0.8, ls=(0, (4, 2)))
             for ratio, dash in ((one.paper, ":"), (one.ours, "-")):
                 if ratio is not None:
                     axes.axvline(ratio, color=THEME["soft"], lw=0.9, ls=dash)

@@ -15,23 +15,17 @@ import pandas as pd
 
 from xaibench.benchmarks.claims import Cell
 from xaibench.report.numbers.inference import Floats
+from xaibench.report.numbers.summary import min_accuracy
 from xaibench.report.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 
-#: Mean test accuracy in percent that every network reaches at the chosen ratio.
-LEAST_ACCURACY = 80.0
 #: Cell to ratio to mean test accuracies in percent ``[1 + R]``: that of the run, then those of the resamples.
 Accuracies: TypeAlias = Mapping[Cell, Mapping[float, Floats]]
 
 
-def accuracies_by_ratio(run: RunResults) -> pd.DataFrame:
-    """Return the rows of ``accuracy.csv``; empty unless networks were trained at several ratios."""
-    return run.accuracy if "alpha" in run.accuracy_keys else run.accuracy[:0]
-
-
 @dataclass(frozen=True)
 class ChosenRatio:
-    """The lowest signal-to-noise ratios of a data set at which networks reach :data:`LEAST_ACCURACY`.
+    """The lowest signal-to-noise ratios of a data set at which networks reach the suite's ``min_accuracy``.
 
     Attributes:
         subset: Scenario.
@@ -50,9 +44,11 @@ class ChosenRatio:
 
 
 def chosen_ratios(run: RunResults) -> list[ChosenRatio]:
-    """Apply the rule of the paper to each data set of a run over signal-to-noise ratios."""
-    chosen = []
-    for (subset, variant), rows in accuracies_by_ratio(run).groupby(["subset", "variant"], sort=False):
+    """Apply the rule of the paper to each data set of a run over signal-to-noise ratios; empty for other runs."""
+    if "alpha" not in run.accuracy_keys:
+        return []
+    least, chosen = min_accuracy(run), []
+    for (subset, variant), rows in run.accuracy.groupby(["subset", "variant"], sort=False):
         table = rows.pivot(index="alpha", columns="model", values="mean").sort_index()
         published = rows[rows["paper"].notna()]
         of_paper = table[list(published["model"].unique())] if len(published) else table
@@ -60,8 +56,8 @@ def chosen_ratios(run: RunResults) -> list[ChosenRatio]:
             ChosenRatio(
                 str(subset),
                 str(variant),
-                {str(model): _first(table[model] >= LEAST_ACCURACY) for model in table},
-                _first(of_paper.min(axis=1, skipna=False) >= LEAST_ACCURACY),
+                {str(model): _first(table[model] >= least) for model in table},
+                _first(of_paper.min(axis=1, skipna=False) >= least),
                 float(published["alpha"].iloc[0]) if len(published) else None,
             )
         )
@@ -97,7 +93,7 @@ def resampled_accuracies(run: RunResults, datasets: str, resamples: int, seed: i
         resamples: Number of resamples.
         seed: Seed of the resamples.
     """
-    if accuracies_by_ratio(run).empty:
+    if "alpha" not in run.accuracy_keys:
         return {}
     rng, means = np.random.default_rng(seed), dict[Cell, dict[float, Floats]]()
     rows = run.trainings[run.trainings["dataset"].str.endswith(datasets)]
@@ -130,12 +126,12 @@ def _lead(accuracies: Accuracies, *, models: tuple[str, str]) -> Iterator[Floats
     return _compare(accuracies, lambda means: np.mean(list(means.values()), axis=0), models)
 
 
-def _later(accuracies: Accuracies, *, models: tuple[str, str]) -> Iterator[Floats]:
-    """Subtract the lowest ratios at which two models reach :data:`LEAST_ACCURACY`; 1 if no ratio suffices."""
+def _later(accuracies: Accuracies, *, models: tuple[str, str], reached: float) -> Iterator[Floats]:
+    """Subtract the lowest ratios at which two models reach an accuracy in percent; 1 if no ratio suffices."""
 
     def lowest(means: Mapping[float, Floats]) -> Floats:
         ratios = np.array(sorted(means))
-        suffices = np.array([means[ratio] for ratio in ratios]) >= LEAST_ACCURACY
+        suffices = np.array([means[ratio] for ratio in ratios]) >= reached
         return np.where(suffices.any(axis=0), ratios[suffices.argmax(axis=0)], 1.0)
 
     return _compare(accuracies, lowest, models)

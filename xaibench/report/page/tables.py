@@ -17,6 +17,7 @@ from xaibench.report.numbers.rankings import Reproducibility
 from xaibench.report.numbers.run_time import Costs, Spent
 from xaibench.report.numbers.shares import SHARE_LABELS, ShareBars
 from xaibench.report.numbers.signal_to_noise import ChosenRatio
+from xaibench.report.numbers.summary import min_accuracy
 from xaibench.report.page.content import heading, records
 from xaibench.report.page.templating import format_duration, memory, number, signed
 from xaibench.report.results import RunResults, place
@@ -301,7 +302,8 @@ def ratios_table(run: RunResults, rows: Sequence[ChosenRatio]) -> Table:
         for name, info in run.models.items()
     ]
     columns += [ratio("Chosen here", lambda row: row.ours, "n strong"), ratio("Paper", lambda row: row.paper)]
-    return Table("ratios", "Lowest signal-to-noise ratio with a mean test accuracy of 80 %", columns, rows)
+    caption = f"Lowest signal-to-noise ratio with a mean test accuracy of {min_accuracy(run):g} %"
+    return Table("ratios", caption, columns, rows)
 
 
 def _head(label: str, cell: str | Callable[[Any], Any], **changes: Any) -> Column:
