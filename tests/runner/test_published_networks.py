@@ -125,6 +125,8 @@ def test_networks_on_photographs_are_found_for_the_same_photographs(suite, publi
     published.write_text(json.dumps(records | {"networks": networks}))
     module._index.cache_clear()
     assert [job(folder).published for folder in ("photographs", "copied", "others")] == [True, True, False]
+    Image.new("L", (64, 64), 90).save(tmp_path / "copied" / "90.png")
+    assert not job("copied").published
 
 
 def test_published_networks_are_found_without_kernels(suite, published, monkeypatch):

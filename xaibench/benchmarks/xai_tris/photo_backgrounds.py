@@ -8,6 +8,7 @@ each within one split.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import logging
@@ -146,6 +147,7 @@ def prepare_image(image: Image.Image, size: int) -> NDArray[np.float32]:
     return np.asarray((gray * gray.size - gray.sum()) / (1000 * gray.size), dtype=np.float32)
 
 
+@functools.cache
 def hash_photographs(images_dir: str | os.PathLike[str]) -> str:
     """Return a hash of the names and sizes of the images in a folder, but not of its path; nothing is opened."""
     root = Path(images_dir)

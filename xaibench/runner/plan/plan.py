@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from xaibench.benchmarks.xai_tris.photo_backgrounds import hash_photographs
 from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen
 from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
@@ -92,6 +93,7 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
         SuiteError: If a part does not accept a parameter; names the table and the parameter.
     """
     check_parts(suite)
+    hash_photographs.cache_clear()  # listed once per plan; the folder may have changed since the last one
     cells = tuple(
         _plan_cell(suite, cell, dataset, model, data_seed, varied, train=train)
         for cell in suite.cells
