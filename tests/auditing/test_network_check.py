@@ -6,8 +6,8 @@ import torch
 from oracles.tag_network import tag_network, tagged_images
 from torch import nn
 
-from xaibench.auditing.checks import check_network, information, shuffled_copy
 from xaibench.auditing.images import make_subject
+from xaibench.auditing.network_test import check_network, information, shuffled_copy
 
 
 def random_network(seed):

@@ -6,8 +6,8 @@ import torch
 from oracles.tag_network import edges, tag_network, tagged_images
 
 from xaibench.auditing.candidates import Candidates
-from xaibench.auditing.checks import agreement, check_sanity, randomized_copy, similarity
 from xaibench.auditing.images import make_subject
+from xaibench.auditing.sanity import agreement, check_sanity, randomized_copy, similarity
 
 
 def noise(model, images, targets):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from xaibench.auditing.checks import NetworkTest, SanityCheck
+from xaibench.auditing.network_test import NetworkTest
 from xaibench.auditing.questions import Question
+from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import judge
 
 CONTROLS = ("noise", "edges")

@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from xaibench.auditing.candidates import BUDGET, Candidates, choose_explainers
-from xaibench.auditing.checks import IMAGES as SANITY_IMAGES
-from xaibench.auditing.checks import agreement, check_sanity
-from xaibench.auditing.checks import check_network as check_accuracy
 from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
+from xaibench.auditing.network_test import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
 from xaibench.auditing.questions import (
     CAUSES,
@@ -30,6 +28,8 @@ from xaibench.auditing.questions import (
     make_mosaics,
     train_planted_trigger,
 )
+from xaibench.auditing.sanity import IMAGES as SANITY_IMAGES
+from xaibench.auditing.sanity import agreement, check_sanity
 from xaibench.auditing.verdicts import REQUIRED, find_suspicious_images, judge
 from xaibench.compute.network_contract import unchecked_networks
 from xaibench.compute.network_outputs import check_module

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.auditing.candidates import Candidates
-from xaibench.auditing.checks import NetworkTest, SanityCheck
 from xaibench.auditing.images import Subject
+from xaibench.auditing.network_test import NetworkTest
 from xaibench.auditing.questions import KnownCauses, Question
+from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import CHANCE, Comparison, Finding, Verdict, sort_key
 from xaibench.core.files import atomic_path
 from xaibench.core.truth_kinds import TRUTHS, Truth

@@ -24,9 +24,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.auditing.checks import NetworkTest, SanityCheck
 from xaibench.auditing.images import Subject
+from xaibench.auditing.network_test import NetworkTest
 from xaibench.auditing.questions import KnownCauses, Question
+from xaibench.auditing.sanity import SanityCheck
 from xaibench.core.truth_kinds import Truth
 from xaibench.statistics import SamplingDesign, holm, nested_means
 from xaibench.statistics.rank_tests import ALPHA

@@ -1,0 +1,166 @@
+"""The test of an audit whether the network is better than chance.
+
+An explanation of a network with random weights can describe that network correctly and is still no evidence of
+anything. Therefore an audit supports nothing unless the network passes one of two exact tests:
+
+- with labels, a permutation test: its answers fit the labels better than they fit shuffled labels;
+- without labels, a Monte Carlo test: its answers differ between the images more than the answers of copies whose
+  weights are shuffled within each tensor. A network with random weights is exchangeable with such copies.
+
+The level is 2 %, so that this alone keeps the probability of supporting an explanation of a random network below 5 %.
+
+Phipson and Smyth: Permutation P-values Should Never Be Zero, 2010 (arXiv 1603.05766).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.auditing.images import Subject
+from xaibench.compute.lending import copy_network, set_evaluation
+from xaibench.compute.random_numbers import isolated_rng
+from xaibench.core.progress import ProgressBar
+
+#: Significance level of the test.
+LEVEL = 0.02
+#: Shuffled labels and shuffled copies to compare with.
+_SHUFFLED_LABELS, _SHUFFLED_COPIES = 9999, 59
+
+
+@dataclass(frozen=True)
+class NetworkTest:
+    """Result of the test of the network.
+
+    Attributes:
+        by: What the answers were compared with: ``"labels"`` or ``"shuffled weights"``.
+        value: Share of correct answers; or how much the answers tell about which image was shown, in nats (for a
+            function of the outputs, its standard deviation over the images).
+        expected: Mean of the same number under the null hypothesis.
+        p: P-value.
+    """
+
+    by: Literal["labels", "shuffled weights"]
+    value: float
+    expected: float
+    p: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the network is better than chance at the level :data:`LEVEL`."""
+        return self.p <= LEVEL
+
+
+def check_network(subject: Subject, seed: int, progress: bool = False) -> NetworkTest:
+    """Test whether the network's answers on the images are better than chance.
+
+    Args:
+        subject: Network and images. Labels are used if they differ between images.
+        seed: Seed of the permutations.
+        progress: Show a progress bar.
+
+    Returns:
+        The result.
+    """
+    labels = subject.labels
+    if labels is not None and bool((labels != labels[0]).any()):
+        return _by_labels(subject, labels, seed)
+    return _by_weights(subject, seed, progress)
+
+
+def _by_labels(subject: Subject, labels: Tensor, seed: int) -> NetworkTest:
+    answers = subject.answers(subject.logits).numpy()
+    if labels.ndim == 1:
+        truth = np.zeros_like(answers)
+        truth[np.arange(len(truth)), labels.numpy()] = True
+        # How often each answer meets each label; a permutation changes which image has which label.
+        hits = answers[:, labels.numpy()]  # [image, label of another image]
+    else:
+        truth = labels.numpy() > 0
+        hits = (answers[:, None] == truth[None]).mean(2)
+    rng, count = np.random.default_rng(seed), len(hits)
+    agreement_with_labels = float(hits[np.arange(count), np.arange(count)].mean())
+    shuffled = np.array([hits[np.arange(count), rng.permutation(count)].mean() for _ in range(_SHUFFLED_LABELS)])
+    p = (1 + int((shuffled >= agreement_with_labels - 1e-12).sum())) / (1 + _SHUFFLED_LABELS)
+    return NetworkTest("labels", agreement_with_labels, float(shuffled.mean()), p)
+
+
+def _by_weights(subject: Subject, seed: int, progress: bool) -> NetworkTest:
+    own_information = _information(subject, subject.logits)
+    others = []
+    with ProgressBar("testing the network", _SHUFFLED_COPIES, "copy", shown=progress) as bar:
+        for index in range(_SHUFFLED_COPIES):
+            copied = shuffled_copy(subject.model, [seed, index], subject.images)
+            with np.errstate(all="ignore"):
+                outputs = subject.ask(subject.images, copied)
+            others.append(_information(subject, outputs.nan_to_num(0.0)))
+            bar.advance()
+    p = (1 + sum(other >= own_information - 1e-12 for other in others)) / (1 + _SHUFFLED_COPIES)
+    return NetworkTest("shuffled weights", own_information, float(np.mean(others)), p)
+
+
+def _information(subject: Subject, logits: Tensor) -> float:
+    if subject.head == "function":
+        return float(logits.std(correction=0))
+    p = subject.probabilities(logits)
+    return information(p if subject.head == "softmax" else torch.cat([p, 1 - p], 1))
+
+
+def information(probabilities: Tensor) -> float:
+    """Compute how much the answer tells about which image was shown: the mutual information in nats.
+
+    Args:
+        probabilities: ``[N, K]``; for independent labels, the probability of each label and of its absence.
+
+    Returns:
+        At least 0; 0 if the network answers the same for all images.
+
+    Example:
+        >>> round(information(torch.eye(2, dtype=torch.float64)), 3), information(torch.full((3, 2), 0.5))
+        (0.693, 0.0)
+    """
+    p = probabilities.double().clamp(0, 1)
+    entropies = [torch.special.entr(shares).sum(-1) for shares in (p.mean(0), p)]
+    return max(0.0, float(entropies[0] - entropies[1].mean()))
+
+
+def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Module:
+    """Copy a network with the entries of every parameter tensor shuffled.
+
+    Args:
+        model: The network; not changed.
+        seed: Seed of the permutations.
+        images: ``[N, C, H, W]``. If batch normalizations of the network have running statistics, those of the copy are
+            estimated on these images; the old ones do not fit its weights.
+
+    Returns:
+        The copy.
+    """
+    copied = copy_network(model)
+    rng = np.random.default_rng(seed)
+    norms = [m for m in copied.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and _is_estimated(m)]
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            order = torch.from_numpy(rng.permutation(parameter.numel())).to(parameter.device)
+            parameter.copy_(parameter.flatten()[order].reshape(parameter.shape))
+        if norms:
+            set_evaluation(copied)
+            for norm in norms:
+                norm.reset_running_stats()
+                norm.momentum = None
+                norm.train()
+            parameter = next(copied.parameters())
+            with isolated_rng(0):
+                copied(images.to(parameter.device, parameter.dtype))
+    return set_evaluation(copied)
+
+
+def _is_estimated(norm: nn.modules.batchnorm._BatchNorm) -> bool:
+    """Whether the running statistics are not the initial ones."""
+    if norm.running_mean is None or norm.running_var is None:
+        return False
+    return bool((norm.running_mean != 0).any()) or bool((norm.running_var != 1).any())
