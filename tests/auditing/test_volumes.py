@@ -6,6 +6,7 @@ import torch
 from oracles.tag_network import CORNER, check_parts_decide, tag_network, tagged_images
 from torch import nn
 
+from xaibench.auditing.findings import find_suspicious_images
 from xaibench.auditing.images import make_subject
 from xaibench.auditing.questions import (
     blind_copies,
@@ -15,7 +16,6 @@ from xaibench.auditing.questions import (
     place_of,
     train_planted_trigger,
 )
-from xaibench.auditing.verdicts import find_suspicious_images
 
 MAKERS = (insert_images, make_mosaics, find_decisive_regions, blind_copies)
 #: Slices, rows and columns, all different.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from xaibench.auditing.candidates import BUDGET, Candidates, choose_explainers
+from xaibench.auditing.findings import find_suspicious_images
 from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
 from xaibench.auditing.network_test import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
@@ -30,7 +31,7 @@ from xaibench.auditing.questions import (
 )
 from xaibench.auditing.sanity import IMAGES as SANITY_IMAGES
 from xaibench.auditing.sanity import agreement, check_sanity
-from xaibench.auditing.verdicts import REQUIRED, find_suspicious_images, judge
+from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.compute.network_contract import unchecked_networks
 from xaibench.compute.network_outputs import check_module
 from xaibench.core.checks import check_choice, check_count

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.auditing.candidates import Candidates
+from xaibench.auditing.findings import Finding
 from xaibench.auditing.images import Subject
 from xaibench.auditing.network_test import NetworkTest
 from xaibench.auditing.questions import KnownCauses, Question
 from xaibench.auditing.sanity import SanityCheck
-from xaibench.auditing.verdicts import CHANCE, Comparison, Finding, Verdict, sort_key
+from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
 from xaibench.core.files import atomic_path
 from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.models.networks.pretrained_weights import weights_checksum
