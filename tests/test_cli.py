@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -324,6 +325,19 @@ def test_score_asks_a_model(invoke, pets):
     assert result.exit_code == 0, result.output
     assert "average_drop ↓" in result.output
     assert invoke("score", "mine.npy", *where, "--metrics", "average_drop").exit_code == 2
+
+
+def test_score_refuses_to_guess_which_class_folder_is_which_output(invoke):
+    for folder, name in (("image", "b"), ("image", "a"), ("mask", "a"), ("mask", "b")):
+        Path(f"own/{folder}/{name}").mkdir(parents=True)
+        Image.fromarray(np.eye(8, dtype=np.uint8) * 255).save(f"own/{folder}/{name}/1.png")
+    np.save("mine.npy", np.random.default_rng(0).random((2, 224, 224)))
+    arguments = ["score", "mine.npy", "--dataset", "folder:own", "--split", "all", "--metrics", "average_drop"]
+    arguments += ["--model", "generators.networks:pets", "--scored", "all"]
+    refused = invoke(*arguments)
+    assert refused.exit_code == 2
+    assert "a, b, in the order of the outputs as --classes" in " ".join(refused.output.split())
+    assert invoke(*arguments, "--classes", "b,a").exit_code == 0
 
 
 def test_compare_runs(invoke):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,7 +46,7 @@ _SAMPLES = 12
 def audit(
     model: nn.Module,
     images: Any,
-    labels: Tensor | ArrayLike | None = None,
+    labels: Tensor | ArrayLike | Literal[False] | None = None,
     *,
     masks: Tensor | ArrayLike | None = None,
     classes: Sequence[str] | None = None,
@@ -78,9 +78,10 @@ def audit(
             from :func:`xaibench.data.open_images`, with its labels, masks and ids; or what that function opens, such as
             a folder, if all images have the size that the model takes.
         labels: True classes ``[N]``, or ``[N, K]`` of 0 and 1 for several labels per image. Used to test whether the
-            network is better than chance; maps explain what the network answers.
+            network is better than chance; maps explain what the network answers. None: those of a collection, whose
+            names must be those of ``classes``. False: none, although the collection has some.
         masks: Annotations ``[N, H, W]``, for some images or all; false everywhere for images without one.
-        classes: Names of the classes.
+        classes: Names of the classes, in the order of the network's outputs.
         ids: Name of each image.
         groups: ``[N]`` group of each image, such as a patient; images of one group are not independent.
         explainers: Names, explainers or functions ``(model, images, targets) -> maps``, as a list or
@@ -104,7 +105,8 @@ def audit(
 
     Raises:
         ValueError: If there are fewer than 8 images or 6 groups, shapes do not match, two explainers have the same
-            label, ``required`` is not a list of kinds of truth, or no explainer supports the network.
+            label, ``required`` is not a list of kinds of truth, no explainer supports the network, or a name of the
+            collection's labels is not the name of a class.
         TypeError: If the model is not a ``torch.nn.Module``.
         NetworkContractError: If the model is random in evaluation mode, or the output for an image depends on its
             batch. A lost gradient concerns only explainers that use gradients, which are then not tested.
@@ -116,13 +118,14 @@ def audit(
     for kind in required:
         check_choice("required", kind, TRUTHS)
     started = time.monotonic()
+    labeled, labels = labels is None, None if labels is False else labels
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
     with unchecked_networks(not check_network) as broken:
         if not isinstance(images, Tensor | np.ndarray):
             collection = images if isinstance(images, ImageCollection) else open_images(images)
             check_module(model)
             outputs = logits_of(model, collection[0].images, output, device).shape[1]
-            read = read_samples(collection, samples, classes, outputs, seed, progress)
+            read = read_samples(collection, samples, classes, outputs, seed, progress, labeled)
             given = read | {key: value for key, value in given.items() if value is not None}
             images = given.pop("images")
         subject = make_subject(model, images, output=output, device=device, **given)

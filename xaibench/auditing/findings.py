@@ -18,6 +18,8 @@ from xaibench.auditing.questions import KnownCauses
 _BORDER, _MASS_IN_BORDER = 0.1, 0.6
 #: Images named per finding.
 _MOST = 5
+#: Level of the tests of another assignment of the labels, and the shuffled labels that one of them compares with.
+_LEVEL, _SHUFFLES = 0.01, 999
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Finding:
     """A finding and the images that it is about.
 
     Attributes:
-        key: ``"decisive_regions"``, ``"border"``, ``"disagreement"`` or ``"wrong"``.
+        key: ``"labels"``, ``"decisive_regions"``, ``"border"``, ``"disagreement"`` or ``"wrong"``.
         text: What was found, in a sentence.
         images: Indices of the images, most striking first.
     """
@@ -55,11 +57,57 @@ def find_suspicious_images(
         The findings, the most important first.
     """
     findings = [
+        _labels(subject),
         _decisive_regions(subject, regions),
         _border(subject, maps, trusted),
         _disagreement(subject, agreements),
     ]
     return [finding for finding in (*findings, _wrong(subject)) if finding is not None]
+
+
+def _labels(subject: Subject) -> Finding | None:
+    """Report another assignment of the labels to the outputs, if far more answers would be right.
+
+    Two tests at 1 %: the answers are right more often than under the assignment given (exact sign test), and they fit
+    the labels better than shuffled labels, each with its own best assignment.
+    """
+    if subject.labels is None or subject.labels.ndim != 1:
+        return None
+    from scipy.stats import binomtest
+
+    labels, answers = subject.labels.numpy(), subject.targets.numpy()
+    outputs, best = _best_assignment(labels, answers)
+    would = np.array([outputs.get(label) == answer for label, answer in zip(labels, answers, strict=True)])
+    gained, lost = int((would & (labels != answers)).sum()), int((~would & (labels == answers)).sum())
+    if not gained or binomtest(gained, gained + lost, alternative="greater").pvalue > _LEVEL:
+        return None
+    rng = np.random.default_rng(0)
+    as_good = sum(_best_assignment(rng.permutation(labels), answers)[1] >= best for _ in range(_SHUFFLES))
+    if (1 + as_good) / (1 + _SHUFFLES) > _LEVEL:
+        return None
+    names = {number: name for name, number in subject.label_names.items()}
+    moved = [
+        f"{names.get(label, subject.classes[label])}: output {output} instead of {label}"
+        for label, output in outputs.items()
+        if label != output
+    ]
+    text = (
+        f"The labels may belong to other outputs: with the classes exchanged, {best} of {len(labels)} answers would be "
+        f"right, instead of {int((labels == answers).sum())} ({'; '.join(moved)}). Compare the order of the class "
+        "names with that of the network's outputs."
+    )
+    return Finding("labels", text, [])
+
+
+def _best_assignment(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> tuple[dict[int, int], int]:
+    """Assign each label to another output, so that most answers are right; return the outputs and that number."""
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = np.unique(labels), np.unique(answers)
+    counts = ((labels == rows[:, None, None]) & (answers == columns[:, None])).sum(2)
+    chosen = linear_sum_assignment(-counts)
+    outputs = zip(rows[chosen[0]].tolist(), columns[chosen[1]].tolist(), strict=True)
+    return dict(outputs), int(counts[chosen].sum())
 
 
 def _decisive_regions(subject: Subject, regions: KnownCauses) -> Finding | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -25,8 +25,11 @@ from xaibench.compute.network_outputs import (
     probe,
 )
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, two_sided
+from xaibench.core.messages import folded, listed
 from xaibench.core.progress import ProgressBar
+from xaibench.data.disk.file_readers import to_nfc
 from xaibench.data.image_collection import ImageBatch, ImageCollection
+from xaibench.data.photographs.labeled_photographs import imagenet_synsets
 from xaibench.evaluation.apply import to_device
 
 #: How logits become probabilities: over all classes, or for each label on its own; or a function of the outputs, whose
@@ -51,6 +54,7 @@ class Subject:
         groups: ``[N]`` group of each image, such as a patient.
         device: Where the network is called.
         logits: ``[N, K]`` float64, the network's outputs for the images.
+        label_names: Class number by name of the label, such as a class folder; empty if labels were given as numbers.
     """
 
     model: nn.Module
@@ -63,6 +67,7 @@ class Subject:
     groups: NDArray[np.int64]
     device: str
     logits: Tensor
+    label_names: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def head(self) -> Head:
@@ -110,6 +115,9 @@ def logits_of(model: nn.Module, images: Tensor, output: OutputOrFunction | None,
 
     Returns:
         ``[n, K]`` float64 on the CPU; ``[n, 1]`` for a function.
+
+    Raises:
+        ValueError: If the network has a single output, and ``output`` is neither ``"sigmoid"`` nor a function.
     """
     place = resolve_device(device)
     lent = to_device(model, place)
@@ -127,7 +135,14 @@ def logits_of(model: nn.Module, images: Tensor, output: OutputOrFunction | None,
 
     size = BatchSize(max(8, default_batch_size(images)))
     with evaluation_mode(lent), torch.no_grad():
-        return size.each(len(images), ask)
+        logits = size.each(len(images), ask)
+    if logits.shape[1] == 1 and not callable(output):
+        raise ValueError(
+            'output: the network has a single output, which alone distinguishes no classes. Give output="sigmoid" '
+            "(--output sigmoid) if it is the logit or the probability of the second of two classes, and their names as "
+            "classes= (--classes NEGATIVE,POSITIVE)."
+        )
+    return logits
 
 
 def divided_axes(images: Tensor) -> int:
@@ -144,6 +159,7 @@ def make_subject(
     classes: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
     groups: Any = None,
+    label_names: Mapping[str, int] | None = None,
     output: OutputOrFunction | None = None,
     device: str = "auto",
 ) -> Subject:
@@ -157,6 +173,7 @@ def make_subject(
         classes: Names of the classes; None numbers them.
         ids: Names of the images; None numbers them.
         groups: ``[N]``; None: every image is a group.
+        label_names: Class number by name of the label.
         output: The explained output.
         device: Where the network is called.
 
@@ -200,7 +217,7 @@ def make_subject(
             f"groups: got {len(different)} different ones, expected at least {FEWEST_GROUPS}: images of a group, such "
             "as a patient, count as one. Add images of other groups."
         )
-    return Subject(model, x, named, output, names, y, m, numbers.astype(np.int64), device, logits)
+    return Subject(model, x, named, output, names, y, m, numbers.astype(np.int64), device, logits, label_names or {})
 
 
 def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
@@ -225,6 +242,7 @@ def read_samples(
     outputs: int,
     seed: int,
     progress: bool = False,
+    labeled: bool = True,
 ) -> dict[str, Any]:
     """Read images with their labels, masks and groups.
 
@@ -235,28 +253,38 @@ def read_samples(
         outputs: Number of the network's classes.
         seed: Seed of the choice.
         progress: Show a progress bar.
+        labeled: Read the labels, too.
 
     Returns:
-        Arguments of :func:`xaibench.auditing.images.make_subject`: images, labels, masks, ids, groups and classes.
+        Arguments of :func:`xaibench.auditing.images.make_subject`: images, labels, masks, ids, groups, classes and
+        label_names.
+
+    Raises:
+        ValueError: If a name of the labels is not the name of a class (:func:`number_classes`).
     """
+    named = collection.classes or ()
+    label_names: dict[str, int] = {}
+    if labeled and collection.targets is not None and not collection.numbered:
+        present = sorted(set(collection.targets.tolist()))
+        label_names = number_classes([named[label] for label in present], classes, outputs)
     numbers = np.arange(len(collection))
     if samples is not None and samples < len(numbers):
         numbers = np.sort(np.random.default_rng(seed).choice(numbers, samples, replace=False))
     batch = _read(collection, numbers.tolist(), progress)
+    labels = batch.targets if labeled else None
+    if labels is not None and label_names:
+        labels = torch.tensor([label_names[named[label]] for label in labels.tolist()])
     groups = collection.samples.groups
     empty = torch.zeros(batch.images.shape[2:], dtype=torch.bool)
     masks = torch.stack([empty if mask is None else mask for mask in batch.masks])
-    labels = (
-        batch.targets if batch.targets is None else _number_labels(batch.targets, collection.classes, classes, outputs)
-    )
-    takes_names = collection.classes is not None and labels is not None and classes is None
     return {
         "images": batch.images,
         "labels": labels,
         "masks": masks if bool(masks.any()) else None,
         "ids": batch.ids,
         "groups": None if groups is None else groups[numbers],
-        "classes": collection.classes if takes_names else classes,
+        "classes": named if classes is None and collection.numbered and len(named) == outputs else classes,
+        "label_names": label_names,
     }
 
 
@@ -272,14 +300,48 @@ def _read(collection: ImageCollection, numbers: list[int], progress: bool) -> Im
     return ImageBatch(list(chain(*ids)), torch.cat(images), list(chain(*masks)), torch.cat(known) if known else None)
 
 
-def _number_labels(
-    targets: Tensor | None, names: Sequence[str] | None, classes: Sequence[str] | None, outputs: int
-) -> Tensor | None:
-    """Return the network's class numbers of the labels; None if the classes of the images are not its classes."""
-    if targets is None or names is None:
-        return None
-    if classes is not None:
-        if not set(names) <= set(classes):
-            return None
-        return torch.tensor([list(classes).index(name) for name in names])[targets]
-    return targets if len(names) == outputs else None
+def number_classes(names: Sequence[str], classes: Sequence[str] | None, outputs: int) -> dict[str, int]:
+    """Find the class of the network that each name of a label is.
+
+    Equal names match, then names that differ only in case, spaces, hyphens and underscores (of a class with several
+    names, separated by commas, any of them), then ImageNet's synset ids for networks with 1,000 outputs.
+
+    Args:
+        names: Names of the labels, such as class folders.
+        classes: Names of the network's classes in the order of its outputs; None if not known.
+        outputs: Number of the network's classes.
+
+    Returns:
+        The class number of each name.
+
+    Raises:
+        ValueError: If a name is not that of exactly one class. Nothing is guessed from the order of the names.
+
+    Example:
+        >>> number_classes(["Great_Dane", "tabby"], ["tabby, tabby cat", "great dane"], 2)
+        {'Great_Dane': 1, 'tabby': 0}
+    """
+    known = list(classes or ())
+    exact = [{name} for name in known]
+    similar = [{folded(to_nfc(one)) for one in (name, *name.split(","))} for name in known]
+    synsets = [{synset} for synset in imagenet_synsets()] if outputs == 1000 else []
+    hits = {}
+    for name in names:
+        tables = ((name, exact), (folded(to_nfc(name)), similar), (name, synsets))
+        found = ([number for number, one in enumerate(table) if key in one] for key, table in tables)
+        hits[name] = next(filter(None, found), [])
+    unclear = [
+        f"{name} is the name of the outputs {listed(numbers)}" if numbers else f"{name} is not the name of a class"
+        for name, numbers in hits.items()
+        if len(numbers) != 1
+    ]
+    if unclear:
+        described = (
+            f"classes {listed(known, most=20)}, and {'; '.join(unclear[:5])}" if known else "no names of classes"
+        )
+        raise ValueError(
+            f"labels: the images have the labels {listed(names, most=20)} (class folders or names in the data), and "
+            f"the {outputs} outputs of the network have {described}. Give the names of all classes in the order of the "
+            "outputs as classes= (--classes), or leave the labels out with labels=False (--no-labels)."
+        )
+    return {name: numbers[0] for name, numbers in hits.items()}

@@ -73,6 +73,7 @@ def make_record(
             "classes": len(subject.classes),
             "accuracy": None if single is None else float((subject.targets == single).double().mean()),
         },
+        "labels": [] if single is None else _count_labels(subject, single),
         "images": {
             "count": len(subject.images),
             "groups": len(np.unique(subject.groups)),
@@ -96,6 +97,21 @@ def make_record(
         "broken_assumptions": list(broken_assumptions),
         "description": dict(description),
     }
+
+
+def _count_labels(subject: Subject, labels: Tensor) -> list[dict[str, Any]]:
+    """Return the output and the class of each label, with its number of images and of right answers."""
+    names = {number: name for name, number in subject.label_names.items()}
+    return [
+        {
+            "label": names.get(number),
+            "output": number,
+            "class": subject.classes[number],
+            "images": int((labels == number).sum()),
+            "right": int(((labels == number) & (subject.targets == number)).sum()),
+        }
+        for number in sorted(set(labels.tolist()))
+    ]
 
 
 #: Version of the format of ``audit.json``, and the file of its JSON schema.

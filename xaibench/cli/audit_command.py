@@ -32,8 +32,15 @@ def audit(
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(help="Names of the network's classes in their order, such as cat,dog.", show_default=False),
+        typer.Option(
+            help="Names of the network's classes in the order of its outputs, such as cat,dog; class folders must have "
+            "these names. [default: the names that the network carries]",
+            show_default=False,
+        ),
     ] = None,
+    no_labels: Annotated[
+        bool, typer.Option("--no-labels", help="Do not use the names of class folders as labels.")
+    ] = False,
     size: Annotated[
         int | None,
         typer.Option(min=8, help="Side of the images in pixels. [default: the network's]", show_default=False),
@@ -98,6 +105,7 @@ def audit(
         found = run_audit(
             opened.module,
             collection,
+            False if no_labels else None,
             classes=opened.classes,
             explainers=explainers if explainers == "all" else names(explainers),
             output=output,

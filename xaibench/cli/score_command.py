@@ -12,6 +12,7 @@ from xaibench.cli.application import app
 from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Negatives, Root, Size, Window, clear_errors, given, made_folder_of, names
 from xaibench.core.files import name_file_in_errors
+from xaibench.core.messages import listed
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,7 +40,7 @@ def score(
     size: Size = None,
     split: Annotated[str, typer.Option(help="Split of the maps: train, val, test or all.")] = "test",
     classes: Annotated[
-        str | None, typer.Option(help="Only these classes, such as dog,cat.", show_default=False)
+        str | None, typer.Option(help="Only these classes, such as dog,cat; with --model, in the order of its outputs.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     model: Annotated[
@@ -93,7 +94,7 @@ def score(
             {maps.stem: values},
             samples,
             metrics=names(metrics),
-            model=_load_model(model, dataset, samples),
+            model=_load_model(model, dataset, classes, samples),
             protocol=cast(Any, protocol or DEFAULT),
             sign=cast(Any, sign),
             scored=cast(Any, scored),
@@ -157,14 +158,22 @@ def _load_samples(
     return samples
 
 
-def _load_model(target: str | None, dataset: str, samples: Split) -> nn.Module | None:
+def _load_model(target: str | None, dataset: str, classes: str | None, samples: Split) -> nn.Module | None:
     """Return the user's model, or a pretrained one with its classes mapped to the classes of the data set."""
     if target is None:
         return None
     from xaibench.data import DATASETS
+    from xaibench.data.disk.annotated_set import DirectorySet
+    from xaibench.data.photographs.labeled_photographs import imagenet_synsets
     from xaibench.models import FOLDS, MODELS, build
 
     if ":" in target:
+        folder = DATASETS.resolve(dataset)
+        if classes is None and isinstance(folder, DirectorySet) and folder.info.classes != imagenet_synsets():
+            raise typer.BadParameter(
+                f"--model {target}: which output of the network is which class of {dataset} is not known. Give its "
+                f"classes, {listed(folder.info.classes, most=20)}, in the order of the outputs as --classes."
+            )
         return _import_model(target)
     MODELS.target(target)
     fold = DATASETS.canonical(dataset)

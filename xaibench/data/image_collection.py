@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,12 +70,15 @@ class ImageCollection:
         samples: The images as a split. Without classes all targets are 0; without a mask the mask is empty.
         classes: Class names in the order of their index; None if the source has no classes.
         has_mask: ``[N]`` bool: whether the mask of an image is known. A known mask may be empty (a true negative).
+        numbered: Whether the source states class indices, so that class ``i`` is output ``i`` of a network. Otherwise
+            it states names, such as class folders, whose indices are only their place in ``classes``.
     """
 
     name: str
     samples: Split
     classes: tuple[str, ...] | None
     has_mask: NDArray[np.bool_]
+    numbered: bool = False
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -128,7 +131,7 @@ class ImageCollection:
             The collection of these images.
         """
         chosen = np.asarray(numbers, dtype=np.int64)
-        return ImageCollection(self.name, _select(self.samples, chosen), self.classes, self.has_mask[chosen])
+        return replace(self, samples=_select(self.samples, chosen), has_mask=self.has_mask[chosen])
 
     def with_targets(self, targets: Tensor | Sequence[int]) -> Split:
         """Return the images as a split with other targets, such as the predicted classes, for ``xaibench.evaluate``.
@@ -360,6 +363,9 @@ def _require_one(sizes: set[tuple[int, int]]) -> tuple[int, int]:
 def _open_split(source: Dataset | Split, size: int | tuple[int, int] | None, channels: int | None) -> ImageCollection:
     split = source.test if isinstance(source, Dataset) else source
     classes = source.classes if isinstance(source, Dataset) else None
+    if classes is None and isinstance(split, DiskSplit):
+        classes = split.source.classes
+    numbered = classes is None
     if classes is None and len(split):
         classes = tuple(map(str, range(int(split.targets.max()) + 1)))
     name = source.info.name if isinstance(source, Dataset) else "split"
@@ -372,7 +378,7 @@ def _open_split(source: Dataset | Split, size: int | tuple[int, int] | None, cha
     images, masks, targets = split[:]
     images, masks = _fit(images, masks, size, channels)
     samples = Split(images, masks, targets, ids=split.ids, groups=split.groups, groups_by=split.groups_by)
-    return ImageCollection(name, samples, classes, np.ones(len(split), dtype=np.bool_))
+    return ImageCollection(name, samples, classes, np.ones(len(split), dtype=np.bool_), numbered)
 
 
 def _open_arrays(
@@ -417,7 +423,7 @@ def _open_arrays(
             raise ValueError(f"classes: got {len(known)} names, but targets up to {most - 1}.")
     images, marked = _fit(images, marked, size, channels)
     return ImageCollection(
-        "array", Split(images, marked, labels), known, np.full(count, masks is not None, dtype=np.bool_)
+        "array", Split(images, marked, labels), known, np.full(count, masks is not None, dtype=np.bool_), True
     )
 
 

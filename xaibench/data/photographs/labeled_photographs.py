@@ -176,5 +176,10 @@ def ordered_classes(labels: Collection[str]) -> tuple[str, ...]:
         >>> ordered_classes({"n02123045"}).index("n02123045"), ordered_classes({"dog", "cat"})
         (281, ('cat', 'dog'))
     """
-    known = resources.files(__package__).joinpath("imagenet_synsets.txt").read_text(encoding="utf-8").split()
-    return tuple(known if set(labels) <= set(known) else sorted(set(labels)))
+    known = imagenet_synsets()
+    return known if set(labels) <= set(known) else tuple(sorted(set(labels)))
+
+
+def imagenet_synsets() -> tuple[str, ...]:
+    """Return the ids of the 1,000 classes of ImageNet-1k in the order of a network's outputs, such as n01440764."""
+    return tuple(resources.files(__package__).joinpath("imagenet_synsets.txt").read_text(encoding="utf-8").split())
