@@ -100,10 +100,16 @@ def test_a_warning_in_a_module_names_the_line_of_the_user():
 def test_equal_warnings_are_shown_once_inside_a_block():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
+        shown = warnings.showwarning
         for _ in range(2):
             with equal_warnings_once():
                 for text in ("one", "one", "two", "one"):
                     warn_caller(text)
+                for _ in range(2):  # of another library; and a call inside the call
+                    with equal_warnings_once():
+                        warnings.warn("other", UserWarning, stacklevel=1)
+                        warn_caller("two")
+        assert warnings.showwarning is shown
         warn_caller("one")
         warn_caller("one")
-    assert [str(warning.message) for warning in seen] == ["one", "two"] * 2 + ["one"] * 2
+    assert [str(warning.message) for warning in seen] == ["one", "two", "other"] * 2 + ["one"] * 2

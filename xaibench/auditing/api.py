@@ -35,6 +35,7 @@ from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.compute.network_contract import unchecked_networks
 from xaibench.compute.network_outputs import check_module
 from xaibench.core.checks import check_choice, check_count
+from xaibench.core.messages import equal_warnings_once
 from xaibench.core.progress import ProgressBar
 from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.data.image_collection import ImageCollection, open_images
@@ -120,7 +121,7 @@ def audit(
     started = time.monotonic()
     labeled, labels = labels is None, None if labels is False else labels
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
-    with unchecked_networks(not check_network) as broken:
+    with unchecked_networks(not check_network) as broken, equal_warnings_once():
         if not isinstance(images, Tensor | np.ndarray):
             collection = images if isinstance(images, ImageCollection) else open_images(images)
             check_module(model)

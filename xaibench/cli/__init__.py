@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+import warnings
 from typing import NoReturn
 
 from xaibench.cli import audit_command as auditing
@@ -40,6 +41,11 @@ def _exit_on_signal(number: int, _: object) -> NoReturn:
     sys.exit(128 + number)
 
 
+def _one_line(message: Warning | str, *_: object, **__: object) -> str:
+    """Format a warning without its place in the code, which is not the user's."""
+    return f"Warning: {message}\n"
+
+
 def main() -> None:
     """Run the ``xaibench`` command."""
     # A time limit and a container that is stopped send this signal, which by default ends Python at once: the temporary
@@ -50,6 +56,7 @@ def main() -> None:
     with contextlib.suppress(FileNotFoundError):  # the folder was deleted
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
+    warnings.formatwarning = _one_line
     try:
         app()
     finally:

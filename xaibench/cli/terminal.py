@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xaibench.core.messages import equal_warnings_once
 from xaibench.core.progress import ProgressBar, shows_bars
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
         goes_on: Whether an interrupted command can be continued by running it again.
     """
     try:
-        yield
+        with equal_warnings_once():
+            yield
     except KeyboardInterrupt:
         typer.echo(f"\nStopped.{' Run the same command again to continue.' if goes_on else ''}", err=True)
         raise typer.Exit(130) from None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
@@ -317,7 +317,7 @@ class ExplainedOutput(nn.Module):
         Args:
             images: ``[n, C, H, W]``; the network is called with the first two.
             outputs: ``[m, K]``, as :meth:`select` returns them for the first of these images.
-            remove: Replace a final ``nn.Softmax`` or ``nn.Sigmoid`` by the identity, inside
+            remove: Replace a final layer that is a softmax or sigmoid by the identity, inside
                 :func:`xaibench.compute.lending.restore_model_state`, which restores it.
 
         Raises:
@@ -341,7 +341,7 @@ class ExplainedOutput(nn.Module):
         if callable(self.output) or low < 0 or high > 1:
             return
         # The sigmoid first: probabilities of two independent labels may sum to 1 by chance.
-        name = skip_last_layer(self.network, images, nn.Sigmoid) if remove else ""
+        name = skip_last_layer(self.network, images, "sigmoid") if remove else ""
         kind = ""
         if name or ends_in_sigmoid(self.network, images):
             self._check_sigmoid(name)
@@ -350,7 +350,7 @@ class ExplainedOutput(nn.Module):
             and away < _TOLERANCE.get(outputs.dtype, 1e-4)
             and self._are_distributions(images, outputs)
         ):
-            name = skip_last_layer(self.network, images, nn.Softmax) if remove else ""
+            name = skip_last_layer(self.network, images, "softmax") if remove else ""
             kind = "" if name else "probabilities"
             if name:
                 warn_caller(
@@ -455,6 +455,10 @@ def network_of(model: nn.Module) -> nn.Module:
     return original if isinstance(original, nn.Module) else network
 
 
+#: An activation at the end of a network.
+Activation: TypeAlias = Literal["softmax", "sigmoid"]
+
+
 @dataclass(frozen=True)
 class LayerRun:
     """One call of a layer in a forward pass.
@@ -494,32 +498,41 @@ def run_layers(model: nn.Module, images: Tensor) -> list[LayerRun]:
     return runs
 
 
-def skip_last_layer(network: nn.Module, images: Tensor, *kinds: type[nn.Module]) -> str:
-    """Replace the layer that computes the output by the identity if it is of one of some kinds and is called once.
+def skip_last_layer(network: nn.Module, images: Tensor, *activations: Activation) -> str:
+    """Replace the layer that computes the output by the identity if it is an activation and is called once.
+
+    A layer is recognized by its values, whatever its class: files of other frameworks have classes of their own.
 
     Args:
         network: Modified in place, inside :func:`xaibench.compute.lending.restore_model_state`.
         images: ``[n, C, H, W]``; the network is called with the first.
-        *kinds: Classes of layers.
+        *activations: ``"softmax"`` over dimension 1, ``"sigmoid"``.
 
     Returns:
         The name of the layer; empty if there is none.
     """
-    for module in network.modules():
-        if isinstance(module, kinds):
-            break
-    else:
-        return ""
     runs = run_layers(network, images.clone())
-    candidates = [run for run in runs if isinstance(run.module, kinds)]
-    if not candidates or candidates[-1].output is not find_logits(runs[-1].output):
+    logits = find_logits(runs[-1].output) if runs else None
+    last = next((run for run in runs if run.output is logits), None)
+    if last is None or not last.name or sum(run.module is last.module for run in runs) > 1:
         return ""
-    last = candidates[-1]
-    if sum(run.module is last.module for run in candidates) > 1:
+    if not any(_computes(last, activation) for activation in activations):
         return ""
     parent, _, name = last.name.rpartition(".")
     setattr(network.get_submodule(parent), name, nn.Identity())
     return last.name
+
+
+def _computes(run: LayerRun, activation: Activation) -> bool:
+    """Return whether a layer computes an activation of ``[n, K]``: values of one image could be equal by chance."""
+    x, output = run.inputs[0] if len(run.inputs) == 1 else None, run.output
+    if not isinstance(x, Tensor) or not isinstance(output, Tensor) or x.ndim != 2 or x.shape != output.shape:
+        return False
+    points = torch.linspace(-3, 2, x.numel(), dtype=x.dtype, device=x.device).reshape(x.shape)
+    expected = points.softmax(1) if activation == "softmax" else points.sigmoid()
+    with torch.no_grad():
+        values = run.module(points.clone())
+    return torch.allclose(values, expected, rtol=max(1e-4, 8 * torch.finfo(x.dtype).eps), atol=0.0)
 
 
 class _ExactSoftmax(torch.autograd.Function):

@@ -8,9 +8,12 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
+
+from xaibench.core.process_settings import SharedSetting
 
 
 def unknown(start: str, name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
@@ -139,21 +142,47 @@ class ParameterWarning(UserWarning):
     """Parameters with which the results of a method are of little use. Not shown in a run, whose suite states them."""
 
 
-#: Texts of the warnings since the start of :func:`equal_warnings_once`; None outside.
-_SEEN: ContextVar[set[str] | None] = ContextVar("seen", default=None)
+#: The warnings since the start of the outermost :func:`equal_warnings_once`; None outside.
+_SEEN: ContextVar[set[object] | None] = ContextVar("seen", default=None)
 
 
 @contextmanager
 def equal_warnings_once() -> Iterator[None]:
-    """Show warnings of :func:`warn_caller` with the same text only once inside the block, such as one per batch.
+    """Show warnings with the same text only once inside the block, such as one per batch; a block inside it adds none.
 
-    Python itself shows them again whenever a filter of warnings was set in between.
+    Python itself shows them again whenever a filter of warnings was set in between. Warnings of other libraries count,
+    too.
     """
+    if _SEEN.get() is not None:
+        yield
+        return
     token = _SEEN.set(set())
     try:
-        yield
+        with _repetitions_hidden:
+            yield
     finally:
         _SEEN.reset(token)
+
+
+def _hide_repetitions() -> Callable[[], object]:
+    show = warnings.showwarning
+
+    def show_once(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
+        seen, key = _SEEN.get(), (category, str(message))
+        if seen is None or key not in seen:
+            show(message, category, *place, **named)
+        if seen is not None:
+            seen.add(key)
+
+    def restore() -> None:
+        if warnings.showwarning is show_once:
+            warnings.showwarning = show
+
+    warnings.showwarning = show_once
+    return restore
+
+
+_repetitions_hidden = SharedSetting(_hide_repetitions)
 
 
 def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:

@@ -30,7 +30,7 @@ from xaibench.compute.output import (
 )
 from xaibench.compute.random_numbers import seeded_by
 from xaibench.core.checks import check_count, check_names, plain_array
-from xaibench.core.messages import listed
+from xaibench.core.messages import equal_warnings_once, listed
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
@@ -194,6 +194,7 @@ def explain(
             seeded_by(x),
             unchecked_networks(not check_network),
             _progress(part, name, x, budget, progress and outer is None) as bar,
+            equal_warnings_once(),
         ):
             inputs = x.to(device, dtype), y.to(device)
             explained = None

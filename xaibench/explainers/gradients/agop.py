@@ -132,7 +132,7 @@ class AGOP(Attribution):
         with network_for_fitting("AGOP", model) as network:
             for images in iterate_parts("AGOP", loader, network, self.rows):
                 if total is None:
-                    skip_last_layer(network, images, nn.Softmax, nn.Sigmoid)
+                    skip_last_layer(network, images, "softmax", "sigmoid")
                 squares = self._squared_gradients(network, images)
                 if total is not None and squares.shape != total.shape:
                     raise ValueError(

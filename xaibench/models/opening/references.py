@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,18 +14,19 @@ from xaibench.compute.lending import set_evaluation
 from xaibench.compute.network_outputs import probe
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.models.networks.pretrained_weights import weights_checksum
+from xaibench.models.opening.onnx_files import open_onnx
 from xaibench.models.opening.sources import (
     OpenedNetwork,
     Preprocessing,
     Request,
     Source,
-    open_file,
     open_hugging_face,
     open_python,
     open_registered,
     open_timm,
     open_torchvision,
 )
+from xaibench.models.opening.torchscript import open_torchscript
 from xaibench.models.table import MODELS
 
 #: Suffixes of files that contain a network.
@@ -107,7 +109,7 @@ def open_network(
         num_classes=outputs,
         classes=given or (source.classes if source.classes and len(source.classes) == outputs else None),
         in_shape=in_shape,
-        preprocessing=source.preprocessing or Preprocessing(size=in_shape[1:]),
+        preprocessing=replace(source.preprocessing or Preprocessing(size=()), size=in_shape[1:]),
         sha256=weights_checksum(module),
     )
 
@@ -119,7 +121,11 @@ def _open(reference: str, request: Request) -> tuple[str, Source]:
     if prefix in named and name:
         return prefix, named[prefix](name, request)
     if path.suffix in _FILES:
-        return "onnx" if path.suffix == ".onnx" else "torchscript", open_file(path, request)
+        if not path.is_file():
+            raise ValueError(f"{path}: there is no such file.")
+        if path.suffix == ".onnx":
+            return "onnx", open_onnx(path, request)
+        return "torchscript", open_torchscript(path)
     if (path / "config.json").is_file():
         return "hf", open_hugging_face(str(path), request)
     if ":" in reference and MODELS.target(reference) == reference:

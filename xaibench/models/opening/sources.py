@@ -6,14 +6,12 @@ import importlib.util
 import inspect
 import json
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
@@ -219,7 +217,7 @@ def open_hugging_face(name: str, request: Request) -> Source:
         ValueError: If it is no image classifier.
         WeightsNotFoundError: If it is not here and cannot be downloaded.
     """
-    transformers = _import_extra("transformers", "transformers", "Networks 'hf:OWNER/NAME'")
+    transformers = import_extra("transformers", "transformers", "Networks 'hf:OWNER/NAME'")
     try:
         config = transformers.AutoConfig.from_pretrained(name)
         kind = transformers.AutoModelForImageClassification
@@ -299,49 +297,8 @@ def _describe_processor(processor: Mapping[str, Any], size: tuple[int, ...]) -> 
     )
 
 
-def open_file(file: Path, request: Request) -> Source:
-    """Open a network that was saved in a file: TorchScript or ONNX.
-
-    Raises:
-        ValueError: If the file does not exist, or could run any code when it is read; says what to do instead.
-        ModuleNotFoundError: If a library is missing; names the command.
-    """
-    if not file.is_file():
-        raise ValueError(f"{file}: there is no such file.")
-    if file.suffix == ".onnx":
-        return Source(_convert_onnx(file))
-    if not _is_torchscript(file):
-        raise ValueError(
-            f"{file} is no TorchScript file. A pickled module or an exported program is not read, since a pickle could "
-            "run any code, and weights alone name no architecture. Write a file net.py with a function that builds the "
-            "network and loads the weights (torch.load(file, weights_only=True)), and pass 'net.py:function'; or save "
-            "torch.jit.trace(network, image)."
-        )
-    load: Any = torch.jit.load  # without type annotations
-    return Source(load(str(file), map_location="cpu"))
-
-
-def _is_torchscript(file: Path) -> bool:
-    """Return whether an archive has the code of a TorchScript module; archives of ``torch.save`` have none."""
-    if not zipfile.is_zipfile(file):
-        return False
-    with zipfile.ZipFile(file) as archive:
-        return any("/code/" in name for name in archive.namelist())
-
-
-def _convert_onnx(file: Path) -> nn.Module:
-    library = _import_extra("onnx2torch", "onnx", "ONNX files")
-    try:
-        network: nn.Module = library.convert(str(file))
-    except NotImplementedError as error:
-        raise ValueError(
-            f"{file}: onnx2torch, which makes differentiable layers of it, does not know an operation: "
-            f"{first_line(error)}."
-        ) from error
-    return network
-
-
-def _import_extra(library: str, extra: str, what: str) -> Any:
+def import_extra(library: str, extra: str, what: str) -> Any:
+    """Import an optional library, or raise an error with the command that installs it."""
     try:
         return importlib.import_module(library)
     except ModuleNotFoundError as error:
