@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from oracles.tag_network import edges, tag_network, tagged_images
+from oracles.tag_network import SIDE, edges, tag_network, tagged_images
+from torch import nn
 
-from xaibench.auditing.candidates import Candidates
+from xaibench.auditing.candidates import Candidates, Task
 from xaibench.auditing.images import make_subject
-from xaibench.auditing.sanity import agreement, check_sanity, randomized_copy, similarity
+from xaibench.auditing.sanity import (
+    agreement,
+    check_sanity,
+    randomized_copy,
+    region_logits_of,
+    sanity_tasks,
+    similarity,
+)
 
 
 def noise(model, images, targets):
@@ -25,14 +33,36 @@ def of_the_network_only(model, images, targets):
     return weights.detach().expand(len(images), -1, -1).clone()
 
 
+def sanity_checks(network, images, explainers, repeats=6, grid=4, **given):
+    """All checks of explainers on images, by key."""
+    subject = make_subject(network, images, **given)
+    candidates = Candidates(explainers, dict.fromkeys(explainers, 10))
+    tasks = sanity_tasks(subject, 0, repeats)
+    wanted = lambda label: [task for task in tasks if candidates.explains(label, task)]  # noqa: E731
+    own = Task("images", [(subject.model, subject.images, subject.targets)])
+    maps = {
+        label: candidates.compute(label, [own, *wanted(label)], subject.stored, lambda count: None)
+        for label in explainers
+    }
+    shown = {task.key: task.parts[0][:2] for task in tasks if task.key in ("weights", "noise")}
+    shown["images"] = (subject.model, subject.images[:repeats])
+    logits = {key: region_logits_of(subject, *part, grid) for key, part in shown.items()}
+    return {check.key: check for check in check_sanity(subject, candidates, maps, tasks, grid, logits)}
+
+
+def linear_network(classes=3):
+    """Random weights for every pixel."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, classes))
+    generator = torch.Generator().manual_seed(0)
+    network[1].weight.data = torch.randn(classes, SIDE * SIDE, generator=generator)
+    network[1].bias.data.zero_()
+    return network
+
+
 @pytest.fixture(scope="module")
 def checks():
-    images, labels = tagged_images(8)
-    subject = make_subject(tag_network(classes=3), images, labels=2 * labels)
     explainers = {"ig": "integrated_gradients", "edges": edges, "noise": noise, "one class": of_the_network_only}
-    candidates = Candidates(explainers, budget=10)
-    maps = {label: candidates.maps(label, subject.model, subject.images, subject.targets) for label in explainers}
-    return {check.key: check for check in check_sanity(subject, candidates, maps)}
+    return sanity_checks(linear_network(), tagged_images(8)[0], explainers)
 
 
 def failing(check):

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from xaibench.auditing.candidates import BUDGET, Candidates, choose_explainers
+from xaibench._version import __version__
+from xaibench.auditing.candidates import Candidates, Task, choose_explainers
 from xaibench.auditing.findings import find_suspicious_images
 from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
 from xaibench.auditing.network_test import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
+from xaibench.auditing.plan import MINUTES, AuditPlan, make_plan
 from xaibench.auditing.questions import (
     CAUSES,
-    INTERVENTIONS,
+    FEWEST,
     KnownCauses,
     Question,
     ask_interventions,
@@ -29,19 +35,17 @@ from xaibench.auditing.questions import (
     make_mosaics,
     train_planted_trigger,
 )
-from xaibench.auditing.sanity import IMAGES as SANITY_IMAGES
-from xaibench.auditing.sanity import agreement, check_sanity
+from xaibench.auditing.sanity import agreement, check_sanity, region_logits_of, sanity_tasks
+from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.compute.network_contract import unchecked_networks
 from xaibench.compute.network_outputs import check_module
-from xaibench.core.checks import check_choice, check_count
+from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.messages import equal_warnings_once
-from xaibench.core.progress import ProgressBar
+from xaibench.core.progress import ProgressBar, announce, format_duration
 from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.data.image_collection import ImageCollection, open_images
-
-#: Samples of each question with a known cause.
-_SAMPLES = 12
+from xaibench.models.networks.pretrained_weights import weights_checksum
 
 
 def audit(
@@ -57,7 +61,8 @@ def audit(
     output: Any = None,
     samples: int | None = None,
     required: Sequence[Truth] = REQUIRED,
-    budget: int = BUDGET,
+    budget: int | None = None,
+    minutes: float = MINUTES,
     train: bool = False,
     name: str | None = None,
     description: Mapping[str, Any] | None = None,
@@ -65,10 +70,12 @@ def audit(
     device: str = "auto",
     progress: bool = True,
     check_network: bool = True,
+    folder: str | os.PathLike[str] | None = None,
+    show_plan: Callable[[AuditPlan], object] | None = None,
 ) -> Audit:
     """Find out which explanations of a network can be trusted on given images.
 
-    Each explainer gets the same number of passes per image and is compared with controls that do not use the network,
+    Each explainer is compared with controls that do not use the network,
     on questions of three kinds of truth: does the output change when the marked pixels change (intervention), does the
     map mark what decides the answer, on images for which interventions show what that is (use), and does it mark what
     people marked (human). Sanity checks find maps that do not depend on the network, the class or the image.
@@ -91,7 +98,10 @@ def audit(
             function of the outputs: then there are no classes, and questions that need them are skipped.
         samples: Number of images, drawn at random from a collection; None = all.
         required: Kinds of truth in which a supported explainer must beat every control.
-        budget: Maximum number of passes per image for each explainer, forward and backward passes counted alike.
+        budget: Maximum number of passes per image for each explainer, forward and backward passes counted alike. None:
+            50, and as many as their papers use for explainers that draw random numbers, or what ``minutes`` allow.
+        minutes: Time that the audit may take on two cores. It is converted to operations of the network, so that the
+            audit is the same on every machine.
         train: Also fine-tune a copy of the network to react to a pattern, which is then what decides its answer.
         name: Name of the network, for the evidence sheet.
         description: Further facts for the evidence sheet, such as where the images come from.
@@ -100,6 +110,8 @@ def audit(
         progress: Show a progress bar.
         check_network: Raise an error if the model is not a deterministic function of one image, as for
             :func:`xaibench.explain`. False: continue with a warning, which the evidence sheet contains.
+        folder: Where maps and the evidence sheet are written. An audit that was stopped continues there.
+        show_plan: Called with the plan before the first map; may raise an exception to stop.
 
     Returns:
         The audit; ``print`` shows it, ``.write(directory)`` writes the evidence sheet.
@@ -112,7 +124,9 @@ def audit(
         NetworkContractError: If the model is random in evaluation mode, or the output for an image depends on its
             batch. A lost gradient concerns only explainers that use gradients, which are then not tested.
     """
-    check_count("budget", budget)
+    if budget is not None:
+        check_count("budget", budget)
+    check_amount("minutes", minutes)
     check_count("seed", seed, least=0)
     if not required:
         raise ValueError("required is empty, expected at least one kind of truth, such as ('intervention', 'use').")
@@ -120,6 +134,11 @@ def audit(
         check_choice("required", kind, TRUTHS)
     started = time.monotonic()
     labeled, labels = labels is None, None if labels is False else labels
+
+    def begin(stage: str) -> None:
+        if progress:
+            announce(f"{format_duration(time.monotonic() - started):>11}  {stage}")
+
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
     with unchecked_networks(not check_network) as broken, equal_warnings_once():
         if not isinstance(images, Tensor | np.ndarray):
@@ -130,34 +149,62 @@ def audit(
             given = read | {key: value for key, value in given.items() if value is not None}
             images = given.pop("images")
         subject = make_subject(model, images, output=output, device=device, **given)
-        candidates = Candidates(choose_explainers(explainers), budget=budget, output=output, seed=seed, device=device)
-        _drop_inapplicable(candidates, [(subject.model, subject.images, subject.targets)])
+        candidates = Candidates(choose_explainers(explainers), output=output, seed=seed, device=device)
+        plan = make_plan(subject, candidates, budget=budget, minutes=minutes, train=train)
+        if show_plan is not None:
+            show_plan(plan)
+        begin(f"about {plan.forecast} for {len(plan.passes)} explainers and {plan.images} images")
+        candidates.budgets = plan.budgets
+        candidates.inapplicable.update(plan.left_out)
+        for label in plan.left_out:
+            del candidates.explainers[label]
+        if folder is not None:
+            subject = _with_folder(subject, Path(folder))
+        begin("test of the network")
         network = check_accuracy(subject, seed, progress)
-        causes = _known_causes(subject, seed, train, progress)
-        copies = [(c.models[0][2], c.images, c.targets) for c in causes.values() if c.models]
-        _drop_inapplicable(candidates, [copy for copy in copies if copy[0] is not subject.model])
-        with ProgressBar("audit", _count_maps(subject, candidates, causes), "map", shown=progress, keep=True) as bar:
-            maps = {}
-            for label in candidates.labels:
-                maps[label] = candidates.maps(label, subject.model, subject.images, subject.targets)
-                bar.advance(len(maps[label]))
-            questions = [ask_interventions(subject, candidates, maps, bar.advance)]
-            questions += [ask_known_causes(key, found, candidates, bar.advance) for key, found in causes.items()]
-            if not train:
-                questions.append(
-                    Question("planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="only with train")
-                )
-            questions.append(ask_masks(subject, candidates, maps))
-            checks = check_sanity(subject, candidates, maps, bar.advance)
+        begin("decisive regions and other known causes")
+        causes = _known_causes(subject, plan, seed, train, progress)
+        tasks = [Task("images", [(subject.model, subject.images, subject.targets)])]
+        asked = {key: found for key, found in causes.items() if len(np.unique(found.groups)) >= FEWEST}
+        tasks += [_explain_causes(key, found, output) for key, found in asked.items()]
+        repeated = sanity_tasks(subject, seed, plan.effort.repeats)
+        maps = _compute_maps(candidates, [*tasks, *repeated], subject, progress, begin)
+        begin("interventions")
+        own = {label: found["images"] for label, found in maps.items()}
+        total = 3 * len(own) * len(subject.images)
+        with ProgressBar("interventions", total, "score", shown=progress) as bar:
+            questions = [ask_interventions(subject, candidates, own, plan.effort, bar.advance)]
+        for key, found in causes.items():
+            questions.append(
+                ask_known_causes(key, found, candidates, {label: maps[label][key] for label in maps if key in asked})
+            )
+        if not train:
+            questions.append(
+                Question("planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="only with train")
+            )
+        questions.append(ask_masks(subject, candidates, own))
+        begin("sanity checks")
+        grid = plan.effort.grid_of(subject.images)
+        regions = {
+            task.key: region_logits_of(subject, task.parts[0][0], task.parts[0][1], grid)
+            for task in repeated
+            if task.key in ("weights", "noise")
+        }
+        regions["images"] = region_logits_of(subject, subject.model, subject.images[: plan.effort.repeats], grid)
+        checks = check_sanity(subject, candidates, maps, repeated, grid, regions)
     tested = list(candidates.explainers)
-    verdicts = judge(tested, candidates.controls, questions, checks, network, len(subject.images), required)
-    similar, agreements = agreement(maps, tested)
+    verdicts = judge(
+        tested, candidates.controls, questions, checks, network, len(subject.images), required, passes=plan.passes
+    )
+    similar, agreements = agreement(own, tested)
     trusted = [v.explainer for v in verdicts if v.outcome == "supported"]
     trusted = trusted or [v.explainer for v in verdicts if v.outcome == "undecided"]
-    findings = find_suspicious_images(subject, maps, trusted, agreements, causes["decisive_regions"])
+    findings = find_suspicious_images(subject, own, trusted, agreements, causes["decisive_regions"])
     about_network: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
-    record = make_record(subject, candidates, required, train, time.monotonic() - started, broken, **about_network)
-    return Audit(
+    record = make_record(
+        subject, candidates, plan, required, train, time.monotonic() - started, broken, **about_network
+    )
+    result = Audit(
         verdicts=verdicts,
         questions=questions,
         checks=checks,
@@ -166,40 +213,60 @@ def audit(
         inapplicable=candidates.inapplicable,
         record=record,
         subject=subject,
-        maps=maps,
+        maps=own,
         agreement=similar,
         regions=causes["decisive_regions"],
     )
+    if folder is not None:
+        result.write(folder)
+        subject.stored.remove(keep="images")
+    return result
 
 
-def _drop_inapplicable(candidates: Candidates, networks: Sequence[tuple[nn.Module, Tensor, Tensor]]) -> None:
-    """Explain the first image of each network; leave out explainers that cannot, and raise an error if none can."""
-    for network, images, targets in networks:
-        candidates.drop_inapplicable(network, images[:1], targets[:1])
-    if not candidates.explainers:
-        reasons = "; ".join(f"{label}: {why}" for label, why in candidates.inapplicable.items())
-        raise ValueError(
-            f"None of the explainers supports this network with a budget of {candidates.budget}. {reasons}"
-        )
+def _with_folder(subject: Subject, folder: Path) -> Subject:
+    """Store results in a folder, for this network and these versions."""
+    context = (weights_checksum(subject.model), subject.logits.tolist(), subject.device, torch.__version__, __version__)
+    return dataclasses.replace(subject, stored=StoredArrays(folder / "stored", repr(context)))
 
 
-def _known_causes(subject: Subject, seed: int, train: bool, progress: bool) -> dict[str, KnownCauses]:
+def _known_causes(subject: Subject, plan: AuditPlan, seed: int, train: bool, progress: bool) -> dict[str, KnownCauses]:
     keys = ("decisive_regions", "insertions", "mosaics", "blinded_copies", "planted_trigger")
     rng = {key: np.random.default_rng([seed, index]) for index, key in enumerate(keys)}
+    samples, windows = plan.effort.samples, plan.effort.windows
     with ProgressBar("decisive regions", len(subject.images), "image", shown=progress) as bar:
-        regions = find_decisive_regions(subject, _SAMPLES, rng["decisive_regions"], bar.advance)
+        regions = find_decisive_regions(subject, samples, rng["decisive_regions"], windows, bar.advance)
     causes = {
         "decisive_regions": regions,
-        "insertions": insert_images(subject, _SAMPLES, rng["insertions"]),
-        "mosaics": make_mosaics(subject, _SAMPLES, rng["mosaics"]),
-        "blinded_copies": blind_copies(subject, _SAMPLES, rng["blinded_copies"]),
+        "insertions": insert_images(subject, samples, rng["insertions"]),
+        "mosaics": make_mosaics(subject, samples, rng["mosaics"]),
+        "blinded_copies": blind_copies(subject, samples, rng["blinded_copies"]),
     }
     if train:
-        causes["planted_trigger"] = train_planted_trigger(subject, _SAMPLES, rng["planted_trigger"], progress)
+        causes["planted_trigger"] = train_planted_trigger(subject, samples, rng["planted_trigger"], progress)
     return causes
 
 
-def _count_maps(subject: Subject, candidates: Candidates, causes: Mapping[str, KnownCauses]) -> int:
-    samples = (1 + len(INTERVENTIONS)) * len(subject.images) + sum(map(len, causes.values()))
-    again = (4 if subject.logits.shape[1] > 2 else 3) * min(SANITY_IMAGES, len(subject.images))
-    return len(candidates.labels) * samples + len(candidates.explainers) * again
+def _explain_causes(key: str, causes: KnownCauses, output: Any) -> Task:
+    parts = [(model, causes.images[start:stop], causes.targets[start:stop]) for start, stop, model in causes.models]
+    return Task(key, parts, output if output == "sigmoid" or callable(output) else "logit")
+
+
+def _compute_maps(
+    candidates: Candidates, tasks: Sequence[Task], subject: Subject, progress: bool, begin: Callable[[str], None]
+) -> dict[str, dict[str, Tensor]]:
+    """Compute all maps of all explainers and controls; leave out explainers that do not support the network."""
+    maps, labels = {}, candidates.labels
+    wanted = {label: [task for task in tasks if candidates.explains(label, task)] for label in labels}
+    total = sum(len(task) for chosen in wanted.values() for task in chosen)
+    with ProgressBar("maps", total, "map", shown=progress, keep=True) as bar:
+        for number, label in enumerate(labels, 1):
+            begin(f"maps {number} of {len(labels)}: {label}")
+            try:
+                maps[label] = candidates.compute(label, wanted[label], subject.stored, bar.advance)
+            except ValueError as error:
+                candidates.inapplicable[label] = str(error)
+                del candidates.explainers[label]
+    if not candidates.explainers:
+        reasons = "; ".join(f"{label}: {why}" for label, why in candidates.inapplicable.items())
+        raise ValueError(f"None of the explainers supports this network. {reasons}")
+    return maps

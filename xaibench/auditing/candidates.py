@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from xaibench.auditing.images import divided_axes
+from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
 from xaibench.evaluation.evaluate import CONTROLS, default_label
+from xaibench.explainers import EXPLAINERS
 
 #: Explainers of an audit by default: one or two of each family. Those that do not support the network are left out.
 DEFAULT = (
@@ -27,32 +32,56 @@ DEFAULT = (
 _BY_REGION, _REGIONS, _VOLUME_REGIONS = ("lime", "kernel_shap"), 6, 3
 #: Explainers whose values add up to the difference of the output from that of a black image, pixel by pixel.
 COMPLETE = frozenset({"integrated_gradients"})
-#: Passes per image that every explainer may take.
-BUDGET = 50
+
+
+@dataclass(frozen=True)
+class Task:
+    """Images that every explainer explains.
+
+    Attributes:
+        key: Unique name.
+        parts: Network, images ``[n, C, H, W]`` and targets ``[n]``. A network explains the images of its part.
+        output: The explained output; None: that of the audit.
+        seed: Seed of explainers that draw random numbers; None: that of the audit.
+        by: Who explains them: also the controls, the explainers, or explainers that draw random numbers.
+        optional: Whether an explainer that cannot explain this is tested all the same.
+    """
+
+    key: str
+    parts: Sequence[tuple[nn.Module, Tensor, Tensor]]
+    output: Any = None
+    seed: int | None = None
+    by: Literal["all", "explainers", "random explainers"] = "all"
+    optional: bool = False
+
+    def __len__(self) -> int:
+        return sum(len(images) for _, images, _ in self.parts)
 
 
 @dataclass
 class Candidates:
-    """Explainers and controls, called with the same budget.
+    """Explainers and controls of an audit.
 
     Attributes:
         explainers: The explainers by label.
+        budgets: Maximum number of passes per image of each explainer; forward and backward passes count alike.
         controls: The controls by label.
-        budget: Maximum number of passes per image; forward and backward passes count alike.
         output: The explained output (:func:`xaibench.explain`); None: the one that each explainer's paper explains.
         seed: Seed of explainers that draw random numbers.
         device: Where maps are computed.
         inapplicable: Explainers that were left out, with the reason.
-        seconds: Time that each explainer took so far.
+        errors: Why an explainer has no maps of an optional task, by label and key.
+        seconds: Time that each explainer took.
     """
 
     explainers: dict[str, Any]
+    budgets: Mapping[str, int] = field(default_factory=dict)
     controls: Sequence[str] = CONTROLS
-    budget: int = BUDGET
     output: Any = None
     seed: int = 0
     device: str = "auto"
     inapplicable: dict[str, str] = field(default_factory=dict)
+    errors: dict[tuple[str, str], str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -60,69 +89,99 @@ class Candidates:
         """Explainers, then controls."""
         return [*self.explainers, *self.controls]
 
-    def drop_inapplicable(self, model: nn.Module, images: Tensor, targets: Tensor) -> None:
-        """Explain images with each explainer; leave out explainers that do not support the network or the budget.
+    def is_random(self, label: str) -> bool:
+        """Whether an explainer draws random numbers, or may do so because it is not registered."""
+        part = _part(self.explainers[label])
+        return hasattr(part, "seed") or EXPLAINERS.name_of(part) is None
+
+    def explains(self, label: str, task: Task) -> bool:
+        """Whether a task is for an explainer or a control."""
+        if task.by == "all":
+            return True
+        return label in self.explainers and (task.by == "explainers" or self.is_random(label))
+
+    def passes(self, label: str, image: Tensor, budget: int | None = None) -> int | None:
+        """Return the passes of an explainer for an image ``[1, C, H, W]``; None if unknown.
 
         Args:
-            model: The network, or one of the copies that the audit makes of it.
-            images: ``[n, C, H, W]``, one suffices.
-            targets: ``[n]``.
-        """
-        for label in list(self.explainers):
-            try:
-                self.maps(label, model, images, targets)
-            except ValueError as error:  # also UnsupportedModelError and NotFittedError
-                self.inapplicable[label] = str(error)
-                del self.explainers[label]
+            label: The explainer.
+            image: An image.
+            budget: Maximum number of passes; None: those that the explainer's paper uses.
 
-    def maps(
-        self,
-        label: str,
-        model: nn.Module,
-        images: Tensor,
-        targets: Tensor,
-        *,
-        output: Any = None,
-        seed: int | None = None,
-    ) -> Tensor:
-        """Compute maps ``[n, H, W]`` of an explainer or a control.
+        Raises:
+            ValueError: If the budget is too small.
+        """
+        limit = {} if budget is None else {"budget": budget}
+        applied = AppliedExplainer(self.explainers[label], self._parameters(label, image) | limit)
+        return applied.declared_passes(image) if budget is None else applied.passes_in_budget(image)
+
+    def compute(
+        self, label: str, tasks: Sequence[Task], stored: StoredArrays, advance: Callable[[int], None]
+    ) -> dict[str, Tensor]:
+        """Compute the maps of an explainer or a control for all tasks.
 
         Args:
             label: The explainer or control.
-            model: The network.
-            images: ``[n, C, H, W]``.
-            targets: ``[n]``.
-            output: Another explained output than that of the audit.
-            seed: Another seed than that of the audit.
+            tasks: What is explained.
+            stored: Maps of earlier calls. Those of functions and objects are computed again, since they may have
+                changed.
+            advance: Called with the number of maps made.
+
+        Returns:
+            Maps ``[n, H, W]`` by the key of the task.
+
+        Raises:
+            ValueError: If the explainer does not support a network or its budget; also UnsupportedModelError and
+                NotFittedError.
         """
-        explainer = self.explainers.get(label, label)
-        control = label not in self.explainers
-        parameters: dict[str, Any] = {} if control else {"budget": self.budget}
-        if explainer in _BY_REGION:  # few squares: the defaults can be more features than passes
-            regions = _REGIONS if divided_axes(images) <= 2 else _VOLUME_REGIONS
-            parameters |= {"feature_mask": "grid", "cell_size": -(-max(images.shape[2:]) // regions)}
+        explainer, maps = self.explainers.get(label, label), {}
+        if not isinstance(explainer, str) or explainer not in EXPLAINERS:
+            stored = StoredArrays()
+        for task in tasks:
+            seed, output = self.seed if task.seed is None else task.seed, task.output or self.output
+            inputs = [explainer, self.budgets.get(label), seed, output, *itertools.chain(*task.parts)]
+            explain = functools.partial(self._explain, label, task.parts, output, seed)
+            try:
+                found = stored.get(f"maps/{explainer}/{task.key}", inputs, explain)
+            except ValueError as error:
+                if not task.optional:
+                    raise
+                self.errors[label, task.key] = str(error)
+            else:
+                maps[task.key] = torch.from_numpy(found["maps"])
+            advance(len(task))
+        return maps
+
+    def _explain(
+        self, label: str, parts: Sequence[tuple[nn.Module, Tensor, Tensor]], output: Any, seed: int
+    ) -> dict[str, Any]:
+        control, images = label not in self.explainers, parts[0][1]
+        parameters = {} if control else self._parameters(label, images) | {"budget": self.budgets[label]}
         applied = AppliedExplainer(
-            explainer,
-            parameters,
-            seed=self.seed if seed is None else seed,
-            output=output or self.output,
-            device=self.device,
+            self.explainers.get(label, label), parameters, seed=seed, output=output, device=self.device
         )
         started = time.monotonic()
         with warnings.catch_warnings():
             # About settings that the audit chose, such as a small budget. What follows from them shows in the scores.
             warnings.simplefilter("ignore", ParameterWarning)
-            maps = applied(None if control else model, images, targets)
+            maps = [applied(None if control else model, shown, targets) for model, shown, targets in parts]
         self.seconds[label] = self.seconds.get(label, 0.0) + time.monotonic() - started
-        return maps
+        return {"maps": torch.cat(maps).numpy()}
+
+    def _parameters(self, label: str, images: Tensor) -> dict[str, Any]:
+        if self.explainers[label] not in _BY_REGION:
+            return {}
+        # Few squares: the defaults can be more features than passes.
+        regions = _REGIONS if divided_axes(images) <= 2 else _VOLUME_REGIONS
+        return {"feature_mask": "grid", "cell_size": -(-max(images.shape[2:]) // regions)}
 
     def explained_output(self, label: str) -> Any:
         """Return the output that an explainer explains on the images."""
-        from xaibench.explainers import EXPLAINERS
+        return self.output or getattr(_part(self.explainers[label]), "explains", None) or "probability"
 
-        explainer = self.explainers[label]
-        part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
-        return self.output or getattr(part, "explains", None) or "probability"
+
+def _part(explainer: Any) -> Any:
+    return EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
 
 
 def choose_explainers(given: str | Sequence[Any] | Mapping[str, Any] | Any | None) -> dict[str, Any]:
@@ -135,8 +194,6 @@ def choose_explainers(given: str | Sequence[Any] | Mapping[str, Any] | Any | Non
     Raises:
         ValueError: If two explainers have the same label, or one has the label of a control.
     """
-    from xaibench.explainers import EXPLAINERS
-
     if given is None:
         return {name: name for name in DEFAULT}
     if isinstance(given, str) and given == "all":

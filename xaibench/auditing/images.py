@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import resolve_device
 from xaibench.compute.lending import evaluation_mode
@@ -55,6 +56,7 @@ class Subject:
         device: Where the network is called.
         logits: ``[N, K]`` float64, the network's outputs for the images.
         label_names: Class number by name of the label, such as a class folder; empty if labels were given as numbers.
+        stored: Results of an audit that was stopped.
     """
 
     model: nn.Module
@@ -68,6 +70,7 @@ class Subject:
     device: str
     logits: Tensor
     label_names: Mapping[str, int] = field(default_factory=dict)
+    stored: StoredArrays = field(default_factory=StoredArrays)
 
     @property
     def head(self) -> Head:
@@ -87,7 +90,13 @@ class Subject:
 
     def ask(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
         """Return the logits ``[n, K]`` of the network, or of another one, for images ``[n, C, H, W]``; float64, CPU."""
-        return logits_of(self.model if model is None else model, images, self.output, self.device)
+        network = self.model if model is None else model
+
+        def compute() -> dict[str, Any]:
+            return {"logits": logits_of(network, images, self.output, self.device).numpy()}
+
+        inputs = [images, *filter(None, [model])]
+        return torch.from_numpy(self.stored.get("logits/logits", inputs, compute)["logits"])
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Convert logits ``[n, K]`` to probabilities ``[n, K]``."""

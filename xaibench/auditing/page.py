@@ -22,6 +22,7 @@ from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.findings import Finding
 from xaibench.auditing.images import Subject
 from xaibench.auditing.network_test import NetworkTest
+from xaibench.auditing.plan import AuditPlan
 from xaibench.auditing.questions import KnownCauses, Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 def make_record(
     subject: Subject,
     candidates: Candidates,
+    plan: AuditPlan,
     required: Sequence[Truth],
     train: bool,
     seconds: float,
@@ -53,6 +55,7 @@ def make_record(
     Args:
         subject: Network and images.
         candidates: Explainers and controls.
+        plan: How thorough the audit was.
         required: Kinds of truth that support rests on.
         train: Whether a copy of the network was fine-tuned.
         seconds: Duration of the audit.
@@ -83,7 +86,8 @@ def make_record(
             "sha256": hashlib.sha256(subject.images.contiguous().numpy().tobytes()).hexdigest(),
         },
         "settings": {
-            "budget": candidates.budget,
+            "budget": plan.effort.budget,
+            "effort": asdict(plan.effort),
             "output": "a function of the outputs" if callable(output) else output,
             "seed": candidates.seed,
             "required": list(required),

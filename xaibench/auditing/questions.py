@@ -30,6 +30,7 @@ from torch.nn import functional
 
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.images import Subject, divided_axes
+from xaibench.auditing.plan import Effort
 from xaibench.compute.device import resolve_device
 from xaibench.compute.lending import copy_network, set_evaluation
 from xaibench.compute.network_outputs import check_logits
@@ -42,9 +43,9 @@ from xaibench.evaluation.apply import AppliedMetric
 Window: TypeAlias = tuple[slice, ...]
 #: Fewer samples than these are no basis for a verdict.
 FEWEST = 6
-#: Windows in which decisive regions are searched: side as a share of the image; their number along each axis of an
-#: image, where neighbors overlap by half, and of a volume, where they do not overlap.
-_WINDOW, _WINDOWS, _VOLUME_WINDOWS = 0.25, 7, 4
+#: Side of the windows in which decisive regions are searched, as a share of the image, and their number along each axis
+#: of a volume, where they do not overlap.
+_WINDOW, _VOLUME_WINDOWS = 0.25, 4
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,11 @@ def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests:
 
 
 def find_decisive_regions(
-    subject: Subject, count: int, rng: np.random.Generator, advance: Callable[[int], None] = lambda images: None
+    subject: Subject,
+    count: int,
+    rng: np.random.Generator,
+    windows: int = 7,
+    advance: Callable[[int], None] = lambda images: None,
 ) -> KnownCauses:
     """Search small regions that alone decide between two classes, by exchanging them between images.
 
@@ -163,6 +168,7 @@ def find_decisive_regions(
         subject: Network and images.
         count: Number of samples wanted.
         rng: Source of the random choice of the other images.
+        windows: Number of regions along each axis of an image; with 7, neighbors overlap by half.
         advance: Called with 1 after each image.
 
     Returns:
@@ -172,28 +178,32 @@ def find_decisive_regions(
     classes = subject.targets.numpy()
     if len(np.unique(classes)) < 2:
         return _nothing(subject)
-    windows = _search_windows(subject.images)
+    places = _search_windows(subject.images, windows)
     others = [int(rng.choice(np.flatnonzero(classes != one))) for one in classes]
     indices, masks = [], []
     for index, other in enumerate(others):
         advance(1)
         a, b, target = subject.images[index], subject.images[other], int(classes[index])
-        outputs = subject.ask(torch.cat([_exchange(a, b, windows), _exchange(b, a, windows)]))
-        answers = subject.answers(outputs)[:, target]
-        decides = ~answers[: len(windows)] & answers[len(windows) :]
-        if not decides.any() or bool(subject.answers(subject.logits[other][None])[0, target]):
+        if bool(subject.answers(subject.logits[other][None])[0, target]):
             continue
-        loss = torch.where(decides, -outputs[: len(windows), target], -torch.inf)
-        window = windows[int(loss.argmax())]
+        outputs = subject.ask(_exchange(a, b, places))
+        decides = ~subject.answers(outputs)[:, target]
+        if decides.any():  # few regions remain for the second test
+            remaining = decides.nonzero().flatten().tolist()
+            moved = subject.ask(_exchange(b, a, [places[number] for number in remaining]))
+            decides[remaining] = subject.answers(moved)[:, target]
+        if not decides.any():
+            continue
+        window = places[int(torch.where(decides, -outputs[:, target], -torch.inf).argmax())]
         mask = _empty_mask(subject)
         mask[window] = True
         indices.append(index)
         masks.append(mask)
     if not indices:
         return _nothing(subject, tried=len(others))
-    chosen, places = indices[:count], [place_of(mask) for mask in masks]
+    chosen, names = indices[:count], [place_of(mask) for mask in masks]
     samples = subject.images[chosen], torch.stack(masks)[:count], subject.targets[chosen], subject.groups[chosen]
-    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(others), places)
+    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(others), names)
 
 
 def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
@@ -217,7 +227,7 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
         visible = _empty_mask(subject)
         visible[window] = True
         network = blind(subject.model, visible)
-        seen, unseen = (subject.ask(shown, network) for shown in (images, subject.canvas.expand_as(images)))
+        seen, unseen = (subject.ask(shown, network) for shown in (images, subject.canvas.expand_as(images[:1])))
         answer = seen.argmax(1)
         copies.append((network, visible))
         answers.append(answer)
@@ -278,11 +288,11 @@ def place_of(mask: Tensor) -> str:
     return " of the ".join([position, *(f"{('first', 'middle', 'last')[third]} slices" for third in depth)])
 
 
-def _search_windows(images: Tensor) -> list[Window]:
+def _search_windows(images: Tensor, along: int) -> list[Window]:
     """Return windows on a grid that covers the image."""
     sides = images.shape[2:]
     size = tuple(max(1, round(_WINDOW * side)) for side in sides)
-    count = _WINDOWS if divided_axes(images) <= 2 else _VOLUME_WINDOWS
+    count = along if divided_axes(images) <= 2 else min(along, _VOLUME_WINDOWS)
     starts = (
         np.unique(np.linspace(0, whole - side, count).round().astype(int)).tolist()
         for whole, side in zip(sides, size, strict=True)
@@ -470,14 +480,11 @@ def defined_mean(scores: Floats) -> float:
     return float(known.mean()) if len(known) else np.nan
 
 
-#: The metrics of :func:`ask_interventions`.
-INTERVENTIONS = ("srg", "road", "idsds")
-
-
 def ask_interventions(
     subject: Subject,
     candidates: Candidates,
     maps: Mapping[str, Tensor],
+    effort: Effort,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> Question:
     """Score how much the output changes when the marked pixels change: SRG, ROAD and IDSDS.
@@ -490,29 +497,35 @@ def ask_interventions(
         subject: Network and images.
         candidates: Explainers and controls.
         maps: Their maps of the images.
+        effort: Parameters of the metrics.
         advance: Called with the number of maps scored by one of the metrics.
 
     Returns:
         The question with its scores.
     """
     canvas = subject.canvas.flatten().tolist()
-    most = 7 if divided_axes(subject.images) <= 2 else 4  # at most 49 or 64 patches
-    grid = max(2, min([most, *(side // 4 for side in subject.images.shape[2:] if side > 1)]))
-    settings: tuple[dict[str, Any], ...] = (
-        {"steps": 5, "baseline": canvas},
-        {"percentiles": (20, 50, 80)},
-        {"grid_size": grid, "baseline": canvas},
-    )
+    settings: dict[str, dict[str, Any]] = {
+        "srg": {"steps": effort.steps, "baseline": canvas},
+        "road": {"percentiles": effort.percentiles},
+        "idsds": {"grid_size": effort.grid_of(subject.images), "baseline": canvas},
+    }
+    if not effort.percentiles:
+        del settings["road"]
     batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
     shared: dict[str, Tensor] = {}
-    found: dict[str, dict[str, Floats]] = {}
-    for name, parameters in zip(INTERVENTIONS, settings, strict=True):
+    found: dict[str, dict[str, Floats]] = {name: {} for name in settings}
+    for name, parameters in settings.items():
         metric = AppliedMetric(name, parameters, protocol="area", device=candidates.device, output=subject.output)
-        found[name] = {}
         for label in candidates.labels:
-            scores = metric(maps[label], batch, subject.model, answers=shared)["value"]
-            found[name][label] = scores.to_numpy(np.float64)
-            advance(len(scores))
+
+            def score(metric: AppliedMetric = metric, label: str = label) -> dict[str, Floats]:
+                table = metric(maps[label], batch, subject.model, answers=shared)
+                return {"scores": table["value"].to_numpy(np.float64)}
+
+            inputs = [metric.identity, maps[label]]
+            found[name][label] = subject.stored.get(f"scores/{name}", inputs, score)["scores"]
+            advance(len(maps[label]))
+    names = " and ".join(", ".join(map(str.upper, settings)).rsplit(", ", 1))
     scales = {name: float(np.nanstd(list(scores.values()))) or 1.0 for name, scores in found.items()}
     combined = {
         label: np.mean([np.nan_to_num(found[name][label]) / scales[name] for name in found], axis=0)
@@ -522,8 +535,8 @@ def ask_interventions(
         "interventions",
         "intervention",
         "Changing marked pixels",
-        "Does the network's output change more when the pixels change that the map marks? SRG, ROAD and IDSDS, each "
-        "in units of its standard deviation, averaged.",
+        "Does the network's output change more when the pixels change that the map marks? "
+        f"{names}, each in units of its standard deviation, averaged.",
         combined,
         subject.groups,
         {name: {label: defined_mean(one) for label, one in scores.items()} for name, scores in found.items()},
@@ -564,9 +577,7 @@ CAUSES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def ask_known_causes(
-    key: str, causes: KnownCauses, candidates: Candidates, advance: Callable[[int], None] = lambda rows: None
-) -> Question:
+def ask_known_causes(key: str, causes: KnownCauses, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
     """Score whether maps mark the part that is known to decide.
 
     By magnitude: the area under the ROC curve of the part; for blinded copies the share of the map's mass in the part,
@@ -577,7 +588,7 @@ def ask_known_causes(
         key: Name of the question in :data:`CAUSES`.
         causes: Samples with known causes.
         candidates: Explainers and controls.
-        advance: Called with the number of maps made.
+        maps: Their maps of the samples.
 
     Returns:
         The question with its scores; skipped if there are fewer than :data:`FEWEST` samples.
@@ -593,17 +604,10 @@ def ask_known_causes(
     metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
     chance = causes.masks.flatten(1).double().mean(1).numpy() if name == "mass_accuracy" else 0.5
     batch = (causes.images, causes.masks, causes.targets)
-    output = candidates.output if candidates.output == "sigmoid" or callable(candidates.output) else "logit"
-    scores = {}
-    for label in candidates.labels:
-        maps = torch.cat(
-            [
-                candidates.maps(label, model, causes.images[start:stop], causes.targets[start:stop], output=output)
-                for start, stop, model in causes.models
-            ]
-        )
-        scores[label] = (metric(maps, batch)["value"].to_numpy(np.float64) - chance) / (1 - chance)
-        advance(len(maps))
+    scores = {
+        label: (metric(maps[label], batch)["value"].to_numpy(np.float64) - chance) / (1 - chance)
+        for label in candidates.labels
+    }
     return Question(key, "use", title, text, scores, causes.groups)
 
 

@@ -1,9 +1,20 @@
-"""Sanity checks of an audit: maps must depend on the network and the class, and not on chance."""
+"""Sanity checks of an audit: maps must depend on the network and the class, and not on chance.
+
+A check compares maps before and after a change, over the pixels where at least one of them is not zero: black
+background, on which both maps are zero, would make unrelated maps agree.
+
+A map that stays the same is a fault of the explainer only if the network itself has changed. A network that reads the
+mean brightness has the same map for all weights (Yona and Greenfeld: Revisiting Sanity Checks for Saliency Maps, 2021,
+arXiv 2110.14297). The yardstick is the network's own behavior: how much its output changes when a region of the image
+is set to zero, region by region. An explainer fails if its maps, summed over the same regions, stay significantly more
+similar than that. Otherwise, the check cannot be told from the architecture.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -11,19 +22,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.auditing.candidates import COMPLETE, Candidates
+from xaibench.auditing.candidates import COMPLETE, Candidates, Task
 from xaibench.auditing.images import Subject
 from xaibench.auditing.questions import defined_mean
 from xaibench.compute.lending import copy_network
+from xaibench.compute.output import ExplainedOutput
 from xaibench.evaluation.apply import AppliedMetric
 from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
-from xaibench.metrics.shared.ranks import centered_ranks, correlation
+from xaibench.metrics.shared.perturb import patch_numbers, patch_sums, score_drops
+from xaibench.metrics.shared.ranks import TOLERANCE, centered_ranks, correlation
+from xaibench.statistics.rank_tests import ALPHA
 
 Floats = NDArray[np.float64]
-#: Images that are explained again for the checks.
-IMAGES = 6
 #: Standard deviation of the noise, as a share of the range of the images.
 _NOISE = 0.01
+#: Fewest pixels and regions that are not zero in both maps for a correlation, and fewest images for a test.
+_PIXELS, _REGIONS, _IMAGES = 10, 6, 5
+#: Difference from the yardstick that is no evidence against an explainer.
+_MARGIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -37,7 +53,12 @@ class SanityCheck:
         failure: What is wrong with an explainer that fails.
         limit: The mean from which on an explainer fails; None: for information.
         fails: Whether it fails at or above the limit, or at or below it.
-        values: Scores of each explainer, ``[n]``; nan where undefined.
+        values: Similarity of the maps of each explainer, ``[n]``; nan where undefined.
+        outcome: The verdict on an explainer that fails.
+        regions: The same for the sums of the maps over regions, ``[n]``.
+        yardstick: The same for the changes of the network's output without each region, ``[n]``. If it is empty, the
+            limit alone decides.
+        errors: Why an explainer could not be tested, by label.
         skipped: Why the check was not made; empty if it was.
     """
 
@@ -48,50 +69,131 @@ class SanityCheck:
     limit: float | None
     fails: Literal["above", "below"]
     values: Mapping[str, Floats]
+    outcome: Literal["refuted", "not stable"] = "refuted"
+    regions: Mapping[str, Floats] = field(default_factory=dict)
+    yardstick: Mapping[str, Floats] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
     skipped: str = ""
 
     def mean(self, label: str) -> float:
         """Return the mean of the defined scores of an explainer; nan if there are none."""
         return defined_mean(self.values.get(label, np.zeros(0)))
 
+    def p(self, label: str) -> float:
+        """Return the p-value that maps and network change alike, up to a margin of 0.1; nan for fewer than 5 images.
+
+        Exact permutation test: under the null hypothesis, the difference of an image is as likely to have either sign.
+        """
+        difference = self.regions[label] - self.yardstick[label]
+        difference = (difference if self.fails == "above" else -difference) - _MARGIN
+        known = difference[~np.isnan(difference)]
+        if len(known) < _IMAGES:
+            return np.nan
+        signs = np.array(list(itertools.product((1, -1), repeat=len(known))))
+        return float((signs @ known >= known.sum() - 1e-9).mean())
+
     def has_failed(self, label: str) -> bool:
-        """Whether an explainer fails; not if it has no score."""
+        """Whether an explainer fails; not if it has no score, or the network itself changes as little (or as much)."""
+        return self._is_beyond_limit(label) and (not self.yardstick or self.p(label) <= ALPHA)
+
+    def _is_beyond_limit(self, label: str) -> bool:
         mean = self.mean(label)
         if self.limit is None:
             return False
         return bool(mean >= self.limit) if self.fails == "above" else bool(mean <= self.limit)
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why an explainer has no result, by label."""
+        reasons = dict(self.errors)
+        for label, values in self.values.items():
+            if np.isnan(values).all():
+                reasons[label] = f"the maps are constant, or fewer than {_PIXELS} of their pixels differ from zero"
+            elif self._is_beyond_limit(label) and not self.has_failed(label):
+                own = defined_mean(self.yardstick[label])
+                how = (
+                    "too few regions of the image change the output"
+                    if np.isnan(own)
+                    else (f"the network's own dependence on the regions of the image is as similar ({own:.2f})")
+                )
+                reasons[label] = f"cannot be told from the architecture: {how}"
+        return reasons
+
+
+def sanity_tasks(subject: Subject, seed: int, images: int) -> list[Task]:
+    """Return what is explained again for the checks.
+
+    Args:
+        subject: Network and images.
+        seed: Seed of the audit.
+        images: Number of images, the first ones.
+
+    Returns:
+        Explanations of a copy with random weights (``"weights"``), of the second most likely class (``"class"``, with
+        at least three outputs), with another seed (``"seed"``) and of images with noise (``"noise"``).
+    """
+    model, x, y = subject.model, subject.images[:images], subject.targets[:images]
+    noise = torch.from_numpy(np.random.default_rng([seed, 1]).normal(size=tuple(x.shape))).to(x)
+    spread = float(subject.images.max() - subject.images.min()) * _NOISE
+    tasks = [
+        Task("weights", [(randomized_copy(model, seed), x, y)], by="explainers", optional=True),
+        Task("seed", [(model, x, y)], seed=seed + 1, by="random explainers"),
+        Task("noise", [(model, x + spread * noise, y)], by="explainers", optional=True),
+    ]
+    if subject.logits.shape[1] > 2:
+        tasks.append(
+            Task("class", [(model, x, subject.logits[:images].topk(2).indices[:, 1])], by="explainers", optional=True)
+        )
+    return tasks
+
 
 def check_sanity(
     subject: Subject,
     candidates: Candidates,
-    maps: Mapping[str, Tensor],
-    advance: Callable[[int], None] = lambda rows: None,
+    maps: Mapping[str, Mapping[str, Tensor]],
+    tasks: Sequence[Task],
+    grid: int,
+    region_logits: Mapping[str, Tensor],
 ) -> list[SanityCheck]:
     """Make all sanity checks.
 
     Args:
         subject: Network and images.
         candidates: The explainers.
-        maps: Their maps of the images.
-        advance: Called with the number of maps made.
+        maps: Their maps, by explainer and task; ``"images"`` are those of all images.
+        tasks: The tasks of :func:`sanity_tasks`.
+        grid: Regions along each axis of the image.
+        region_logits: Logits without each region (:func:`region_logits_of`) for ``"images"`` and each task but
+            ``"seed"`` and ``"class"``.
 
     Returns:
         One entry per check.
     """
-    x, y = subject.images[:IMAGES], subject.targets[:IMAGES]
-    first = {label: maps[label][:IMAGES] for label in candidates.explainers}
+    changed = {task.key: task for task in tasks}
 
-    def again(magnitude: bool, **changed: Any) -> dict[str, Floats]:
-        found = {}
-        for label, own in first.items():
-            arguments: dict[str, Any] = {"model": subject.model, "images": x, "targets": y} | changed
-            found[label] = similarity(own, candidates.maps(label, **arguments), magnitude=magnitude)
-            advance(len(own))
+    def compare(key: str, magnitude: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {"values": {}, "regions": {}, "yardstick": {}}
+        found["errors"] = {label: why for (label, task), why in candidates.errors.items() if task == key}
+        for label in candidates.explainers:
+            if key not in maps[label]:
+                continue
+            after = maps[label][key]
+            before = maps[label]["images"][: len(after)]
+            found["values"][label] = similarity(before, after, magnitude=magnitude)
+            if key == "seed":
+                continue
+            sums = (patch_sums(one.double(), grid) for one in (before, after))
+            found["regions"][label] = similarity(*sums, magnitude=magnitude, fewest=_REGIONS)
+            drops = (
+                _drops(subject, candidates.explained_output(label), *given)
+                for given in (
+                    (region_logits["images"], subject.targets[: len(after)]),
+                    (region_logits.get(key, region_logits["images"]), changed[key].parts[0][2]),
+                )
+            )
+            found["yardstick"][label] = similarity(*drops, magnitude=magnitude, fewest=_REGIONS)
         return found
 
-    noise = np.random.default_rng([candidates.seed, 1]).normal(size=tuple(x.shape))
-    spread = float(subject.images.max() - subject.images.min()) * _NOISE
     return [
         SanityCheck(
             "weights",
@@ -100,9 +202,18 @@ def check_sanity(
             "does not depend on the network: random weights give the same map",
             0.9,
             "above",
-            again(True, model=randomized_copy(subject.model, candidates.seed)),
+            **compare("weights", True),
         ),
-        _check_classes(subject, again),
+        SanityCheck(
+            "class",
+            "Depends on the class",
+            "Rank correlation with the map of the second most likely class.",
+            "gives the same map for another class",
+            0.99,
+            "above",
+            **compare("class", False),
+            skipped="" if "class" in changed else "with two classes, the map of one may be that of the other",
+        ),
         SanityCheck(
             "image",
             "Depends on the image",
@@ -111,16 +222,20 @@ def check_sanity(
             "",
             None,
             "above",
-            {one: similarity(maps[one], maps[one].roll(1, 0), magnitude=True) for one in candidates.explainers},
+            {
+                label: similarity(maps[label]["images"], maps[label]["images"].roll(1, 0), magnitude=True)
+                for label in candidates.explainers
+            },
         ),
         SanityCheck(
             "seed",
             "Repeatable with another seed",
             "Rank correlation with the map that another seed of the random numbers gives.",
-            "gives another map with another seed; a larger budget may help",
+            "gives another map with another seed",
             0.3,
             "below",
-            again(False, seed=candidates.seed + 1),
+            compare("seed", False)["values"],
+            "not stable",
         ),
         SanityCheck(
             "noise",
@@ -129,27 +244,40 @@ def check_sanity(
             "gives an unrelated map if the image changes invisibly",
             0.1,
             "below",
-            again(False, images=x + spread * torch.from_numpy(noise).to(x)),
+            **compare("noise", False),
         ),
         _check_completeness(subject, candidates, maps),
     ]
 
 
-def _check_classes(subject: Subject, again: Callable[..., dict[str, Floats]]) -> SanityCheck:
-    skipped = "" if subject.logits.shape[1] > 2 else "with two classes, the map of one may be that of the other"
-    return SanityCheck(
-        "class",
-        "Depends on the class",
-        "Rank correlation with the map of the second most likely class.",
-        "gives the same map for another class",
-        0.99,
-        "above",
-        {} if skipped else again(False, targets=subject.logits[:IMAGES].topk(2).indices[:, 1]),
-        skipped,
-    )
+def region_logits_of(subject: Subject, model: nn.Module, images: Tensor, grid: int) -> Tensor:
+    """Compute the logits for images and for images in which one region is zero.
+
+    Args:
+        subject: The audited network, which says how logits are read.
+        model: The network, or a copy of it.
+        images: ``[n, C, H, W]``.
+        grid: Regions along each axis.
+
+    Returns:
+        ``[n, 1 + R, K]``.
+    """
+    numbers = patch_numbers(images.shape[2:], grid)
+    regions = [numbers == -1, *(numbers == region for region in range(int(numbers.max()) + 1))]
+    rows = [torch.stack([image.masked_fill(region, 0) for region in regions]) for image in images]
+    return torch.stack([subject.ask(row, model) for row in rows])
 
 
-def _check_completeness(subject: Subject, candidates: Candidates, maps: Mapping[str, Tensor]) -> SanityCheck:
+def _drops(subject: Subject, output: Any, logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the change ``[n, R]`` of the explained output without each region."""
+    head = ExplainedOutput(subject.model, output).head(logits.flatten(0, 1)).reshape(logits.shape)
+    column = torch.zeros_like(targets) if logits.shape[2] == 1 else targets
+    return score_drops(head[torch.arange(len(head)), :, column])
+
+
+def _check_completeness(
+    subject: Subject, candidates: Candidates, maps: Mapping[str, Mapping[str, Tensor]]
+) -> SanityCheck:
     batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
     values = {}
     for label, explainer in candidates.explainers.items():
@@ -159,7 +287,7 @@ def _check_completeness(subject: Subject, candidates: Candidates, maps: Mapping[
         absolute, relative = (
             AppliedMetric(
                 "completeness_error", {"relative": kind}, protocol="area", device=candidates.device, output=output
-            )(maps[label], batch, subject.model)["value"].to_numpy(np.float64)
+            )(maps[label]["images"], batch, subject.model)["value"].to_numpy(np.float64)
             for kind in (False, True)
         )
         known = relative > 0  # also False for nan, where the output does not change
@@ -170,26 +298,39 @@ def _check_completeness(subject: Subject, candidates: Candidates, maps: Mapping[
         "Adds up",
         "For methods that promise it: mean difference between the sum of the map and the change of the output from a "
         "black image, relative to the mean change.",
-        "does not add up to the change of the output, as it promises; a larger budget may help",
+        "does not add up to the change of the output, as it promises",
         0.5,
         "above",
         values,
+        "not stable",
     )
 
 
-def similarity(first: Tensor, second: Tensor, *, magnitude: bool) -> Floats:
-    """Compute Spearman's rank correlation of maps over the pixels.
+def similarity(first: Tensor, second: Tensor, *, magnitude: bool, fewest: int = _PIXELS) -> Floats:
+    """Compute Spearman's rank correlation of maps over the pixels where at least one of them is not zero.
 
     Args:
-        first: ``[N, H, W]``.
-        second: ``[N, H, W]``.
+        first: ``[N, ...]``.
+        second: ``[N, ...]``.
         magnitude: Whether pixels are ranked by magnitude.
+        fewest: Fewest such pixels.
 
     Returns:
-        ``[N]``; nan where a map is constant.
+        ``[N]``; nan where there are fewer pixels, or a map is constant on them.
     """
-    one, other = (centered_ranks(maps.abs() if magnitude else maps) for maps in (first, second))
-    return correlation(one, other)
+    found = np.full(len(first), np.nan)
+    for index, pair in enumerate(zip(first, second, strict=True)):
+        one, other = (values.flatten().double() for values in pair)
+        used = _is_nonzero(one) | _is_nonzero(other)
+        if int(used.sum()) >= fewest:
+            one, other = ((values.abs() if magnitude else values)[used][None] for values in (one, other))
+            found[index] = correlation(centered_ranks(one), centered_ranks(other))[0]
+    return found
+
+
+def _is_nonzero(values: Tensor) -> Tensor:
+    magnitudes = values.abs()
+    return magnitudes > TOLERANCE * magnitudes.max()
 
 
 def randomized_copy(model: nn.Module, seed: int) -> nn.Module:
@@ -216,11 +357,19 @@ def agreement(maps: Mapping[str, Tensor], labels: list[str]) -> tuple[Floats, Fl
         labels: The explainers to compare.
 
     Returns:
-        Mean rank correlation of the magnitudes for each pair, ``[M, M]``; and for each image the mean over all pairs,
+        Mean :func:`similarity` of the magnitudes for each pair, ``[M, M]``; and for each image the mean over all pairs,
         ``[N]``, nan with fewer than two explainers.
     """
-    ranks = [centered_ranks(maps[label].abs()) for label in labels]
-    pairs = np.array([[correlation(one, other) for other in ranks] for one in ranks])  # [M, M, N]
-    different = pairs[np.triu_indices(len(labels), 1)]
-    table = np.array([[defined_mean(cell) for cell in row] for row in pairs]).reshape(len(labels), len(labels))
-    return table, np.array([defined_mean(different[:, image]) for image in range(pairs.shape[2])])
+    magnitudes = {label: maps[label].abs() for label in labels}
+    ranks = {label: centered_ranks(magnitudes[label]) for label in labels}
+    # Most maps have no zeros, so that their ranks serve all pairs.
+    dense = {label: np.array([bool(_is_nonzero(one).all()) for one in maps[label]]) for label in labels}
+    table, pairs = np.eye(len(labels)), []
+    for (i, one), (j, other) in itertools.combinations(enumerate(labels), 2):
+        found = correlation(ranks[one], ranks[other])
+        sparse = ~(dense[one] | dense[other])
+        found[sparse] = similarity(magnitudes[one][sparse], magnitudes[other][sparse], magnitude=False)
+        pairs.append(found)
+        table[i, j] = table[j, i] = defined_mean(found)
+    images = len(maps[labels[0]]) if labels else 0
+    return table, np.array([defined_mean(np.array([pair[image] for pair in pairs])) for image in range(images)])

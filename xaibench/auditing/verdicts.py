@@ -1,4 +1,4 @@
-"""Verdicts about explainers: supported, refuted or undecided.
+"""Verdicts about explainers: supported, refuted, undecided, or not stable at the budget.
 
 An explainer is *supported* if it scores significantly better than every control in each required kind of truth and
 significantly better than chance in each question of these kinds, the network passed its test, and no sanity check
@@ -9,6 +9,9 @@ wrongly is at most 5 %.
 
 It is *refuted* if it fails a sanity check, or if a control scores significantly better in every required kind of truth
 (Holm's method over all explainers, kinds and controls). If the kinds disagree, it is *undecided*.
+
+It is *not stable* if another seed gives another map, or its map does not add up as it promises: with more passes, the
+result could be any of the others.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from xaibench.core.truth_kinds import Truth
 from xaibench.statistics import SamplingDesign, holm, nested_means
 from xaibench.statistics.rank_tests import ALPHA
 
-Outcome: TypeAlias = Literal["supported", "refuted", "undecided"]
+Outcome: TypeAlias = Literal["supported", "refuted", "undecided", "not stable"]
 #: Kinds of truth that a supported explainer must be right about.
 REQUIRED: tuple[Truth, ...] = ("intervention", "use")
 #: What a comparison with random maps is called.
@@ -68,12 +71,13 @@ class Verdict:
 
     Attributes:
         explainer: Its label.
-        outcome: ``"supported"``, ``"refuted"`` or ``"undecided"``.
+        outcome: ``"supported"``, ``"refuted"``, ``"undecided"`` or ``"not stable"`` (at this budget).
         reasons: Why, a sentence each.
         p: P-value of the support, corrected for the number of explainers; nan if it was not tested.
         needed: Number of images that would probably decide, if the differences are as large as measured; None if the
             outcome is not ``"undecided"`` or more images would not help.
         comparisons: All comparisons with controls.
+        passes: Passes per image; None if unknown.
     """
 
     explainer: str
@@ -82,6 +86,7 @@ class Verdict:
     p: float
     needed: int | None
     comparisons: Sequence[Comparison]
+    passes: int | None = None
 
 
 def judge(
@@ -92,6 +97,7 @@ def judge(
     network: NetworkTest,
     images: int,
     required: Sequence[Truth] = REQUIRED,
+    passes: Mapping[str, int | None] | None = None,
 ) -> list[Verdict]:
     """Judge all explainers.
 
@@ -103,6 +109,7 @@ def judge(
         network: The test of the network.
         images: Number of images of the audit.
         required: The kinds of truth that support rests on.
+        passes: Passes per image of each explainer.
 
     Returns:
         A verdict for each explainer.
@@ -123,7 +130,9 @@ def judge(
     titles = {question.key: question.title for question in questions}
     verdicts = []
     for one in explainers:
-        failed = [f"It {check.failure} ({check.mean(one):.2f})." for check in checks if check.has_failed(one)]
+        failed = [
+            (check.outcome, f"It {check.failure} ({check.mean(one):.2f}).") for check in checks if check.has_failed(one)
+        ]
         outcome, reasons = _decide(compared[one], worse[one], corrected[one], failed, untestable)
         needed = None
         if not reasons:
@@ -131,7 +140,9 @@ def judge(
             subjects = dict.fromkeys(c.about for c in undecided)
             reasons = [_describe_closest([c for c in undecided if c.about == about], titles) for about in subjects]
             needed = _images_needed(undecided, len(explainers), images)
-        verdicts.append(Verdict(one, outcome, reasons, corrected[one], needed, compared[one]))
+        if outcome != "refuted":
+            reasons = [*reasons, *(f"{c.title}: {c.reasons[one]}." for c in checks if one in c.reasons and c.limit)]
+        verdicts.append(Verdict(one, outcome, reasons, corrected[one], needed, compared[one], (passes or {}).get(one)))
     return verdicts
 
 
@@ -139,14 +150,18 @@ def _decide(
     compared: Sequence[Comparison],
     worse: Sequence[Comparison],
     p: float,
-    failed: Sequence[str],
+    failed: Sequence[tuple[str, str]],
     untestable: Sequence[str],
 ) -> tuple[Outcome, list[str]]:
     """Return the outcome with its reasons; no reasons if more images would probably decide."""
     lost = [f"On {c.about}, the control {c.control} is better ({-c.difference:+.2f})." for c in worse]
     kinds = {c.about for c in compared if c.control != CHANCE}
+    why = [text for _, text in failed]
+    # A map that changes with the seed also changes with noise, and may lose to controls.
+    if "not stable" in [found for found, _ in failed]:
+        return "not stable", [*why, "More passes may help."]
     if failed or (lost and {c.about for c in worse} == kinds):
-        return "refuted", [*failed, *lost]
+        return "refuted", [*why, *lost]
     if untestable:
         return "undecided", list(untestable)
     if p <= ALPHA:
@@ -213,5 +228,5 @@ def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: i
 
 def sort_key(verdict: Verdict) -> tuple[int, float, str]:
     """Return the place of a verdict in tables: supported explainers first, the most certain first."""
-    rank = ("supported", "undecided", "refuted").index(verdict.outcome)
+    rank = ("supported", "undecided", "not stable", "refuted").index(verdict.outcome)
     return rank, 1.0 if verdict.p != verdict.p else verdict.p, verdict.explainer

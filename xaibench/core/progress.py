@@ -45,6 +45,12 @@ def shows_bars() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
+def announce(text: str) -> None:
+    """Print a line on the standard error output where no bar is visible, unless ``TQDM_DISABLE=1`` is set."""
+    if not shows_bars() and os.environ.get("TQDM_DISABLE", "") in ("", "0"):
+        print(text, file=sys.stderr, flush=True)
+
+
 class ProgressBar(AbstractContextManager["ProgressBar"]):
     """A tqdm bar that appears once a loop has taken half a second.
 

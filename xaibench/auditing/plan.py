@@ -1,0 +1,221 @@
+"""The plan of an audit: how thorough it is, and how long it takes.
+
+How many passes explainers and questions get follows from the cost of a pass of the network, so that an audit ends
+within a given time. The cost is counted in operations, not in seconds: an audit is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from xaibench.auditing.candidates import Candidates
+from xaibench.auditing.images import Subject, divided_axes
+from xaibench.core.progress import format_duration
+
+#: Minutes of an audit, and passes per image of an explainer that draws no random numbers.
+MINUTES, BUDGET = 15.0, 50
+#: Two cores: seconds per floating-point operation, and per value that a layer writes. Measured with MobileNet-v2,
+#: ResNet-18 and VGG-16 at 224 px (18, 20 and 195 ms per image on an AMD EPYC).
+_PER_OPERATION, _PER_VALUE = 6e-12, 0.9e-9
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How thorough an audit is.
+
+    Attributes:
+        budget: Passes per image of explainers that draw no random numbers.
+        sampling: Most passes per image of explainers that draw random numbers; they get what their papers use if that
+            is less. 0: they are left out.
+        samples: Samples of each question with a known cause.
+        windows: Regions along each axis of an image that are searched for decisive ones.
+        steps: Steps of SRG.
+        percentiles: Shares of pixels that ROAD removes; none: ROAD is left out.
+        grid: Patches along each axis, for IDSDS and the sanity checks.
+        repeats: Images that are explained again for the sanity checks.
+    """
+
+    budget: int = BUDGET
+    sampling: int = 10_000
+    samples: int = 12
+    windows: int = 7
+    steps: int = 5
+    percentiles: tuple[int, ...] = (20, 50, 80)
+    grid: int = 7
+    repeats: int = 6
+
+    def grid_of(self, images: Tensor) -> int:
+        """Return the patches along each axis: at most 4 for volumes, of at least 4 pixels if possible."""
+        most = self.grid if divided_axes(images) <= 2 else min(self.grid, 4)
+        return max(2, min([most, *(side // 4 for side in images.shape[2:] if side > 1)]))
+
+
+#: From the most to the least thorough.
+EFFORTS = (
+    *(Effort(sampling=passes) for passes in (10_000, 2000, 1000, 500, 200, 100, 50)),
+    Effort(36, 36),
+    Effort(20, 0, 8, 5, 3, (20, 50, 80), 5, 5),
+    Effort(10, 0, 6, 4, 2, (), 4, 5),
+)
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """What an audit is going to do.
+
+    Attributes:
+        effort: How thorough it is.
+        budgets: Most passes per image, by explainer.
+        passes: Passes per image, by explainer; None if unknown.
+        left_out: Explainers that are left out, with the reason.
+        stages: Number of passes of an image through the network, by stage.
+        seconds_per_pass: Measured time of a pass.
+        images: Number of images.
+    """
+
+    effort: Effort
+    budgets: Mapping[str, int]
+    passes: Mapping[str, int | None]
+    left_out: Mapping[str, str]
+    stages: Mapping[str, int]
+    seconds_per_pass: float
+    images: int
+
+    @property
+    def seconds(self) -> float:
+        """Forecast of the duration."""
+        return self.seconds_per_pass * sum(self.stages.values())
+
+    def __str__(self) -> str:
+        lines = [f"Audit of {len(self.passes)} explainers on {self.images} images: about {self.forecast}.", ""]
+        lines += [
+            f"  {name:<24} {count:>9,} passes  {format_duration(count * self.seconds_per_pass):>12}"
+            for name, count in self.stages.items()
+        ]
+        lines += ["", "Passes per image of each explainer:"]
+        lines += [f"  {label:<24} {count if count else 'unknown':>9}" for label, count in self.passes.items()]
+        lines += [f"  {label:<24} left out: {reason}" for label, reason in self.left_out.items()]
+        return "\n".join(lines)
+
+    @property
+    def forecast(self) -> str:
+        """The duration in words."""
+        return format_duration(max(1.0, self.seconds))
+
+
+def make_plan(
+    subject: Subject, candidates: Candidates, *, budget: int | None, minutes: float, train: bool
+) -> AuditPlan:
+    """Choose the most thorough audit that takes the given time on two cores.
+
+    Args:
+        subject: Network and images.
+        candidates: The explainers, without budgets.
+        budget: Passes per image for all explainers; None: what the time allows.
+        minutes: The time, for the number of operations that the network takes.
+        train: Whether a copy of the network is trained.
+
+    Returns:
+        The plan. If even the least thorough audit takes longer, that one.
+    """
+    cost = count_seconds(subject)
+    efforts = EFFORTS if budget is None else (Effort(budget, budget),)
+    planned = [_plan(subject, candidates, effort, train) for effort in efforts]
+    chosen = next((one for one in planned if cost * sum(one.stages.values()) <= 60 * minutes), planned[-1])
+    return replace(chosen, seconds_per_pass=_measure(subject))
+
+
+def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool) -> AuditPlan:
+    image = subject.images[:1]
+    budgets, passes, left_out = {}, {}, {}
+    for label in candidates.explainers:
+        most = effort.budget
+        try:
+            if candidates.is_random(label):
+                most = min(effort.sampling, candidates.passes(label, image) or effort.budget)
+                if not most:
+                    left_out[label] = "it needs more passes than the time allows; give budget= or more minutes"
+                    continue
+            passes[label] = candidates.passes(label, image, most)
+        except ValueError as error:
+            left_out[label] = str(error)
+        else:
+            budgets[label] = most
+    return AuditPlan(
+        effort,
+        budgets,
+        passes,
+        left_out,
+        _count_passes(subject, candidates, effort, passes, train),
+        0.0,
+        len(subject.images),
+    )
+
+
+def _count_passes(
+    subject: Subject, candidates: Candidates, effort: Effort, passes: Mapping[str, int | None], train: bool
+) -> dict[str, int]:
+    """Return the passes of each stage; approximate where they depend on what the network answers."""
+    images, axes = len(subject.images), divided_axes(subject.images)
+    patches = effort.grid_of(subject.images) ** axes + 1
+    parts = 2**axes
+    windows = (effort.windows if axes <= 2 else min(effort.windows, 4)) ** axes
+    causes = (5 if train else 4) * effort.samples
+    again = (3 if subject.logits.shape[1] > 2 else 2) * effort.repeats
+    maps = sum(
+        (count or 2) * (images + causes + again + effort.repeats * candidates.is_random(label))
+        for label, count in passes.items()
+    )
+    labels = len(passes) + len(candidates.controls)
+    metrics = 2 * effort.steps - 1 + (2 * len(effort.percentiles) + 1 if effort.percentiles else 0)
+    return {
+        "test of the network": 0 if subject.labels is not None else 59 * images,
+        "decisive regions": images * windows * 11 // 10,
+        "known causes": 2 * 12 * effort.samples + parts * images + (60 * images if train else 0),
+        "maps": maps,
+        "interventions": labels * images * metrics + images * patches,
+        "sanity checks": 3 * effort.repeats * patches,
+    }
+
+
+def count_seconds(subject: Subject) -> float:
+    """Return the seconds of a pass of one image on two cores, from the operations of the network.
+
+    Args:
+        subject: Network and images.
+    """
+    written = 0
+
+    class CountValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal written
+            result = call(*args, **(kwargs or {}))
+            written += sum(one.numel() for one in _tensors(result) if not call.is_view)
+            return result
+
+    counter = CountValues()  # type: ignore[no-untyped-call]
+    with counter, FlopCounterMode(display=False) as operations:
+        subject.ask(subject.images[:1])
+    return _PER_OPERATION * float(operations.get_total_flops()) + _PER_VALUE * written
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    results = result if isinstance(result, tuple | list) else [result]
+    return [one for one in results if isinstance(one, Tensor)]
+
+
+def _measure(subject: Subject) -> float:
+    """Return the seconds of a pass on this machine: the fastest of three batches."""
+    images, seconds = subject.images[:8], []
+    for _ in range(3):
+        started = time.perf_counter()
+        subject.ask(images)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds) / len(images)

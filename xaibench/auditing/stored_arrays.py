@@ -1,0 +1,69 @@
+"""Arrays that an audit keeps in its folder, so that it continues where it was stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from xaibench.core.files import atomic_file
+from xaibench.models.networks.pretrained_weights import weights_checksum
+
+
+@dataclass(frozen=True)
+class StoredArrays:
+    """Arrays in files that are named for what they were computed from.
+
+    Attributes:
+        folder: Where the files are; None: nothing is stored.
+        context: What all arrays depend on, such as the network and versions.
+    """
+
+    folder: Path | None = None
+    context: str = ""
+
+    def get(
+        self, name: str, inputs: Sequence[Any], compute: Callable[[], Mapping[str, NDArray[Any]]]
+    ) -> Mapping[str, NDArray[Any]]:
+        """Return stored arrays, or compute and store them.
+
+        Args:
+            name: Name of the file without suffix; may contain folders.
+            inputs: What else the arrays depend on: tensors, networks, and values that their text identifies.
+            compute: Returns the arrays by name.
+        """
+        if self.folder is None:
+            return compute()
+        digest = hashlib.sha256(self.context.encode())
+        for one in inputs:
+            digest.update(_encode(one))
+        path = self.folder / f"{name}-{digest.hexdigest()[:16]}.npz"
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return dict(stored)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):  # also a damaged file
+            pass
+        arrays = compute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path, durable=False) as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+        return arrays
+
+    def remove(self, *, keep: str) -> None:
+        """Remove the files, except those whose name begins with ``keep``."""
+        for path in [] if self.folder is None else self.folder.rglob("*.npz"):
+            if not path.name.startswith(keep):
+                path.unlink()
+
+
+def _encode(one: Any) -> bytes:
+    if isinstance(one, Tensor):
+        return f"{one.dtype} {tuple(one.shape)} ".encode() + one.contiguous().numpy().tobytes()
+    return (weights_checksum(one) if isinstance(one, nn.Module) else repr(one)).encode()
