@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Negatives, Window, clear_errors, names
+
+if TYPE_CHECKING:
+    from xaibench.auditing.plan import AuditPlan
 
 
 @app.command()
@@ -62,7 +65,14 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    budget: Annotated[int, typer.Option(min=2, help="Passes per image for each explainer.")] = 50,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Passes per image for each explainer. [default: what --minutes allow]", show_default=False
+        ),
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time that the audit may take on two cores.")] = 15.0,
+    plan: Annotated[bool, typer.Option("--plan", help="Only print what would be done and how long it takes.")] = False,
     train: Annotated[
         bool, typer.Option("--train", help="Also fine-tune a copy of the network to react to a pattern.")
     ] = False,
@@ -111,11 +121,19 @@ def audit(
             output=output,
             samples=samples,
             budget=budget,
+            minutes=minutes,
             train=train,
             name=opened.name,
             description=description,
             seed=seed,
             device=device,
+            folder=out,
+            show_plan=_print_and_stop if plan else None,
         )
         typer.echo(str(found))
-        typer.echo(f"\nEvidence sheet: {found.write(out).resolve()}")
+        typer.echo(f"\nEvidence sheet: {(out / 'audit.html').resolve()}")
+
+
+def _print_and_stop(plan: AuditPlan) -> None:
+    typer.echo(str(plan))
+    raise typer.Exit

@@ -40,7 +40,10 @@ def score(
     size: Size = None,
     split: Annotated[str, typer.Option(help="Split of the maps: train, val, test or all.")] = "test",
     classes: Annotated[
-        str | None, typer.Option(help="Only these classes, such as dog,cat; with --model, in the order of its outputs.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Only these classes, such as dog,cat; with --model, in the order of its outputs.", show_default=False
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     model: Annotated[
