@@ -6,8 +6,16 @@ import torch
 from oracles.tag_network import CORNER, SIDE, check_parts_decide, tag_network, tagged_images
 from torch import nn
 
+from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.images import make_subject
-from xaibench.auditing.questions import blind_copies, find_decisive_regions, insert_images, make_mosaics, place_of
+from xaibench.auditing.questions import (
+    ask_known_causes,
+    blind_copies,
+    find_decisive_regions,
+    insert_images,
+    make_mosaics,
+    place_of,
+)
 
 
 class Brightest(nn.Module):
@@ -39,8 +47,8 @@ def test_decisive_regions_contain_the_tag():
     subject = make_subject(tag_network(), images, labels=labels)
     found = find_decisive_regions(subject, 8, np.random.default_rng(0))
     assert len(found) == 8
-    assert len(found.places) == 16
-    assert set(found.places) == {"top left"}
+    assert len(found.regions) == 16
+    assert {region.place for region in found.regions} == {"top left"}
     assert found.masks[:, :CORNER, :CORNER].float().mean() > 0.9
     assert found.masks[:, 2 * CORNER :, 2 * CORNER :].sum() == 0
 
@@ -118,3 +126,25 @@ def test_places_have_names(row, column, name):
     mask = torch.zeros(9, 9, dtype=torch.bool)
     mask[row, column] = True
     assert place_of(mask) == name
+
+
+@pytest.mark.parametrize("make", [insert_images, make_mosaics, find_decisive_regions, blind_copies])
+def test_samples_state_the_image_that_they_are_made_of(areas, make):
+    found = make(areas, 6, np.random.default_rng(0))
+    assert np.array_equal(found.groups, areas.groups[found.sources])
+    if make is not blind_copies:  # a copy may answer otherwise
+        assert torch.equal(found.targets, areas.targets[found.sources])
+
+
+def test_skipped_questions_say_why(areas):
+    candidates = Candidates({"saliency": "saliency"}, budget=10)
+
+    def reason(subject, make, key):
+        return ask_known_causes(key, make(subject, 3, np.random.default_rng(0)), candidates).skipped
+
+    constant = make_subject(Brightest(), torch.zeros(8, 1, SIDE, SIDE), classes=["bright", "dark", "gray"])
+    for make, key in ((make_mosaics, "mosaics"), (find_decisive_regions, "decisive_regions")):
+        assert reason(constant, make, key) == "the network gives the same answer for all images, gray"
+    function = make_subject(Brightest(), area_images(8), output=lambda logits: logits[:, 0])
+    assert reason(function, insert_images, "insertions") == "a function of the outputs has no classes"
+    assert "independent images: 3, needed: 6" in reason(areas, insert_images, "insertions")

@@ -114,7 +114,7 @@ def test_a_split_of_class_folders_has_names(folders):
 def hint(labels, model=None, images=None, **options):
     images = tagged_images(len(labels))[0] if images is None else images
     subject = make_subject(model or tag_network(), images, labels=labels, **options)
-    nothing = find_decisive_regions(subject, 0, np.random.default_rng(0))
+    nothing = find_decisive_regions(subject, 1, np.random.default_rng(0))
     findings = find_suspicious_images(subject, {}, [], np.full(len(labels), np.nan), nothing)
     return next((finding.text for finding in findings if finding.key == "labels"), None)
 

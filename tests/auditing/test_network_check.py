@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from oracles.tag_network import tag_network, tagged_images
+from scipy.stats import hypergeom
 from torch import nn
 
 from xaibench.auditing.images import make_subject
@@ -74,3 +75,27 @@ def test_a_shuffled_copy_has_the_same_weights_in_another_order():
         activations = copied[0](torch.rand(8, 1, 6, 6, generator=torch.Generator().manual_seed(0)))
     assert not torch.equal(copied[1].running_mean, model[1].running_mean)
     assert torch.allclose(copied[1].running_mean, activations.mean((0, 2, 3)), atol=0.3)
+
+
+def test_images_needed_give_the_test_a_power_of_80_percent():
+    images, answers = tagged_images(14)
+    labels = torch.where(torch.arange(14) < 3, 1 - answers, answers)
+    found = check_network(make_subject(tag_network(), images, labels=labels), 0)
+    assert not found.passed
+    assert found.images == 14
+    assert "11 of 14" in found.text
+    assert f"about {found.needed} images" in found.text
+    # Of two classes, the permutation test is Fisher's exact test.
+    rng, passed = np.random.default_rng(0), 0
+    for _ in range(1000):
+        truth = rng.permutation(np.arange(found.needed) % 2)
+        answered = np.where(rng.random(found.needed) < 11 / 14, truth, 1 - truth)
+        both = int((answered & truth).sum())
+        passed += hypergeom.sf(both - 1, found.needed, truth.sum(), answered.sum()) <= 0.02
+    assert 0.7 < passed / 1000 < 0.9
+
+
+def test_no_number_of_images_helps_a_network_that_is_not_better_than_chance():
+    images, answers = tagged_images(12)
+    assert check_network(make_subject(tag_network(), images, labels=1 - answers), 0).needed is None
+    assert check_network(make_subject(tag_network(), images, labels=answers), 0).needed is None

@@ -64,7 +64,7 @@ def test_explainers_that_find_the_tag_in_a_slice_are_supported_and_others_refute
     outcomes = {verdict.explainer: verdict.outcome for verdict in audit.verdicts}
     assert outcomes == {"input_x_gradient": "supported", "integrated_gradients": "supported", "edges": "refuted"}
     (finding,) = [finding for finding in audit.findings if finding.key == "decisive_regions"]
-    assert "it is at the top left of the last slices" in finding.text
+    assert "(top left of the last slices 12)" in finding.text
 
 
 def test_a_trained_network_is_audited_to_the_page(tmp_path):

@@ -55,7 +55,7 @@ def test_a_volume_of_one_slice_is_an_image(make):
     for name in ("images", "masks"):
         assert torch.equal(getattr(found, name), getattr(other, name).squeeze(-3))
     assert torch.equal(found.targets, other.targets)
-    assert (found.tried, found.places) == (other.tried, other.places)
+    assert (found.tried, [one.place for one in found.regions]) == (other.tried, [one.place for one in other.regions])
     assert len(found) or make in (insert_images, make_mosaics)
 
 
@@ -85,7 +85,7 @@ def test_a_decisive_region_of_volumes_contains_the_tag():
     network = nn.Sequential(Slice(6), tag_network())
     found = find_decisive_regions(make_subject(network, depth, labels=labels), 8, np.random.default_rng(0))
     assert len(found) == 8
-    assert set(found.places) == {"top left of the last slices"}
+    assert {region.place for region in found.regions} == {"top left of the last slices"}
     assert bool(found.masks[:, 6, :CORNER, :CORNER].all())
     assert found.masks.float().mean() < 0.03
 

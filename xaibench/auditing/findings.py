@@ -13,6 +13,7 @@ from torch import Tensor
 
 from xaibench.auditing.images import Subject
 from xaibench.auditing.questions import KnownCauses
+from xaibench.core.messages import listed
 
 #: Width of the border, as a share of each side; and the share of a map's mass in it from which on an image is named.
 _BORDER, _MASS_IN_BORDER = 0.1, 0.6
@@ -110,21 +111,22 @@ def _best_assignment(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> t
     return dict(outputs), int(counts[chosen].sum())
 
 
-def _decisive_regions(subject: Subject, regions: KnownCauses) -> Finding | None:
-    if not len(regions):
+def _decisive_regions(subject: Subject, causes: KnownCauses) -> Finding | None:
+    regions = causes.regions
+    if not regions:
         return None
-    location, count = Counter(regions.places).most_common(1)[0]
-    share = float(regions.masks[0].double().mean())
+    share = float(causes.masks[0].double().mean())
+    answers = []
+    for target, count in Counter(region.target for region in regions).most_common():
+        places = Counter(region.place for region in regions if region.target == target).most_common()
+        where = ", ".join(f"{place} {number}" for place, number in places)
+        answers.append(f"{subject.classes[target]} in {count} image{'s' * (count > 1)} ({where})")
     text = (
-        f"In {len(regions.places)} of {regions.tried} images, one small region ({share:.0%} of the image) decides the "
-        f"answer: without it the network answers otherwise, and in another image it brings the answer about. Most "
-        f"often, in {count} images, it is at the {location}. If the object is not there, this is a shortcut, such as a "
-        "tag or a logo."
+        f"In {len(regions)} of {causes.tried} images, one small region ({share:.0%} of the image) decides the answer: "
+        f"without it the network answers otherwise, and in another image it brings about "
+        f"{listed(answers, most=_MOST)}. If the object is not there, this is a shortcut, such as a tag or a logo."
     )
-    hits = [
-        index for index, image in enumerate(subject.images) if any(torch.equal(image, one) for one in regions.images)
-    ]
-    return Finding("decisive_regions", text, hits)
+    return Finding("decisive_regions", text, [region.image for region in regions])
 
 
 def _border(subject: Subject, maps: Mapping[str, Tensor], trusted: Sequence[str]) -> Finding | None:

@@ -14,22 +14,28 @@ Phipson and Smyth: Permutation P-values Should Never Be Zero, 2010 (arXiv 1603.0
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.auditing.images import Subject
 from xaibench.compute.lending import copy_network, set_evaluation
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.progress import ProgressBar
+from xaibench.report.page.templating import p_value
 
 #: Significance level of the test.
 LEVEL = 0.02
 #: Shuffled labels and shuffled copies to compare with.
 _SHUFFLED_LABELS, _SHUFFLED_COPIES = 9999, 59
+#: Power for which the number of needed images is computed, and the largest number that is given.
+_POWER, _MOST_IMAGES = 0.8, 10_000
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,32 @@ class NetworkTest:
             function of the outputs, its standard deviation over the images).
         expected: Mean of the same number under the null hypothesis.
         p: P-value.
+        images: Number of images.
+        needed: Number of images for which the test would have a power of 80 %, if the share of correct answers is as
+            measured; None if the network passed, there are no labels, or more images would not help.
+        copies: The same number of each copy with shuffled weights.
     """
 
     by: Literal["labels", "shuffled weights"]
     value: float
     expected: float
     p: float
+    images: int = 0
+    needed: int | None = None
+    copies: Sequence[float] = ()
+
+    @property
+    def text(self) -> str:
+        """The result with count, p-value and level."""
+        if self.by == "labels":
+            right = self.value * self.images
+            share = f"{right:.0f} of {self.images}" if abs(right - round(right)) < 1e-6 else f"{self.value:.1%}"
+            result = f"{share} answers agree with the labels, {self.expected:.1%} would by chance"
+        else:
+            result = f"its answers tell the {self.images} images apart by {self.value:.3g}, those of copies with "
+            result += f"shuffled weights by {self.expected:.3g}"
+        more = "" if self.needed is None else f"; at this accuracy, about {self.needed} images would be enough"
+        return f"{result}; p {p_value(self.p)}, level {LEVEL}{more}"
 
     @property
     def passed(self) -> bool:
@@ -83,10 +109,27 @@ def _by_labels(subject: Subject, labels: Tensor, seed: int) -> NetworkTest:
         truth = labels.numpy() > 0
         hits = (answers[:, None] == truth[None]).mean(2)
     rng, count = np.random.default_rng(seed), len(hits)
-    agreement_with_labels = float(hits[np.arange(count), np.arange(count)].mean())
+    own = hits.diagonal().astype(np.float64)
+    agreement_with_labels = float(own.mean())
     shuffled = np.array([hits[np.arange(count), rng.permutation(count)].mean() for _ in range(_SHUFFLED_LABELS)])
     p = (1 + int((shuffled >= agreement_with_labels - 1e-12).sum())) / (1 + _SHUFFLED_LABELS)
-    return NetworkTest("labels", agreement_with_labels, float(shuffled.mean()), p)
+    expected = float(shuffled.mean())
+    needed = None if p <= LEVEL else _images_needed(own, agreement_with_labels - expected, float(shuffled.std()))
+    return NetworkTest("labels", agreement_with_labels, expected, p, count, needed)
+
+
+def _images_needed(hits: NDArray[np.float64], gain: float, error: float) -> int | None:
+    """Return the number of images for which the test has a power of 80 %; None if that is out of reach.
+
+    Normal approximation: ``gain`` over shuffled labels, whose mean has the standard deviation ``error``.
+    """
+    from scipy.stats import norm
+
+    if gain <= 0:
+        return None
+    spread = float(norm.isf(LEVEL)) * error * math.sqrt(len(hits)) + float(norm.ppf(_POWER)) * float(hits.std())
+    needed = max(len(hits) + 1, math.ceil((spread / gain) ** 2))
+    return needed if needed <= _MOST_IMAGES else None
 
 
 def _by_weights(subject: Subject, seed: int, progress: bool) -> NetworkTest:
@@ -100,7 +143,8 @@ def _by_weights(subject: Subject, seed: int, progress: bool) -> NetworkTest:
             others.append(_information(subject, outputs.nan_to_num(0.0)))
             bar.advance()
     p = (1 + sum(other >= own_information - 1e-12 for other in others)) / (1 + _SHUFFLED_COPIES)
-    return NetworkTest("shuffled weights", own_information, float(np.mean(others)), p)
+    images, expected = len(subject.images), float(np.mean(others))
+    return NetworkTest("shuffled weights", own_information, expected, p, images, copies=others)
 
 
 def _information(subject: Subject, logits: Tensor) -> float:

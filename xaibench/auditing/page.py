@@ -21,7 +21,7 @@ from torch import Tensor
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.findings import Finding
 from xaibench.auditing.images import Subject
-from xaibench.auditing.network_test import NetworkTest
+from xaibench.auditing.network_test import LEVEL, NetworkTest
 from xaibench.auditing.plan import AuditPlan
 from xaibench.auditing.questions import KnownCauses, Question
 from xaibench.auditing.sanity import SanityCheck
@@ -118,8 +118,24 @@ def _count_labels(subject: Subject, labels: Tensor) -> list[dict[str, Any]]:
     ]
 
 
+def _describe_images(subject: Subject) -> list[dict[str, Any]]:
+    """Return the name, group, answer and label of each image; of independent labels, all that are above 0.5."""
+    likely = subject.probabilities(subject.logits)
+    answers, labels = subject.answers(subject.logits), subject.labels
+    rows = []
+    for index, (name, group) in enumerate(zip(subject.ids, subject.groups.tolist(), strict=True)):
+        target = int(subject.targets[index])
+        label = None if labels is None else labels[index]
+        row = {"id": name, "group": group, "class": subject.classes[target], "output": target}
+        row["answers"] = answers[index].nonzero().flatten().tolist()
+        row["probability"] = None if subject.head == "function" else float(likely[index, target])
+        row["label"] = None if label is None else int(label) if label.ndim == 0 else label.nonzero().flatten().tolist()
+        rows.append(row)
+    return rows
+
+
 #: Version of the format of ``audit.json``, and the file of its JSON schema.
-FORMAT, SCHEMA = 1, Path(__file__).with_name("audit.schema.json")
+FORMAT, SCHEMA = 2, Path(__file__).with_name("audit.schema.json")
 
 
 @dataclass(frozen=True)
@@ -171,7 +187,8 @@ class Audit:
         """The result in a sentence."""
         if not self.network.passed:
             return (
-                "No explanation can be supported: the network was not shown to be better than chance on these images."
+                "No explanation can be supported: the network was not shown to be better than chance on these images "
+                f"({self.network.text})."
             )
         if self.supported:
             return f"Supported: {', '.join(self.supported)}."
@@ -183,38 +200,52 @@ class Audit:
         Returns:
             Numbers and texts that JSON can hold; NaN is None.
         """
+        ids = self.subject.ids
         questions = [
             {
-                **{name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped", "samples")},
-                "means": {label: _plain(np.nanmean(scores)) for label, scores in q.scores.items()},
-                "parts": {part: {k: _plain(v) for k, v in means.items()} for part, means in q.parts.items()},
+                **{name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped")},
+                "images": [ids[source] for source in q.sources],
+                "groups": q.groups.tolist(),
+                "scores": q.scores,
+                "means": q.means(),
+                "parts": q.parts,
             }
             for q in self.questions
         ]
         checks = [
             {
-                **{name: getattr(c, name) for name in ("key", "title", "text", "limit", "fails", "skipped")},
-                "means": {label: _plain(c.mean(label)) for label in c.values},
+                **{name: getattr(c, name) for name in ("key", "title", "text", "limit", "fails", "skipped", "values")},
+                "means": {label: c.mean(label) for label in c.values},
                 "failed": [label for label in c.values if c.has_failed(label)],
             }
             for c in self.checks
         ]
-        verdicts = [_plain(asdict(verdict)) for verdict in self.verdicts]
-        findings = [
-            {"key": f.key, "text": f.text, "images": [self.subject.ids[i] for i in f.images]} for f in self.findings
+        findings = [{"key": f.key, "text": f.text, "images": [ids[i] for i in f.images]} for f in self.findings]
+        regions = [
+            {
+                "image": ids[region.image],
+                "window": [[side.start, side.stop] for side in region.window],
+                "place": region.place,
+                "class": self.subject.classes[region.target],
+            }
+            for region in self.regions.regions
         ]
-        network = asdict(self.network) | {"passed": self.network.passed}
-        return {
-            "format": FORMAT,
-            "headline": self.headline,
-            "record": _plain(dict(self.record)),
-            "network_test": _plain(network),
-            "verdicts": verdicts,
-            "questions": questions,
-            "sanity_checks": checks,
-            "findings": findings,
-            "not_tested": dict(self.inapplicable),
-        }
+        plain: dict[str, Any] = _plain(
+            {
+                "format": FORMAT,
+                "headline": self.headline,
+                "record": self.record,
+                "network_test": asdict(self.network) | {"level": LEVEL, "passed": self.network.passed},
+                "images": _describe_images(self.subject),
+                "verdicts": [asdict(verdict) for verdict in self.verdicts],
+                "questions": questions,
+                "sanity_checks": checks,
+                "findings": findings,
+                "decisive_regions": regions,
+                "not_tested": self.inapplicable,
+            }
+        )
+        return plain
 
     def table(self) -> pd.DataFrame:
         """Summarize the verdicts.
@@ -255,7 +286,8 @@ class Audit:
             needed = f" About {verdict.needed} images would decide." if verdict.needed else ""
             lines.append(f"{verdict.explainer:<{width}}  {verdict.outcome:<9}  {' '.join(verdict.reasons)}{needed}")
         lines += [f"{label:<{width}}  not tested {why}" for label, why in self.inapplicable.items()]
-        lines += ["", *(f"{q.title}: not asked, {q.skipped}." for q in self.questions if q.skipped)]
+        lines += ["", f"The network: {self.network.text}."]
+        lines += [*(f"{q.title}: not asked, {q.skipped}." for q in self.questions if q.skipped)]
         lines += [finding.text for finding in self.findings]
         lines += [f"Not to be relied on (check_network=False): {why}" for why in self.record["broken_assumptions"]]
         return "\n".join(lines)
@@ -268,7 +300,7 @@ def _plain(value: Any) -> Any:
     """Convert to values that JSON has: nan becomes None, numbers of NumPy become Python's."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | np.ndarray):
         return [_plain(one) for one in value]
     if isinstance(value, np.integer | np.bool_):
         return value.item()
@@ -424,15 +456,13 @@ def _maps_picture(audit: Audit, which: list[int], explainers: Sequence[str], *, 
     subject = audit.subject
     masks = subject.masks[which].numpy() if subject.masks is not None else None
     if regions:
-        masks = np.stack([_region_of(audit, index) for index in which])
+        windows = {region.image: region.window for region in audit.regions.regions}
+        masks = np.zeros((len(which), *subject.images.shape[2:]), bool)
+        for mask, index in zip(masks, which, strict=True):
+            mask[windows[index]] = True
     names = [f"{subject.ids[i]}: {subject.classes[int(subject.targets[i])]}" for i in which]
     images = subject.images[which].numpy()
     images = images if images.shape[1] in (1, 3) else images[:, :1]
     maps = {label: audit.maps[label][which].double().numpy() for label in explainers}
     figure = show(images, maps, masks, labels=names, samples=len(which))
     return "data:image/png;base64," + base64.b64encode(encode(figure, "png")).decode("ascii")
-
-
-def _region_of(audit: Audit, index: int) -> Any:
-    image, regions = audit.subject.images[index], audit.regions
-    return next(mask.numpy() for one, mask in zip(regions.images, regions.masks, strict=True) if one.equal(image))

@@ -49,6 +49,23 @@ _WINDOW, _VOLUME_WINDOWS = 0.25, 4
 
 
 @dataclass(frozen=True)
+class Region:
+    """A small region of an image that decides the answer.
+
+    Attributes:
+        image: Index of the image.
+        window: Range of indices for each spatial axis.
+        place: Where it is, such as ``"top left"``.
+        target: The class that it brings about.
+    """
+
+    image: int
+    window: Window
+    place: str
+    target: int
+
+
+@dataclass(frozen=True)
 class KnownCauses:
     """Samples with a known decisive part.
 
@@ -56,19 +73,23 @@ class KnownCauses:
         images: ``[n, C, H, W]``.
         masks: ``[n, H, W]`` bool: the part that decides.
         targets: ``[n]`` the explained class.
-        groups: ``[n]``: group of the image whose class is explained.
+        sources: ``[n]``: index of the image whose class is explained.
+        groups: ``[n]``: group of that image.
         models: The network that is explained, for each range of samples: ``[(start, stop, network)]``.
         tried: Number of candidates, of which those that passed the interventions are samples.
-        places: For decisive regions: where they are, in all images that have one, also beyond the samples.
+        regions: The decisive regions of all images that have one, also beyond the samples.
+        impossible: Why there can be no candidates; empty if there can.
     """
 
     images: Tensor
     masks: Tensor
     targets: Tensor
+    sources: NDArray[np.int64]
     groups: NDArray[np.int64]
     models: Sequence[tuple[int, int, nn.Module]]
     tried: int
-    places: list[str] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    impossible: str = ""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -91,7 +112,7 @@ def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> Know
     for guest in guests:
         other = int(rng.choice(np.flatnonzero(classes != classes[guest])))
         chosen = rng.permutation([guest, other, *rng.choice(len(classes), len(quarters) - 2)])
-        mosaic, mask = subject.canvas.expand_as(subject.images[0]).clone(), _empty_mask(subject)
+        mosaic, mask = subject.canvas.expand_as(subject.images[0]).clone(), _mask_of(subject)
         for image, window in zip(chosen.tolist(), quarters, strict=True):
             mosaic[:, *window] = small[image]
             mask[window] = bool(classes[image] == classes[guest])
@@ -116,11 +137,10 @@ def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Kno
     for guest in guests:
         host = int(rng.choice(np.flatnonzero(classes != classes[guest])))
         window = quarters[int(rng.integers(len(quarters)))]
-        image, mask = subject.images[host].clone(), _empty_mask(subject)
+        image = subject.images[host].clone()
         image[:, *window] = small[guest]
-        mask[window] = True
         images.append(image)
-        masks.append(mask)
+        masks.append(_mask_of(subject, window))
     return _verify(subject, images, masks, guests, count)
 
 
@@ -148,8 +168,9 @@ def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests:
     gone = ~subject.answers(less).gather(1, y[:, None])[:, 0]
     fall_without, fall_alone = ((whole - other).gather(1, y[:, None])[:, 0] for other in (less, only))
     chosen = (answered & gone & (fall_without > fall_alone)).nonzero().flatten()[:count]
-    groups = subject.groups[guests][chosen.numpy()]
-    return KnownCauses(x[chosen], m[chosen], y[chosen], groups, [(0, len(chosen), subject.model)], len(images))
+    sources = np.array(guests)[chosen.numpy()]
+    samples = x[chosen], m[chosen], y[chosen], sources, subject.groups[sources]
+    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(images))
 
 
 def find_decisive_regions(
@@ -180,7 +201,7 @@ def find_decisive_regions(
         return _nothing(subject)
     places = _search_windows(subject.images, windows)
     others = [int(rng.choice(np.flatnonzero(classes != one))) for one in classes]
-    indices, masks = [], []
+    regions = []
     for index, other in enumerate(others):
         advance(1)
         a, b, target = subject.images[index], subject.images[other], int(classes[index])
@@ -195,15 +216,13 @@ def find_decisive_regions(
         if not decides.any():
             continue
         window = places[int(torch.where(decides, -outputs[:, target], -torch.inf).argmax())]
-        mask = _empty_mask(subject)
-        mask[window] = True
-        indices.append(index)
-        masks.append(mask)
-    if not indices:
+        regions.append(Region(index, window, place_of(_mask_of(subject, window)), target))
+    if not regions:
         return _nothing(subject, tried=len(others))
-    chosen, names = indices[:count], [place_of(mask) for mask in masks]
-    samples = subject.images[chosen], torch.stack(masks)[:count], subject.targets[chosen], subject.groups[chosen]
-    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(others), names)
+    chosen = np.array([region.image for region in regions[:count]])
+    masks = torch.stack([_mask_of(subject, region.window) for region in regions[:count]])
+    samples = subject.images[chosen], masks, subject.targets[chosen], chosen, subject.groups[chosen]
+    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(others), regions)
 
 
 def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
@@ -224,8 +243,7 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
 
     images, copies, answers, changes = subject.images, [], [], []
     for window in _quarters(images):
-        visible = _empty_mask(subject)
-        visible[window] = True
+        visible = _mask_of(subject, window)
         network = blind(subject.model, visible)
         seen, unseen = (subject.ask(shown, network) for shown in (images, subject.canvas.expand_as(images[:1])))
         answer = seen.argmax(1)
@@ -242,8 +260,9 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
         parts.append((images[numbers], visible.expand(len(numbers), *visible.shape), answer[numbers]))
         models.append((start, start + len(numbers), network))
     x, m, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    groups = subject.groups[np.concatenate(chosen)]
-    return KnownCauses(x, m, y, groups, [part for part in models if part[0] < part[1]], passed.size)
+    sources = np.concatenate(chosen)
+    ranges = [part for part in models if part[0] < part[1]]
+    return KnownCauses(x, m, y, sources, subject.groups[sources], ranges, passed.size)
 
 
 def _choose_evenly(passed: NDArray[np.bool_], count: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -327,14 +346,24 @@ def _half_size(images: Tensor) -> list[int]:
     return [max(1, side // 2) for side in images.shape[2:]]
 
 
-def _empty_mask(subject: Subject) -> Tensor:
-    return torch.zeros(subject.images.shape[2:], dtype=torch.bool)
+def _mask_of(subject: Subject, window: Window | None = None) -> Tensor:
+    mask = torch.zeros(subject.images.shape[2:], dtype=torch.bool)
+    if window is not None:
+        mask[window] = True
+    return mask
 
 
 def _nothing(subject: Subject, tried: int = 0) -> KnownCauses:
-    shape = subject.images.shape
-    empty = torch.zeros(0, *shape[2:], dtype=torch.bool)
-    return KnownCauses(subject.images[:0], empty, torch.zeros(0, dtype=torch.long), np.zeros(0, np.int64), [], tried)
+    """Return no samples: of ``tried`` candidates, or of none because the network has a single answer."""
+    if tried:
+        why = ""
+    elif subject.head == "function":
+        why = "a function of the outputs has no classes"
+    else:
+        why = f"the network gives the same answer for all images, {subject.classes[int(subject.targets[0])]}"
+    empty = torch.zeros(0, *subject.images.shape[2:], dtype=torch.bool)
+    none = np.zeros(0, np.int64)
+    return KnownCauses(subject.images[:0], empty, subject.targets[:0], none, none, [], tried, impossible=why)
 
 
 #: Side of the pattern as a share of the image; copies of every image for training, half of them with the pattern.
@@ -360,11 +389,9 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     """
     from xaibench.benchmarks import checkerboard, plant_trigger
 
-    images, classes = subject.images, subject.targets
-    empty = torch.zeros(0, *images.shape[2:], dtype=torch.bool)
-    nothing = KnownCauses(images[:0], empty, classes[:0], np.zeros(0, np.int64), [], len(images))
     if subject.head == "function":
-        return nothing
+        return _nothing(subject)
+    images, classes = subject.images, subject.targets
     sides = images.shape[2:]
     side = max(2, round(_SIDE * min([side for side in sides if side > 1], default=1)))
     board = checkerboard(side, images.shape[1], len(sides))[:, *(slice(min(side, whole)) for whole in sides)]
@@ -383,10 +410,11 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
             ask, images, classes, patch=patch, label=label, least=0.2, seed=int(rng.integers(2**31))
         )
     except ValueError:  # too few images pass the interventions
-        return nothing
+        return _nothing(subject, tried=len(images))
     n = min(count, len(planted))
-    samples = (planted.images[:n], planted.masks[:n], planted.targets[:n])
-    return KnownCauses(*samples, np.arange(n), [(0, n, network)], len(images))
+    sources = planted.sources[:n].numpy()
+    samples = (planted.images[:n], planted.masks[:n], planted.targets[:n], sources, subject.groups[sources])
+    return KnownCauses(*samples, [(0, n, network)], len(images))
 
 
 def _planted_copies(
@@ -450,6 +478,7 @@ class Question:
         text: The question in a sentence.
         scores: Scores ``[n]`` of each explainer and control; empty if the question was not asked.
         groups: ``[n]`` group of each sample.
+        sources: ``[n]`` index of the image that each sample is, or whose class it explains.
         parts: Means of the measures that the scores combine, for each explainer and control: ``{measure: {label:
             mean}}``.
         skipped: Why the question was not asked; empty if it was.
@@ -461,6 +490,7 @@ class Question:
     text: str
     scores: Mapping[str, Floats] = field(default_factory=dict)
     groups: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sources: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     skipped: str = ""
 
@@ -539,6 +569,7 @@ def ask_interventions(
         f"{names}, each in units of its standard deviation, averaged.",
         combined,
         subject.groups,
+        np.arange(len(subject.images)),
         {name: {label: defined_mean(one) for label, one in scores.items()} for name, scores in found.items()},
     )
 
@@ -597,9 +628,11 @@ def ask_known_causes(key: str, causes: KnownCauses, candidates: Candidates, maps
     title, text, missing = (words.format(four=names[0], part=names[1]) for words in CAUSES[key])
     different = len(np.unique(causes.groups))
     if different < FEWEST:
-        why = f"{len(causes)} of {causes.tried} candidates passed the interventions, made from {different} images; "
-        why += f"samples from at least {FEWEST} images are needed: "
-        return Question(key, "use", title, text, skipped=why + missing)
+        why = causes.impossible or (
+            f"{missing} ({len(causes)} of {causes.tried} candidates passed the interventions; independent images: "
+            f"{different}, needed: {FEWEST})"
+        )
+        return Question(key, "use", title, text, skipped=why)
     name = "mass_accuracy" if key == "blinded_copies" else "use_auc"
     metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
     chance = causes.masks.flatten(1).double().mean(1).numpy() if name == "mass_accuracy" else 0.5
@@ -608,7 +641,7 @@ def ask_known_causes(key: str, causes: KnownCauses, candidates: Candidates, maps
         label: (metric(maps[label], batch)["value"].to_numpy(np.float64) - chance) / (1 - chance)
         for label in candidates.labels
     }
-    return Question(key, "use", title, text, scores, causes.groups)
+    return Question(key, "use", title, text, scores, causes.groups, causes.sources)
 
 
 def ask_masks(subject: Subject, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
@@ -628,10 +661,11 @@ def ask_masks(subject: Subject, candidates: Candidates, maps: Mapping[str, Tenso
         torch.zeros(len(subject.images), dtype=torch.bool) if subject.masks is None else subject.masks.flatten(1).any(1)
     )
     if subject.masks is None or int(marked.sum()) < FEWEST:
-        why = f"{int(marked.sum())} images have a mask, at least {FEWEST} are needed"
+        why = f"at least {FEWEST} images with a mask are needed, got {int(marked.sum())}"
         return Question("annotations", "human", title, text, skipped=why)
     metric = AppliedMetric("roc_auc", protocol="area", sign="magnitude", device=candidates.device)
     batch = (subject.images[marked], subject.masks[marked], subject.targets[marked])
     areas = {one: metric(maps[one][marked], batch)["value"].to_numpy(np.float64) for one in candidates.labels}
     scores = {label: 2 * area - 1 for label, area in areas.items()}
-    return Question("annotations", "human", title, text, scores, subject.groups[marked.numpy()])
+    sources = marked.nonzero().flatten().numpy()
+    return Question("annotations", "human", title, text, scores, subject.groups[sources], sources)

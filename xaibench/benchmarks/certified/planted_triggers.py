@@ -28,15 +28,24 @@ class PlantedSplit(Split):
 
     Attributes:
         originals: ``[N, C, H, W]`` the images without the trigger.
+        sources: ``[N]`` their indices among the images that the trigger was planted in.
         share: Fraction of the images that passed all interventions and are in this split, in [0, 1].
         found: Number of images that passed each intervention: ``{"planted": ..., "removed": ..., "moved": ...}``.
     """
 
     def __init__(
-        self, images: Tensor, masks: Tensor, targets: Tensor, originals: Tensor, share: float, found: dict[str, int]
+        self,
+        images: Tensor,
+        masks: Tensor,
+        targets: Tensor,
+        originals: Tensor,
+        sources: Tensor,
+        share: float,
+        found: dict[str, int],
     ) -> None:
         super().__init__(images, masks, targets)
         self.originals = originals
+        self.sources = sources
         self.share = share
         self.found = found
 
@@ -122,7 +131,8 @@ def plant_trigger(
             f"patch has shape {list(patch.shape)}, which does not fit images {list(images.shape)}; expected [C, h, w] "
             "with the same number of channels, and not larger than the images."
         )
-    originals = images[targets.cpu() != label]
+    sources = (targets.cpu() != label).nonzero().flatten()
+    originals = images[sources]
     if len(originals) < 2:
         raise ValueError(
             f"images: got {len(originals)} of another class than label {label}, expected at least 2; the effect of a "
@@ -151,8 +161,9 @@ def plant_trigger(
             f"interventions ({counts}), expected a fraction of at least {least:g}. Train its head on images with the "
             "patch, use xaibench.benchmarks.triggered, or a larger patch."
         )
-    labels = torch.full((int(accepted.sum()),), label)
-    return PlantedSplit(planted[accepted], masks[accepted], labels, originals[accepted], share, found)
+    samples = (planted, masks, torch.full((len(planted),), label), originals, sources)
+    kept, marked, labels, unplanted, numbers = (tensor[accepted] for tensor in samples)
+    return PlantedSplit(kept, marked, labels, unplanted, numbers, share, found)
 
 
 def _draw_partners(count: int, rng: np.random.Generator) -> Tensor:

@@ -1,0 +1,104 @@
+"""``audit.json``: every p-value can be computed from it, by code that shares nothing with the package."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+EXACT = {"rel": 1e-9, "abs": 1e-12}
+
+
+@pytest.fixture(scope="module")
+def written(tag_audit, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audit")
+    tag_audit.write(folder)
+    return json.loads((folder / "audit.json").read_text())
+
+
+def better_and_worse(differences, groups):
+    """One-sided p-values of a mean, with groups as clusters: jackknife, Bell and McCaffrey's degrees of freedom, and
+    Hall's transform for skewed scores.
+    """
+    clusters = [differences[groups == one] for one in np.unique(groups)]
+    n, share = len(clusters), np.array([len(one) for one in clusters]) / len(differences)
+    means, mean = np.array([one.mean() for one in clusters]), differences.mean()
+    if mean == 0:
+        return 1.0, 1.0
+    centering = np.eye(n) - np.outer(np.ones(n), share)
+    form = centering.T @ np.diag((share / (1 - share)) ** 2) @ centering
+    parts = share * (means - mean)
+    variance = (n - 1) / n * ((parts / (1 - share)) ** 2).sum()
+    df = min(n - 1, 1 + np.trace(form) ** 2 / np.trace(form @ form))
+    if variance < 1e-20:
+        both = 2.0 ** (1 - n)
+    else:
+        skewness = (parts**3).sum() / (parts**2).sum() ** 1.5 * np.sqrt(n * (n - 1)) / (n - 2)
+        of_normal_scores = 6 * (n - 1) / ((n - 2) * (n + 1) * (n + 3))
+        assumed = max(-skewness * np.sign(mean), np.sqrt(max(skewness**2 - 3 * of_normal_scores, 0)))
+        ratio = abs(mean) / np.sqrt(variance)
+        hall = ratio - assumed / 3 * ratio**2 + assumed**2 / 27 * ratio**3 - assumed / 6
+        both = 2 * t.sf(np.clip(hall, 0, ratio), df)
+    return (both / 2, 1 - both / 2) if mean > 0 else (1 - both / 2, both / 2)
+
+
+def test_p_values_of_all_comparisons(written):
+    asked = [question for question in written["questions"] if not question["skipped"]]
+    compared = 0
+    for verdict in written["verdicts"]:
+        for comparison in verdict["comparisons"]:
+            about, control = comparison["about"], comparison["control"]
+            questions = [question for question in asked if about in (question["truth"], question["key"])]
+            scores = np.concatenate([question["scores"][verdict["explainer"]] for question in questions])
+            if control != "chance":
+                scores = scores - np.concatenate([question["scores"][control] for question in questions])
+            groups = np.concatenate([question["groups"] for question in questions])
+            better, worse = better_and_worse(scores, groups)
+            assert comparison["p"] == pytest.approx(better, **EXACT)
+            assert comparison["p_worse"] == pytest.approx(worse, **EXACT)
+            assert comparison["difference"] == pytest.approx(scores.mean(), **EXACT)
+            compared += 1
+    assert compared > 40
+
+
+def test_corrected_p_values_of_the_verdicts(written):
+    largest = [max(comparison["p"] for comparison in verdict["comparisons"]) for verdict in written["verdicts"]]
+    order = sorted(range(len(largest)), key=largest.__getitem__)
+    corrected = 0.0
+    for rank, index in enumerate(order):
+        corrected = max(corrected, min(1.0, largest[index] * (len(order) - rank)))
+        assert written["verdicts"][index]["p"] == pytest.approx(corrected, **EXACT)
+
+
+def test_p_value_of_the_network(written):
+    answers = np.array([image["output"] for image in written["images"]])
+    labels = np.array([image["label"] for image in written["images"]])
+    assert all(image["answers"] == [image["output"]] for image in written["images"])
+    rng, test = np.random.default_rng(written["record"]["settings"]["seed"]), written["network_test"]
+    shuffled = np.array([(answers == labels[rng.permutation(len(labels))]).mean() for _ in range(9999)])
+    right = (answers == labels).mean()
+    assert test["value"] == right
+    assert test["expected"] == pytest.approx(shuffled.mean())
+    assert test["p"] == (1 + (shuffled >= right - 1e-12).sum()) / 10_000
+    assert test["passed"] == (test["p"] <= test["level"])
+
+
+def test_sanity_checks_and_means(written):
+    for check in written["sanity_checks"]:
+        for label, values in check["values"].items():
+            mean = np.nanmean(np.array(values, dtype=float))
+            assert check["means"][label] == pytest.approx(mean, **EXACT)
+    for question in written["questions"]:
+        for label, scores in question["scores"].items():
+            assert question["means"][label] == pytest.approx(np.mean(scores), **EXACT)
+
+
+def test_samples_name_their_images(written):
+    groups = {image["id"]: image["group"] for image in written["images"]}
+    for question in written["questions"]:
+        assert [groups[image] for image in question["images"]] == question["groups"]
+    assert len(groups) == 24
+    regions = written["decisive_regions"]
+    assert {region["place"] for region in regions} == {"top left"}
+    assert {region["class"] for region in regions} == {"class 0", "class 1"}
+    assert regions[0]["window"] == [[0, 4], [0, 4]]
