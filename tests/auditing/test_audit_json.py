@@ -83,14 +83,37 @@ def test_p_value_of_the_network(written):
     assert test["passed"] == (test["p"] <= test["level"])
 
 
-def test_sanity_checks_and_means(written):
+def test_p_values_of_the_sanity_checks(written):
+    tested = 0
     for check in written["sanity_checks"]:
-        for label, values in check["values"].items():
-            mean = np.nanmean(np.array(values, dtype=float))
-            assert check["means"][label] == pytest.approx(mean, **EXACT)
-    for question in written["questions"]:
-        for label, scores in question["scores"].items():
-            assert question["means"][label] == pytest.approx(np.mean(scores), **EXACT)
+        failed = []
+        for label, mean in check["means"].items():
+            is_beyond = mean is not None and check["limit"] is not None
+            is_beyond = is_beyond and (mean >= check["limit"] if check["fails"] == "above" else mean <= check["limit"])
+            if label in check["yardstick"]:
+                more = np.array(check["regions"][label], float) - np.array(check["yardstick"][label], float)
+                more = more[~np.isnan(more)] * (1 if check["fails"] == "above" else -1) - 0.1
+                if len(more) < 5:
+                    assert check["p"][label] is None
+                    continue  # it does not fail
+                signs = 1 - 2 * (np.arange(2 ** len(more))[:, None] >> np.arange(len(more)) & 1)
+                p = np.mean(signs @ more > more.sum() - 1e-9)
+                assert check["p"][label] == pytest.approx(p)
+                is_beyond = is_beyond and p <= 0.05
+                tested += 1
+            if is_beyond:
+                failed.append(label)
+        assert check["failed"] == failed
+    assert tested >= 4
+
+
+def test_means_of_scores_and_similarities(written):
+    lists = [(check["values"], check["means"]) for check in written["sanity_checks"]]
+    lists += [(question["scores"], question["means"]) for question in written["questions"]]
+    for scores, means in lists:
+        for label, values in scores.items():
+            known = [value for value in values if value is not None]
+            assert means[label] == (pytest.approx(np.mean(known), **EXACT) if known else None)
 
 
 def test_samples_name_their_images(written):

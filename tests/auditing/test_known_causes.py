@@ -137,10 +137,10 @@ def test_samples_state_the_image_that_they_are_made_of(areas, make):
 
 
 def test_skipped_questions_say_why(areas):
-    candidates = Candidates({"saliency": "saliency"}, budget=10)
+    candidates = Candidates({"saliency": "saliency"})
 
     def reason(subject, make, key):
-        return ask_known_causes(key, make(subject, 3, np.random.default_rng(0)), candidates).skipped
+        return ask_known_causes(key, make(subject, 3, np.random.default_rng(0)), candidates, {}).skipped
 
     constant = make_subject(Brightest(), torch.zeros(8, 1, SIDE, SIDE), classes=["bright", "dark", "gray"])
     for make, key in ((make_mosaics, "mosaics"), (find_decisive_regions, "decisive_regions")):

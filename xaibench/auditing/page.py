@@ -214,7 +214,9 @@ class Audit:
         ]
         checks = [
             {
-                **{name: getattr(c, name) for name in ("key", "title", "text", "limit", "fails", "skipped", "values")},
+                **{name: getattr(c, name) for name in ("key", "title", "text", "limit", "fails", "outcome", "skipped")},
+                **{name: getattr(c, name) for name in ("values", "regions", "yardstick", "reasons")},
+                "p": {label: c.p(label) for label in c.yardstick},
                 "means": {label: c.mean(label) for label in c.values},
                 "failed": [label for label in c.values if c.has_failed(label)],
             }
