@@ -22,6 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
@@ -30,6 +31,7 @@ from xaibench.compute.network_outputs import REARRANGING_NODES
 from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.explainers.propagation.layer_operations import (
     Operation,
+    as_linear,
     function_name,
     is_rectifier,
     is_smooth_rectifier,
@@ -58,7 +60,8 @@ class OperationInterceptor(TorchFunctionMode):
 
     Create it with :func:`intercept_operations`, which removes the hooks afterwards and freezes the parameters, so that
     only tensors that depend on the image require a gradient. Fused attention is split into matrix products and a
-    softmax. Operations outside the network, such as the head that computes the explained output, are not intercepted.
+    softmax, and a product with a constant matrix is a linear layer. Operations outside the network, such as the head
+    that computes the explained output, are not intercepted.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -226,6 +229,9 @@ class OperationInterceptor(TorchFunctionMode):
             if known is None:
                 raise _hidden_operation(self.where(), called)
             func, called = known, known.__name__
+        if dense := as_linear(called, args, kwargs):
+            inputs, result = dense
+            return result(self.handle(functional.linear, "linear", inputs, {}, inputs[:1]))
         return self.handle(func, called, args, kwargs, carriers)
 
     def _first_difference(self, images: Tensor) -> str:

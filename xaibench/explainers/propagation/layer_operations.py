@@ -179,6 +179,43 @@ def is_smooth_rectifier(called: str) -> bool:
     return called in _SMOOTH
 
 
+def as_linear(
+    called: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Tensor, ...], Callable[[Tensor], Tensor]] | None:
+    """Return a product with a constant matrix as the arguments of ``linear``, and what makes its result of theirs.
+
+    ``x @ W`` and ``torch.addmm(b, x, W)`` are dense layers; in ``W @ x`` the layer acts on the last axis but one.
+    """
+    if called not in ("matmul", "mm", "__matmul__", "__rmatmul__", "addmm") or set(kwargs) & {"alpha", "beta"}:
+        return None
+    *bias, left, right = (*args, *kwargs.values()) if called != "__rmatmul__" else args[::-1]
+    if left.requires_grad == right.requires_grad or any(x.requires_grad for x in bias):
+        return None
+    x, weight = (left, right) if left.requires_grad else (right, left)
+    if weight.ndim == 1 and x is left:
+        return (x, weight[None]), lambda y: y.squeeze(-1)
+    if weight.ndim != 2 or (x is right and (x.ndim < 2 or bias)):
+        return None
+    if x is right:
+        return (x.mT, weight), lambda y: y.mT
+    biases = [as_bias(value, weight.T) for value in bias]
+    return None if None in biases else ((x, weight.T, *cast(list[Tensor], biases)), lambda y: y)
+
+
+def as_bias(value: Tensor, weight: Tensor) -> Tensor | None:
+    """Return a constant as the bias of a dense layer ``[out, in]``; None if it is not one number per output."""
+    is_bias = weight.ndim == 2 and value.numel() == len(weight) == (*value.shape, 0)[value.ndim - 1]
+    return value.reshape(-1) if is_bias else None
+
+
+def added_constant(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor] | None:
+    """Return what a constant tensor is added to, and the constant; None for another call."""
+    if called not in _ADDITIONS or len(args) != 2 or kwargs or not all(isinstance(x, Tensor) for x in args):
+        return None
+    x, constant = args if args[0].requires_grad else args[::-1]
+    return None if constant.requires_grad else (x, constant)
+
+
 def is_attention_softmax(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call is the softmax of an attention: over the last axis, with three or more dimensions."""
     if called != "softmax" or not args:

@@ -30,6 +30,8 @@ from xaibench.explainers.propagation.layer_operations import (
     OWN_STATISTICS,
     REARRANGING,
     Operation,
+    added_constant,
+    as_bias,
     is_attention_softmax,
     tensor_version,
     tensors_in,
@@ -160,7 +162,7 @@ class _LayerWalk(OperationInterceptor):
         self.head = ""
         # By the id of a tensor: the linear operation that computed it, its input, and the tensor itself, which is kept
         # alive so that its id stays unique; with the versions of both tensors, since they may be overwritten. Needed
-        # for a batch normalization that follows.
+        # for a batch normalization or a bias that follows.
         self.origin: dict[int, tuple[Operation, Tensor, Tensor, tuple[int, int]]] = {}
 
     def outputs(self, images: Tensor) -> Any:
@@ -203,7 +205,8 @@ class _LayerWalk(OperationInterceptor):
         if called == "batch_norm":
             return self._handle_batch_norm(*args, **kwargs)
         if operation is not None:
-            return self.treat(operation, carriers)
+            biased = self._add_bias(*added) if (added := added_constant(called, args, kwargs)) else None
+            return self.treat(operation, carriers) if biased is None else biased
         result = func(*args, **kwargs)
         if any(x.requires_grad for x in tensors_in(result)):
             raise unsupported_operation(self.where(), called)
@@ -270,10 +273,26 @@ class _LayerWalk(OperationInterceptor):
             bias,
             is_input=first,
         )
-        output = self.treat(operation, (input,))
-        if called in LINEAR:
-            self.origin[id(output)] = operation, input, output, (tensor_version(input), tensor_version(output))
+        return self._treat_linear(operation, input) if called in LINEAR else self.treat(operation, (input,))
+
+    def _treat_linear(self, operation: Operation, x: Tensor) -> Tensor:
+        output = self.treat(operation, (x,))
+        self.origin[id(output)] = operation, x, output, (tensor_version(x), tensor_version(output))
         return output
+
+    def _find_origin(self, x: Tensor) -> tuple[Operation, Tensor] | None:
+        """Return the linear operation that computed a tensor, and its input; None if either was overwritten."""
+        operation, source, _, versions = self.origin.get(id(x), (None, x, x, ()))
+        is_unchanged = versions == (tensor_version(source), tensor_version(x))
+        return (operation, source) if operation is not None and is_unchanged else None
+
+    def _add_bias(self, x: Tensor, constant: Tensor) -> Tensor | None:
+        """Treat a dense layer and the constant that is added to it as one layer; None if they are not one."""
+        operation, source = self._find_origin(x) or (None, x)
+        if operation is None or operation.weight is None or operation.bias is not None:
+            return None
+        bias = as_bias(constant, operation.weight)
+        return None if bias is None else self._treat_linear(replace(operation, bias=bias), source)
 
     def _handle_batch_norm(
         self,
@@ -295,9 +314,7 @@ class _LayerWalk(OperationInterceptor):
             )
         scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
-        known = self.origin.get(id(input))
-        if known is not None and known[3] != (tensor_version(known[1]), tensor_version(input)):
-            known = None
+        known = self._find_origin(input)
         if known is None and input.ndim in (4, 5):
             scale, shift = (x.reshape(-1, *[1] * (input.ndim - 2)) for x in (scale, shift))
             return self._handle_linear(_scale, "batch_norm", input, scale, shift)
@@ -305,7 +322,7 @@ class _LayerWalk(OperationInterceptor):
             raise unsupported_operation(
                 self.where(), "batch normalization of anything other than images or the output of a linear layer"
             )
-        operation, x, _, _ = known
+        operation, x = known
         assert operation.weight is not None
         ones = [1] * (operation.weight.ndim - 2)
         if operation.bias is not None:
