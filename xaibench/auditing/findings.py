@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.auditing.images import Subject
+from xaibench.auditing.input_range import find_input_range
 from xaibench.auditing.questions import KnownCauses
 from xaibench.core.messages import listed
 
@@ -28,7 +29,7 @@ class Finding:
     """A finding and the images that it is about.
 
     Attributes:
-        key: ``"labels"``, ``"decisive_regions"``, ``"border"``, ``"disagreement"`` or ``"wrong"``.
+        key: ``"labels"``, ``"normalization"``, ``"decisive_regions"``, ``"border"``, ``"disagreement"`` or ``"wrong"``.
         text: What was found, in a sentence.
         images: Indices of the images, most striking first.
     """
@@ -57,8 +58,10 @@ def find_suspicious_images(
     Returns:
         The findings, the most important first.
     """
+    normalization = find_input_range(subject)
     findings = [
         _labels(subject),
+        Finding("normalization", normalization, []) if normalization else None,
         _decisive_regions(subject, regions),
         _border(subject, maps, trusted),
         _disagreement(subject, agreements),
