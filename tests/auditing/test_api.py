@@ -1,6 +1,7 @@
 """Audits as a whole: they find what the network uses, and support nothing if it is unknown."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -65,6 +66,27 @@ def test_nothing_is_supported_for_random_weights():
     assert not audit.network.passed
     assert audit.supported == []
     assert "not shown to be better than chance" in str(audit)
+
+
+def test_a_final_softmax_is_left_out_with_one_warning():
+    """Warnings of other libraries are shown once, too."""
+
+    class Softmax(nn.Module):
+        def forward(self, x):
+            warnings.warn("of another library", UserWarning, stacklevel=1)
+            return x.softmax(1)
+
+    images, labels = tagged_images(12)
+    options = {"explainers": ["saliency", "lrp_epsilon"], "budget": 10, "progress": False}
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        ended = xb.audit(nn.Sequential(tag_network(), Softmax()), images, labels, **options)
+    own = [str(one.message) for one in shown if "another library" in str(one.message)]
+    assert len(own) == 1
+    assert len([one for one in shown if "ends in a softmax ('1')" in str(one.message)]) == 1
+    plain = xb.audit(tag_network(), images, labels, **options)
+    assert torch.equal(ended.subject.logits, plain.subject.logits)
+    assert outcomes(ended) == outcomes(plain)
 
 
 def test_a_network_of_several_labels():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import resolve_device
-from xaibench.compute.lending import evaluation_mode
+from xaibench.compute.lending import copy_network, evaluation_mode
 from xaibench.compute.network_contract import check_network
 from xaibench.compute.network_outputs import (
     check_classes,
@@ -23,10 +23,11 @@ from xaibench.compute.network_outputs import (
     check_module,
     check_scalars,
     ends_in_sigmoid,
+    model_device_and_dtype,
     probe,
 )
-from xaibench.compute.output import ExplainedOutput, OutputOrFunction, two_sided
-from xaibench.core.messages import folded, listed
+from xaibench.compute.output import ExplainedOutput, OutputOrFunction, skip_last_layer, two_sided
+from xaibench.core.messages import folded, listed, warn_caller
 from xaibench.core.progress import ProgressBar
 from xaibench.data.disk.file_readers import to_nfc
 from xaibench.data.image_collection import ImageBatch, ImageCollection
@@ -203,7 +204,9 @@ def make_subject(
     if len(x) < FEWEST_IMAGES:
         raise ValueError(f"images: got {len(x)}, expected at least {FEWEST_IMAGES}: fewer cannot decide anything.")
     select = ExplainedOutput(model, output or "logit").select
-    check_network(model, x, probe(model, x[:1], select=select), select=select)
+    first = probe(model, x[:1], select=select)
+    check_network(model, x, first, select=select)
+    model = _without_softmax(model, x, first, output)
     logits = logits_of(model, x, output, device)
     outputs = logits.shape[1]
     names = [f"class {number}" for number in range(outputs)] if classes is None else list(classes)
@@ -227,6 +230,19 @@ def make_subject(
             "as a patient, count as one. Add images of other groups."
         )
     return Subject(model, x, named, output, names, y, m, numbers.astype(np.int64), device, logits, label_names or {})
+
+
+def _without_softmax(model: nn.Module, images: Tensor, outputs: Tensor, output: OutputOrFunction | None) -> nn.Module:
+    """Return a copy without its final softmax layer, since an audit takes outputs for logits; others as they are."""
+    is_distribution = outputs.shape[1] > 1 and bool(outputs.min() >= 0) and abs(float(outputs.sum()) - 1) < 1e-2
+    if callable(output) or output == "sigmoid" or not is_distribution:
+        return model
+    copied = copy_network(model)
+    with evaluation_mode(copied):
+        layer = skip_last_layer(copied, images[:1].to(*model_device_and_dtype(model, images)), "softmax")
+    if layer:
+        warn_caller(f"The network ends in a softmax ({layer!r}); its inputs, the logits, are audited.")
+    return copied if layer else model
 
 
 def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
