@@ -12,7 +12,6 @@ from xaibench.auditing.sanity import (
     agreement,
     check_sanity,
     randomized_copy,
-    region_logits_of,
     sanity_tasks,
     similarity,
 )
@@ -33,7 +32,7 @@ def of_the_network_only(model, images, targets):
     return weights.detach().expand(len(images), -1, -1).clone()
 
 
-def sanity_checks(network, images, explainers, repeats=6, grid=4, **given):
+def sanity_checks(network, images, explainers, repeats=6, **given):
     """All checks of explainers on images, by key."""
     subject = make_subject(network, images, **given)
     candidates = Candidates(explainers, dict.fromkeys(explainers, 10))
@@ -44,10 +43,7 @@ def sanity_checks(network, images, explainers, repeats=6, grid=4, **given):
         label: candidates.compute(label, [own, *wanted(label)], subject.stored, lambda count: None)
         for label in explainers
     }
-    shown = {task.key: task.parts[0][:2] for task in tasks if task.key in ("weights", "noise")}
-    shown["images"] = (subject.model, subject.images[:repeats])
-    logits = {key: region_logits_of(subject, *part, grid) for key, part in shown.items()}
-    return {check.key: check for check in check_sanity(subject, candidates, maps, tasks, grid, logits)}
+    return {check.key: check for check in check_sanity(subject, candidates, maps, tasks, 16)}
 
 
 def linear_network(classes=3):

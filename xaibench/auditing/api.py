@@ -35,7 +35,7 @@ from xaibench.auditing.questions import (
     make_mosaics,
     train_planted_trigger,
 )
-from xaibench.auditing.sanity import agreement, check_sanity, region_logits_of, sanity_tasks
+from xaibench.auditing.sanity import agreement, check_sanity, sanity_tasks
 from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.compute.network_contract import unchecked_networks
@@ -184,14 +184,7 @@ def audit(
             )
         questions.append(ask_masks(subject, candidates, own))
         begin("sanity checks")
-        grid = plan.effort.grid_of(subject.images)
-        regions = {
-            task.key: region_logits_of(subject, task.parts[0][0], task.parts[0][1], grid)
-            for task in repeated
-            if task.key in ("weights", "noise")
-        }
-        regions["images"] = region_logits_of(subject, subject.model, subject.images[: plan.effort.repeats], grid)
-        checks = check_sanity(subject, candidates, maps, repeated, grid, regions)
+        checks = check_sanity(subject, candidates, maps, repeated, plan.effort.regions)
     tested = list(candidates.explainers)
     verdicts = judge(
         tested, candidates.controls, questions, checks, network, len(subject.images), required, passes=plan.passes

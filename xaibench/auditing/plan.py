@@ -38,7 +38,8 @@ class Effort:
         windows: Regions along each axis of an image that are searched for decisive ones.
         steps: Steps of SRG.
         percentiles: Shares of pixels that ROAD removes; none: ROAD is left out.
-        grid: Patches along each axis, for IDSDS and the sanity checks.
+        grid: Patches along each axis, for IDSDS.
+        regions: Regions of an image for the sanity checks.
         repeats: Images that are explained again for the sanity checks.
     """
 
@@ -49,6 +50,7 @@ class Effort:
     steps: int = 5
     percentiles: tuple[int, ...] = (20, 50, 80)
     grid: int = 7
+    regions: int = 32
     repeats: int = 6
 
     def grid_of(self, images: Tensor) -> int:
@@ -61,8 +63,8 @@ class Effort:
 EFFORTS = (
     *(Effort(sampling=passes) for passes in (10_000, 2000, 1000, 500, 200, 100, 50)),
     Effort(36, 36),
-    Effort(20, 0, 8, 5, 3, (20, 50, 80), 5, 5),
-    Effort(10, 0, 6, 4, 2, (), 4, 5),
+    Effort(20, 0, 8, 5, 3, (20, 50, 80), 5, 16, 5),
+    Effort(10, 0, 6, 4, 2, (), 4, 16, 5),
 )
 
 
@@ -181,7 +183,7 @@ def _count_passes(
         "known causes": 2 * 12 * effort.samples + parts * images + (60 * images if train else 0),
         "maps": maps,
         "interventions": labels * images * metrics + images * patches,
-        "sanity checks": 3 * effort.repeats * patches,
+        "sanity checks": 3 * effort.repeats * (effort.regions + 1),
     }
 
 

@@ -6,8 +6,9 @@ background, on which both maps are zero, would make unrelated maps agree.
 A map that stays the same is a fault of the explainer only if the network itself has changed. A network that reads the
 mean brightness has the same map for all weights (Yona and Greenfeld: Revisiting Sanity Checks for Saliency Maps, 2021,
 arXiv 2110.14297). The yardstick is the network's own behavior: how much its output changes when a region of the image
-is set to zero, region by region. An explainer fails if its maps, summed over the same regions, stay significantly more
-similar than that. Otherwise, the check cannot be told from the architecture.
+is set to zero, region by region. The regions divide the pixels that are not black. An explainer fails if its maps,
+summed over the same regions, stay significantly more similar than that. Otherwise, a map that stays the same cannot be
+told from the architecture.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from xaibench.compute.lending import copy_network
 from xaibench.compute.output import ExplainedOutput
 from xaibench.evaluation.apply import AppliedMetric
 from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
-from xaibench.metrics.shared.perturb import patch_numbers, patch_sums, score_drops
+from xaibench.metrics.shared.perturb import score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE, centered_ranks, correlation
 from xaibench.statistics.rank_tests import ALPHA
 
@@ -110,12 +111,10 @@ class SanityCheck:
             if np.isnan(values).all():
                 reasons[label] = f"the maps are constant, or fewer than {_PIXELS} of their pixels differ from zero"
             elif self._is_beyond_limit(label) and not self.has_failed(label):
-                own = defined_mean(self.yardstick[label])
-                how = (
-                    "too few regions of the image change the output"
-                    if np.isnan(own)
-                    else (f"the network's own dependence on the regions of the image is as similar ({own:.2f})")
-                )
+                how = "too few regions of the image change the output"
+                if not np.isnan(self.p(label)):
+                    own = defined_mean(self.yardstick[label])
+                    how = f"the network's own dependence on the regions of the image is as similar ({own:.2f})"
                 reasons[label] = f"cannot be told from the architecture: {how}"
         return reasons
 
@@ -152,8 +151,7 @@ def check_sanity(
     candidates: Candidates,
     maps: Mapping[str, Mapping[str, Tensor]],
     tasks: Sequence[Task],
-    grid: int,
-    region_logits: Mapping[str, Tensor],
+    regions: int,
 ) -> list[SanityCheck]:
     """Make all sanity checks.
 
@@ -162,14 +160,20 @@ def check_sanity(
         candidates: The explainers.
         maps: Their maps, by explainer and task; ``"images"`` are those of all images.
         tasks: The tasks of :func:`sanity_tasks`.
-        grid: Regions along each axis of the image.
-        region_logits: Logits without each region (:func:`region_logits_of`) for ``"images"`` and each task but
-            ``"seed"`` and ``"class"``.
+        regions: Number of regions of each image.
 
     Returns:
         One entry per check.
     """
     changed = {task.key: task for task in tasks}
+    x, y = changed["noise"].parts[0][1:]
+    numbers = torch.stack([divide_pixels(image, regions) for image in subject.images[: len(x)]])
+    own = _region_logits(subject, subject.model, subject.images[: len(x)], numbers)
+    logits = {
+        "class": own,
+        "weights": _region_logits(subject, changed["weights"].parts[0][0], subject.images[: len(x)], numbers),
+        "noise": _region_logits(subject, subject.model, x, numbers),
+    }
 
     def compare(key: str, magnitude: bool) -> dict[str, Any]:
         found: dict[str, Any] = {"values": {}, "regions": {}, "yardstick": {}}
@@ -182,15 +186,10 @@ def check_sanity(
             found["values"][label] = similarity(before, after, magnitude=magnitude)
             if key == "seed":
                 continue
-            sums = (patch_sums(one.double(), grid) for one in (before, after))
+            sums = (_region_sums(one, numbers) for one in (before, after))
             found["regions"][label] = similarity(*sums, magnitude=magnitude, fewest=_REGIONS)
-            drops = (
-                _drops(subject, candidates.explained_output(label), *given)
-                for given in (
-                    (region_logits["images"], subject.targets[: len(after)]),
-                    (region_logits.get(key, region_logits["images"]), changed[key].parts[0][2]),
-                )
-            )
+            output, targets = candidates.explained_output(label), changed[key].parts[0][2]
+            drops = (_drops(subject, output, *given) for given in ((own, y), (logits[key], targets)))
             found["yardstick"][label] = similarity(*drops, magnitude=magnitude, fewest=_REGIONS)
         return found
 
@@ -250,27 +249,57 @@ def check_sanity(
     ]
 
 
-def region_logits_of(subject: Subject, model: nn.Module, images: Tensor, grid: int) -> Tensor:
-    """Compute the logits for images and for images in which one region is zero.
+def divide_pixels(image: Tensor, regions: int) -> Tensor:
+    """Divide the pixels that are not black into compact regions with equally many pixels.
+
+    The pixels are halved along the axis on which they are spread the most, and the halves again.
 
     Args:
-        subject: The audited network, which says how logits are read.
-        model: The network, or a copy of it.
-        images: ``[n, C, H, W]``.
-        grid: Regions along each axis.
+        image: ``[C, H, W]``.
+        regions: Number of regions, a power of two; fewer if there are fewer pixels.
 
     Returns:
-        ``[n, 1 + R, K]``.
+        ``[H, W]`` int64, the region of each pixel; -1 where all channels are zero.
     """
-    numbers = patch_numbers(images.shape[2:], grid)
-    regions = [numbers == -1, *(numbers == region for region in range(int(numbers.max()) + 1))]
-    rows = [torch.stack([image.masked_fill(region, 0) for region in regions]) for image in images]
+    points = (image != 0).any(0).nonzero()
+    groups = [torch.arange(len(points))]
+    while len(groups) < min(regions, len(points)):
+        halves = []
+        for group in groups:
+            spread = points[group].amax(0) - points[group].amin(0)
+            order = points[group][:, int(spread.argmax())].argsort(stable=True)
+            halves += list(group[order].tensor_split(2))
+        groups = halves
+    numbers = torch.full(image.shape[1:], -1)
+    for number, group in enumerate(groups):
+        numbers[tuple(points[group].T)] = number
+    return numbers
+
+
+def _region_logits(subject: Subject, model: nn.Module, images: Tensor, numbers: Tensor) -> Tensor:
+    """Return the logits ``[n, 1 + R, K]`` of images, and of images in which one region is zero."""
+    regions = range(int(numbers.max()) + 1)
+    rows = [
+        torch.stack([image, *(image.masked_fill(own == region, 0) for region in regions)])
+        for image, own in zip(images, numbers, strict=True)
+    ]
     return torch.stack([subject.ask(row, model) for row in rows])
+
+
+def _region_sums(maps: Tensor, numbers: Tensor) -> Tensor:
+    """Return the sum ``[n, R]`` of maps over each region."""
+    rows, flat = numbers.flatten(1) + 1, maps.double().flatten(1)
+    return flat.new_zeros(len(maps), int(rows.max()) + 1).scatter_add_(1, rows, flat)[:, 1:]
+
+
+#: Outputs that decide the same without rounding to 1: those of a confident network would not change.
+_UNSATURATED = {"probability": "margin", "sigmoid": "logit"}
 
 
 def _drops(subject: Subject, output: Any, logits: Tensor, targets: Tensor) -> Tensor:
     """Return the change ``[n, R]`` of the explained output without each region."""
-    head = ExplainedOutput(subject.model, output).head(logits.flatten(0, 1)).reshape(logits.shape)
+    unsaturated: Any = output if callable(output) else _UNSATURATED.get(output, output)
+    head = ExplainedOutput(subject.model, unsaturated).head(logits.flatten(0, 1)).reshape(logits.shape)
     column = torch.zeros_like(targets) if logits.shape[2] == 1 else targets
     return score_drops(head[torch.arange(len(head)), :, column])
 
