@@ -180,7 +180,9 @@ def audit(
             )
         if not train:
             questions.append(
-                Question("planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="only with train")
+                Question(
+                    "planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="it needs train=True (--train)"
+                )
             )
         questions.append(ask_masks(subject, candidates, own))
         begin("sanity checks")
@@ -203,7 +205,7 @@ def audit(
         checks=checks,
         network=network,
         findings=findings,
-        inapplicable=candidates.inapplicable,
+        inapplicable={label: why.removeprefix(f"{label}: ") for label, why in candidates.inapplicable.items()},
         record=record,
         subject=subject,
         maps=own,

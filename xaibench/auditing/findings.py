@@ -126,8 +126,8 @@ def _decisive_regions(subject: Subject, causes: KnownCauses) -> Finding | None:
         answers.append(f"{subject.classes[target]} in {count} image{'s' * (count > 1)} ({where})")
     text = (
         f"In {len(regions)} of {causes.tried} images, one small region ({share:.0%} of the image) decides the answer: "
-        f"without it the network answers otherwise, and in another image it brings about "
-        f"{listed(answers, most=_MOST)}. If the object is not there, this is a shortcut, such as a tag or a logo."
+        "without it the network answers otherwise, and in another image it brings the answer about. The regions bring "
+        f"about {listed(answers, most=_MOST)}. If the object is not there, this is a shortcut, such as a tag or a logo."
     )
     return Finding("decisive_regions", text, [region.image for region in regions])
 

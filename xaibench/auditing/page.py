@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,14 +24,13 @@ from xaibench.auditing.findings import Finding
 from xaibench.auditing.images import Subject
 from xaibench.auditing.network_test import LEVEL, NetworkTest
 from xaibench.auditing.plan import AuditPlan
-from xaibench.auditing.questions import KnownCauses, Question
+from xaibench.auditing.questions import KnownCauses, Question, Region
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
 from xaibench.core.files import atomic_path
 from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.models.networks.pretrained_weights import weights_checksum
-from xaibench.plots.files import encode
-from xaibench.plots.maps import show
+from xaibench.plots.maps import draw_tiles
 from xaibench.report.page.templating import format_duration, number, p_value, signed, template_environment
 from xaibench.runner.environment import environment
 
@@ -313,7 +313,7 @@ def _plain(value: Any) -> Any:
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: Images shown as good and as bad examples, and explainers shown for each.
-_EXAMPLES, _SHOWN_EXPLAINERS = 3, 5
+_EXAMPLES, _SHOWN_EXPLAINERS = 3, 4
 
 
 def render(audit: Audit) -> str:
@@ -328,6 +328,7 @@ def render(audit: Audit) -> str:
     shared = template_environment()
     templates = jinja2.FileSystemLoader(_TEMPLATES)
     environment = shared.overlay(loader=jinja2.ChoiceLoader([templates, *filter(None, [shared.loader])]))
+    environment.filters = {**shared.filters, "breakable": _breakable, "signed": signed}
     asked = [question for question in audit.questions if not question.skipped]
     data = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
     return environment.get_template("audit.html.j2").render(
@@ -338,8 +339,11 @@ def render(audit: Audit) -> str:
         kinds=[_kind(audit, kind, asked) for kind in dict.fromkeys(q.truth for q in asked)],
         skipped=[question for question in audit.questions if question.skipped],
         checks=[check for check in audit.checks if not check.skipped],
+        reasons=list(dict.fromkeys(why for check in audit.checks for why in check.reasons.values())),
+        images=_describe_images(audit.subject),
+        name_labels=lambda label: _name_labels(label, audit.subject.classes),
         pictures=_pictures(audit),
-        findings=[(finding, _finding_picture(audit, finding.images, finding.key)) for finding in audit.findings],
+        findings=[(finding, _finding_pictures(audit, finding)) for finding in audit.findings],
         data="data:application/json;base64," + base64.b64encode(data.encode()).decode("ascii"),
         duration=format_duration(audit.record["seconds"]),
         number=number,
@@ -351,6 +355,7 @@ def _facts(audit: Audit) -> dict[str, dict[str, str]]:
     """Return what was audited and how, in three groups."""
     record = audit.record
     network, images, settings = record["network"], record["images"], record["settings"]
+    effort = settings["effort"]
     accuracy = network["accuracy"]
     return {
         "Network": {
@@ -371,7 +376,7 @@ def _facts(audit: Audit) -> dict[str, dict[str, str]]:
             "Date": record["date"],
             "xaibench": record["versions"]["xaibench"],
             "PyTorch": record["versions"].get("torch", ""),
-            "Passes per image and explainer": f"at most {settings['budget']}",
+            "Passes per image": f"{effort['budget']}, up to {effort['sampling']} with random numbers (see verdicts)",
             "Explained output": settings["output"] or "that of each explainer’s paper",
             "Seed": str(settings["seed"]),
             "Controls": ", ".join(settings["controls"]),
@@ -395,7 +400,7 @@ def _kind(audit: Audit, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
         "questions": of_kind,
         "labels": [*labels, *audit.record["settings"]["controls"]],
         "means": {question.key: question.means() for question in of_kind},
-        "plot": _forest(rows) if rows else "",
+        "plot": _forest(rows) if rows else None,
     }
 
 
@@ -405,38 +410,28 @@ def _closest_control(verdict: Verdict, kind: str) -> Comparison | None:
     return min(rows, key=lambda c: c.difference, default=None)
 
 
-def _forest(rows: Sequence[tuple[Verdict, Comparison]]) -> Markup:
-    """Draw the difference of each explainer from its closest control, with 95 % intervals, as SVG."""
-    left, right, step, width = 170, 150, 26, 720
+def _forest(rows: Sequence[tuple[Verdict, Comparison]]) -> dict[str, Any]:
+    """Place the difference of each explainer from its closest control on a scale, in percent of its width."""
     ends = [value for _, c in rows for value in (c.low, c.high, c.difference) if value == value] or [0.0]
     low, high = min(0.0, *ends), max(0.0, *ends)
-    scale = (width - left - right) / ((high - low) or 1.0)
 
     def at(value: float) -> float:
-        return left + (value - low) * scale
+        return round(2 + 96 * (value - low) / ((high - low) or 1.0), 2)
 
-    height = step * len(rows) + 40
-    parts = [
-        f'<line class="zero" x1="{at(0):.1f}" y1="6" x2="{at(0):.1f}" y2="{height - 30}"/>',
-        f'<text class="axis" x="{at(0):.1f}" y="{height - 12}" text-anchor="middle">0: as good as that control</text>',
+    bars = [
+        {
+            "verdict": verdict,
+            "comparison": c,
+            "dot": at(c.difference),
+            "line": (at(c.low), round(at(c.high) - at(c.low), 2)) if c.low == c.low else None,
+        }
+        for verdict, c in rows
     ]
-    for index, (verdict, c) in enumerate(rows):
-        y = 20 + step * index
-        parts.append(f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{Markup.escape(verdict.explainer)}</text>')
-        if c.low == c.low:
-            parts.append(
-                f'<line class="{verdict.outcome}" x1="{at(c.low):.1f}" y1="{y}" x2="{at(c.high):.1f}" y2="{y}"/>'
-            )
-        parts.append(f'<circle class="{verdict.outcome}" cx="{at(c.difference):.1f}" cy="{y}" r="4.5"/>')
-        label = f"{signed(c.difference, 2)} against {c.control}"
-        parts.append(f'<text class="axis" x="{width - right + 12}" y="{y + 4}">{Markup.escape(label)}</text>')
-    drawn = "".join(parts)
-    title = "Mean difference of each explainer from its closest control, with 95 % intervals"
-    return Markup(f'<svg class="forest" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{drawn}</svg>')
+    return {"zero": at(0), "bars": bars}
 
 
-def _pictures(audit: Audit) -> list[tuple[str, str]]:
-    """Return maps of the best and worst images of the explainers that are recommended, as addresses of PNG files."""
+def _pictures(audit: Audit) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return maps of the best and worst images of the explainers that are recommended."""
     shown = audit.supported or [v.explainer for v in sorted(audit.verdicts, key=sort_key) if v.outcome == "undecided"]
     shown = shown[:_SHOWN_EXPLAINERS]
     if not shown:
@@ -444,27 +439,39 @@ def _pictures(audit: Audit) -> list[tuple[str, str]]:
     question = next(q for q in audit.questions if q.key == "interventions")
     order = np.argsort(-np.mean([question.scores[label] for label in shown], axis=0), kind="stable")
     sides = {"Images on which their scores are best": order[:_EXAMPLES], "Worst": order[::-1][:_EXAMPLES]}
-    return [(title, _maps_picture(audit, [int(i) for i in which], shown)) for title, which in sides.items()]
+    return [(title, [_sample(audit, int(i), shown) for i in which]) for title, which in sides.items()]
 
 
-def _finding_picture(audit: Audit, images: Sequence[int], key: str) -> str:
-    if not images:
-        return ""
+def _finding_pictures(audit: Audit, finding: Finding) -> list[dict[str, Any]]:
     shown = audit.supported or [v.explainer for v in sorted(audit.verdicts, key=sort_key) if v.outcome != "refuted"]
-    return _maps_picture(audit, list(images)[:4], shown[:3], regions=key == "decisive_regions")
+    regions = {region.image: region for region in audit.regions.regions if finding.key == "decisive_regions"}
+    return [_sample(audit, index, shown[:3], regions.get(index)) for index in finding.images[:4]]
 
 
-def _maps_picture(audit: Audit, which: list[int], explainers: Sequence[str], *, regions: bool = False) -> str:
+def _sample(audit: Audit, index: int, explainers: Sequence[str], region: Region | None = None) -> dict[str, Any]:
+    """Return the pictures of an image and its maps with a description; the mask is a decisive region, if given."""
     subject = audit.subject
-    masks = subject.masks[which].numpy() if subject.masks is not None else None
-    if regions:
-        windows = {region.image: region.window for region in audit.regions.regions}
-        masks = np.zeros((len(which), *subject.images.shape[2:]), bool)
-        for mask, index in zip(masks, which, strict=True):
-            mask[windows[index]] = True
-    names = [f"{subject.ids[i]}: {subject.classes[int(subject.targets[i])]}" for i in which]
-    images = subject.images[which].numpy()
-    images = images if images.shape[1] in (1, 3) else images[:, :1]
-    maps = {label: audit.maps[label][which].double().numpy() for label in explainers}
-    figure = show(images, maps, masks, labels=names, samples=len(which))
-    return "data:image/png;base64," + base64.b64encode(encode(figure, "png")).decode("ascii")
+    mask = None if subject.masks is None else subject.masks[index].numpy()
+    row = _describe_images(subject)[index]
+    lines = [f"answer: {row['class']}" + ("" if row["probability"] is None else f" ({row['probability']:.2f})")]
+    if row["label"] is not None:
+        lines[0] += f", label: {_name_labels(row['label'], subject.classes)}"
+    if region is not None:
+        mask = np.zeros(subject.images.shape[2:], bool)
+        mask[region.window] = True
+        lines.append(f"the region at the {region.place} brings about {subject.classes[region.target]}")
+    image = subject.images[index].numpy()
+    maps = {label: audit.maps[label][index].double().numpy() for label in explainers}
+    files, slices = draw_tiles(image if len(image) in (1, 3) else image[:1], maps, mask)
+    tiles = [(name, "data:image/png;base64," + base64.b64encode(png).decode("ascii")) for name, png in files]
+    return {"id": row["id"], "lines": [*lines, *slices], "tiles": tiles}
+
+
+def _name_labels(label: int | list[int] | None, classes: Sequence[str]) -> str:
+    numbers = [label] if isinstance(label, int) else label or []
+    return ", ".join(classes[number] for number in numbers) or "–"
+
+
+def _breakable(text: str) -> Markup:
+    """Let a name break into lines after its separators."""
+    return Markup(re.sub(r"([/_.,-])(?=\S)", r"\1<wbr>", str(Markup.escape(text))))

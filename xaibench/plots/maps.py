@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from xaibench.plots.files import encode, shorten_label
 
 #: Inches: side of a tile, of an image and of three slices of a volume; gap between tiles, margins above and left.
 _SIDE, _VOLUME_SIDE, _GAP, _TOP, _LEFT = 1.35, 2.3, 0.06, 0.3, 0.1
+#: Characters of a line of a label.
+_LINE = 26
 #: Positions of the slider of a volume, besides the first one, and dots per inch of their pictures.
 _POSITIONS, _POSITION_DPI = 12, 80
 _OUTLINE = "#00c8e0"
@@ -87,6 +90,47 @@ def show(
         ['image', 'mine', 'none', 'T', 'zero everywhere', 'L', 'zero everywhere']
     """
     check_count("samples", samples)
+    return _check_content(images, maps, masks, labels, samples, signed, spacing).draw()
+
+
+def draw_tiles(
+    image: Array, maps: Mapping[str, Array], mask: Array | None = None
+) -> tuple[list[tuple[str, bytes]], list[str]]:
+    """Draw an image and its maps as pictures of their own, without text, as :func:`show` draws them.
+
+    Args:
+        image: ``[1 or 3, H, W]`` or ``[1 or 3, D, H, W]``.
+        maps: ``[H, W]`` by name.
+        mask: ``[H, W]``, true for important pixels.
+
+    Returns:
+        Names and PNG files, first of the image; and the names of the slices that they show of a volume.
+    """
+    several = {name: one[None] for name, one in maps.items()}
+    content = _check_content(image[None], several, None if mask is None else mask[None], None, 1, False, None)
+    side, slices = (_VOLUME_SIDE, content.chosen_slices(0)) if content.is_volume else (_SIDE, ())
+    files = []
+    for name in (None, *maps):
+        with house_style():
+            figure = Figure(figsize=(side, side))
+            FigureCanvasAgg(figure)
+            axes = figure.add_axes((0, 0, 1, 1))
+            axes.axis("off")
+            content.draw_tile(axes, 0, name, slices, (0.0, 0.0))
+            axes.set(xlim=(0, side), ylim=(side, 0))
+        files.append((name or "image", encode(figure, "png")))
+    return files, name_slices(slices) if slices else []
+
+
+def _check_content(
+    images: Array,
+    maps: Array | Mapping[str, Array] | None,
+    masks: Array | None,
+    labels: Sequence[str] | None,
+    samples: int,
+    signed: bool,
+    spacing: ArrayLike | None,
+) -> _Content:
     arrays = _to_numpy(images)
     if arrays.ndim not in (4, 5) or arrays.shape[1] not in (1, 3) or len(arrays) == 0:
         raise ValueError(
@@ -100,7 +144,7 @@ def show(
     if labels is not None and len(labels) != len(arrays):
         raise ValueError(f"labels: got {len(labels)}, expected one for each of {len(arrays)} images.")
     spaces = None if spacing is None else _check_spacing(spacing, shape)
-    return _Content(arrays, drawn, mask_arrays, labels, min(samples, len(arrays)), signed, spaces).draw()
+    return _Content(arrays, drawn, mask_arrays, labels, min(samples, len(arrays)), signed, spaces)
 
 
 @dataclass(frozen=True)
@@ -153,7 +197,7 @@ class _Content:
     def words(self, row: int, slices: tuple[int, ...]) -> list[str]:
         """Return the lines to the left of a row."""
         return [
-            *([] if self.labels is None else [shorten_label(self.labels[row])]),
+            *([] if self.labels is None else textwrap.wrap(self.labels[row], _LINE)),
             *(name_slices(slices) if slices else []),
         ]
 

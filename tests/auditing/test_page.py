@@ -1,0 +1,71 @@
+"""The evidence sheet: names are whole, and what is found is stated with its numbers."""
+
+import dataclasses
+import html
+import re
+
+import numpy as np
+import pytest
+
+from xaibench.auditing.page import render
+
+
+def text_of(page):
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.replace("<wbr>", ""))))
+
+
+@pytest.fixture(scope="module")
+def changed(tag_audit):
+    """The audit with long names, patients with several images, and an explainer that is not stable."""
+    ids = [f"hospital-{index}/series_of_a_patient_with_a_long_name/slice.{index:04d}.dcm" for index in range(24)]
+    subject = dataclasses.replace(tag_audit.subject, ids=ids, classes=["carcinoma <in situ>", "no finding"])
+    first, *others = tag_audit.verdicts
+    unstable = dataclasses.replace(first, outcome="not stable", passes=50)
+    return dataclasses.replace(tag_audit, subject=subject, verdicts=[unstable, *others])
+
+
+def test_names_are_whole(changed):
+    text = text_of(render(changed))
+    drawn = {changed.subject.ids[index] for finding in changed.findings for index in finding.images[:4]}
+    assert drawn
+    for name in changed.subject.ids:  # in the table of all images, and next to its maps
+        assert text.count(name) >= 1 + (name in drawn)
+    assert re.search(r"answer: carcinoma <in situ> \(\d\.\d\d\), label: carcinoma <in situ>", text)
+    assert "the region at the top left brings about carcinoma <in situ>" in text
+
+
+def test_each_difference_names_its_control(changed):
+    page = render(changed)
+    bars = re.findall(r'<td class="axis">(.*?)</td>', page)
+    assert len(bars) == 2 * len(changed.verdicts)
+    for bar in bars:
+        assert re.fullmatch(r"[+−]\d\.\d\d against (uniform|sobel|laplace|input|center_prior)", text_of(bar))
+    places = [float(place) for place in re.findall(r"left: ([-\d.]+)%", page)]
+    assert 0 <= min(places) <= max(places) <= 100
+
+
+def test_the_budget_stands_next_to_the_verdict(changed):
+    text = text_of(render(changed))
+    assert "not stable at this budget" in text
+    assert re.search(r"input_x_gradient not stable at this budget .*? 50 – ", text)
+
+
+def test_a_value_that_is_missing_has_a_reason(tag_audit):
+    label = tag_audit.verdicts[0].explainer
+    checks = list(tag_audit.checks)
+    checks[0] = dataclasses.replace(checks[0], values={**checks[0].values, label: np.full(6, np.nan)})
+    page = render(dataclasses.replace(tag_audit, checks=checks))
+    assert re.search(r'–<sup><a href="#reason-1">1</a></sup>', page)
+    assert '<li id="reason-1">The maps are constant' in page
+
+
+def test_the_network_is_described_with_count_p_value_and_level(tag_audit):
+    failed = dataclasses.replace(tag_audit.network, value=11 / 14, images=14, p=0.027, needed=23)
+    audit = dataclasses.replace(tag_audit, network=failed)
+    for text in (text_of(render(audit)), audit.headline, str(audit)):
+        assert "11 of 14 answers agree with the labels" in text
+        assert "p 0.027, level 0.02; at this accuracy, about 23 images would be enough" in text
+
+
+def test_the_promise_is_about_a_random_sample(tag_audit):
+    assert "If the images are a random sample of those you care about" in text_of(render(tag_audit))
