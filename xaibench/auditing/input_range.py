@@ -9,7 +9,7 @@ from torch import Tensor
 
 from xaibench.auditing.images import Subject
 from xaibench.auditing.network_test import check_network
-from xaibench.models import Normalize
+from xaibench.models.networks.pretrained import find_normalization
 
 #: Level of the tests of all ranges together.
 _LEVEL = 0.01
@@ -37,7 +37,7 @@ def find_input_range(subject: Subject) -> str | None:
     images, labels = subject.images, subject.labels
     if labels is None or not bool((labels != labels[0]).any()) or subject.head == "function":
         return None
-    if images.min() < 0 or images.max() > 1 or any(isinstance(layer, Normalize) for layer in subject.model.modules()):
+    if images.min() < 0 or images.max() > 1 or find_normalization(subject.model):
         return None
     ranges = {
         **_standardized(images),

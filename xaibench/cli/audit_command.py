@@ -20,8 +20,9 @@ def audit(
     network: Annotated[
         str,
         typer.Argument(
-            help="package.module:name, FILE.py:name, a TorchScript or ONNX file, torchvision:NAME, timm:NAME, "
-            "hf:OWNER/NAME, or a folder with config.json."
+            help="package.module:name, FILE.py:name, a TorchScript file (a program: opening it runs it) or an ONNX "
+            "file, all of which get pixels in [0, 1] as they are; or torchvision:NAME, timm:NAME, hf:OWNER/NAME, or a "
+            "folder with config.json, which normalize inside."
         ),
     ],
     images: Annotated[
@@ -112,6 +113,7 @@ def audit(
                 options |= {"size": (sides[0], sides[1]), "channels": channels if channels in (1, 3) else None}
             collection = open_images(images, masks=masks, window=window, **options)
         description: dict[str, Any] = {"Network from": opened.reference, "Images from": collection.name}
+        description["Pixels"] = opened.preprocessing.pixels
         found = run_audit(
             opened.module,
             collection,

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 import xaibench as xb
 
@@ -31,7 +30,6 @@ FORMS = {
     "row": lambda x, weight, bias: bias[None] + torch.matmul(x, other=weight),
     "addmm": lambda x, weight, bias: torch.addmm(bias, x, weight),
     "in place": added_in_place,
-    "linear": lambda x, weight, bias: functional.linear(x, weight.T) + bias,
 }
 
 

@@ -101,6 +101,14 @@ def test_a_function_of_a_file(net_file):
     refused(ValueError, "no such file", lambda: open_network("nowhere.py:net"))
 
 
+def test_the_normalization_of_a_network_is_stated(monkeypatch):
+    monkeypatch.setitem(sys.modules, "references_of_a_test", sys.modules[__name__])
+    assert open_network("references_of_a_test:NETWORK", size=16).preprocessing.pixels == "in [0, 1] as they are"
+    monkeypatch.setattr(sys.modules[__name__], "NETWORK", xb.models.Classifier(NETWORK, [0.5], [0.25]))
+    opened = open_network("references_of_a_test:NETWORK", size=16).preprocessing
+    assert (opened.mean, opened.std, opened.pixels) == ((0.5,), (0.25,), "in [0, 1], normalized inside to -2 to 2")
+
+
 def test_the_checksum_is_that_of_the_weights(net_file, tmp_path):
     opened = open_network(f"{net_file}:trained")
     code = f"from xaibench.models import open_network; print(open_network({f'{net_file}:trained'!r}).sha256)"

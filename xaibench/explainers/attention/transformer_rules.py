@@ -20,7 +20,13 @@ from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
-from xaibench.explainers.propagation.layer_operations import added_constant, as_bias, out_of_place, tensor_version
+from xaibench.explainers.propagation.layer_operations import (
+    added_constant,
+    as_bias,
+    dense_product,
+    out_of_place,
+    tensor_version,
+)
 from xaibench.explainers.shared.tokens import PRODUCTS
 
 #: Computes ``function(*args, **kwargs)`` with another backward pass.
@@ -77,7 +83,7 @@ class _RuleInterceptor(OperationInterceptor):
         super().__init__(network)
         self.rules = rules
         self.ruled = False
-        #: Input, weight and output of dense layers without a bias, and their versions, by the id of the output.
+        #: Input, weight and output of products with a matrix, and their versions, by the id of the output.
         self.unbiased: dict[int, tuple[list[Tensor], list[int]]] = {}
 
     def handle(
@@ -100,19 +106,19 @@ class _RuleInterceptor(OperationInterceptor):
             return func(*args, **kwargs)
         self.ruled = self.ruled or plain not in _IN_ALL_NETWORKS
         result = rule(func, args, kwargs)
-        if func is nn.functional.linear and len(args) == 2 and not kwargs:
+        if func is dense_product and len(args) == 2:
             tensors = [*args, result]
             self.unbiased[id(result)] = tensors, list(map(tensor_version, tensors))
         return result
 
     def _with_bias(self, y: Tensor, constant: Tensor) -> Any:
-        """Apply the rule to a dense layer and the constant that is added to it; None if they are not one layer."""
+        """Apply the rule to a product with a matrix and the constant that is added; None if they are not one layer."""
         tensors, versions = self.unbiased.get(id(y), ([], []))
         if not tensors or list(map(tensor_version, tensors)) != versions:
             return None
         x, weight, _ = tensors
         bias = as_bias(constant, weight)
-        return None if bias is None else self.rules["linear"](nn.functional.linear, (x, weight, bias), {})
+        return None if bias is None else self.rules["linear"](dense_product, (x, weight, bias), {})
 
 
 def _depends_on_image(x: object) -> bool:

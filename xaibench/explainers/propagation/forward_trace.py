@@ -22,7 +22,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
@@ -32,6 +31,7 @@ from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.explainers.propagation.layer_operations import (
     Operation,
     as_linear,
+    dense_product,
     function_name,
     is_rectifier,
     is_smooth_rectifier,
@@ -231,7 +231,7 @@ class OperationInterceptor(TorchFunctionMode):
             func, called = known, known.__name__
         if dense := as_linear(called, args, kwargs):
             inputs, result = dense
-            return result(self.handle(functional.linear, "linear", inputs, {}, inputs[:1]))
+            return result(self.handle(dense_product, "linear", inputs, {}, inputs[:1]))
         return self.handle(func, called, args, kwargs, carriers)
 
     def _first_difference(self, images: Tensor) -> str:

@@ -102,6 +102,7 @@ class Operation:
         is_input: Whether it is the first linear operation, whose input is the image.
         rectifies: Whether it is ReLU, ReLU6 or similar: max(x, 0), possibly with an upper bound.
         smooth: Whether it is GELU, SiLU, Mish or Hardswish: x times a gate that increases with x.
+        is_product: Whether it is a product with a constant matrix, whose bias is added by another operation.
     """
 
     kind: OperationKind
@@ -114,6 +115,7 @@ class Operation:
     is_input: bool = False
     rectifies: bool = False
     smooth: bool = False
+    is_product: bool = False
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """Return the output of the forward pass."""
@@ -179,10 +181,15 @@ def is_smooth_rectifier(called: str) -> bool:
     return called in _SMOOTH
 
 
+def dense_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``linear`` for a product with a matrix; the addition of a constant that follows is its bias."""
+    return functional.linear(x, weight, bias)
+
+
 def as_linear(
     called: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Tensor, ...], Callable[[Tensor], Tensor]] | None:
-    """Return a product with a constant matrix as the arguments of ``linear``, and what makes its result of theirs.
+    """Return a product with a constant matrix as arguments of :func:`dense_product`, and what is done to its result.
 
     ``x @ W`` and ``torch.addmm(b, x, W)`` are dense layers; in ``W @ x`` the layer acts on the last axis but one.
     """

@@ -32,6 +32,7 @@ from xaibench.explainers.propagation.layer_operations import (
     Operation,
     added_constant,
     as_bias,
+    dense_product,
     is_attention_softmax,
     tensor_version,
     tensors_in,
@@ -272,8 +273,9 @@ class _LayerWalk(OperationInterceptor):
             weight,
             bias,
             is_input=first,
+            is_product=func is dense_product and bias is None,
         )
-        return self._treat_linear(operation, input) if called in LINEAR else self.treat(operation, (input,))
+        return self.treat(operation, (input,)) if called == "batch_norm" else self._treat_linear(operation, input)
 
     def _treat_linear(self, operation: Operation, x: Tensor) -> Tensor:
         output = self.treat(operation, (x,))
@@ -287,12 +289,12 @@ class _LayerWalk(OperationInterceptor):
         return (operation, source) if operation is not None and is_unchanged else None
 
     def _add_bias(self, x: Tensor, constant: Tensor) -> Tensor | None:
-        """Treat a dense layer and the constant that is added to it as one layer; None if they are not one."""
+        """Treat a product with a matrix and the constant that is added to it as one layer; None if they are not one."""
         operation, source = self._find_origin(x) or (None, x)
-        if operation is None or operation.weight is None or operation.bias is not None:
+        if operation is None or operation.weight is None or not operation.is_product:
             return None
         bias = as_bias(constant, operation.weight)
-        return None if bias is None else self._treat_linear(replace(operation, bias=bias), source)
+        return None if bias is None else self._treat_linear(replace(operation, bias=bias, is_product=False), source)
 
     def _handle_batch_norm(
         self,

@@ -57,6 +57,14 @@ class Normalize(nn.Module):
         return (images - self.mean) / self.std
 
 
+def find_normalization(network: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return mean and standard deviation of the first :class:`Normalize` in a network; None if it changes nothing."""
+    layer = next((layer for layer in network.modules() if isinstance(layer, Normalize)), None)
+    if layer is None or (bool((layer.mean == 0).all()) and bool((layer.std == 1).all())):
+        return None
+    return tuple(layer.mean.flatten().tolist()), tuple(layer.std.flatten().tolist())
+
+
 class Classifier(nn.Module):
     """A network together with the normalization that it was trained with.
 

@@ -13,6 +13,7 @@ from xaibench.component.registry import UnknownNameError
 from xaibench.compute.lending import set_evaluation
 from xaibench.compute.network_outputs import probe
 from xaibench.compute.random_numbers import isolated_rng
+from xaibench.models.networks.pretrained import find_normalization
 from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.models.opening.onnx_files import open_onnx
 from xaibench.models.opening.sources import (
@@ -57,9 +58,11 @@ def open_network(
 
             - ``"package.module:name"`` or ``"path/file.py:name"``: a module, or a class or function that returns one,
               without arguments or as ``(in_shape, num_classes)``.
-            - A TorchScript file (``.pt``, ``.pth``, ``.ts``). Its layers are hidden, so explainers that propagate
-              through layers do not support it. Pickled modules are refused.
-            - An ONNX file; its operations become layers with gradients (extra ``onnx``).
+            - A TorchScript file (``.pt``, ``.pth``, ``.ts``). It is a program that runs when it is opened; operators
+              that can do more than compute are refused. Its layers are hidden, so explainers that propagate through
+              layers do not support it. Pickled modules are refused.
+            - An ONNX file; its operations become layers with gradients (extra ``onnx``). Size, type and order of the
+              axes are read from the file; a network with channels last takes ``[N, C, H, W]``.
             - ``"torchvision:NAME"``, ``"timm:NAME"`` (extra ``timm``): with the pretrained weights.
             - ``"hf:OWNER/NAME"`` or a folder with ``config.json``: an image classifier of transformers (extra
               ``transformers``), with the normalization of its processor.
@@ -75,7 +78,7 @@ def open_network(
 
     Returns:
         The network with what is known of it. Networks of torchvision, timm and transformers take pixels in [0, 1] and
-        normalize them inside; the others get the images as they are.
+        normalize them inside; the others get the pixels as they are (:class:`xaibench.models.Classifier` normalizes).
 
     Raises:
         ValueError: If the reference is of no known kind, the file cannot be read safely, or the network does not accept
@@ -84,6 +87,9 @@ def open_network(
         ModuleNotFoundError: If an optional library is missing; names the command that installs it.
         WeightsNotFoundError: If weights are neither here nor downloadable; says where to put them.
         TypeError: If the Python object is no module and no factory of one.
+
+    Warns:
+        UserWarning: If a TorchScript file is opened.
 
     Example:
         >>> opened = open_network("torchvision:resnet18", pretrained=False, size=64)
@@ -109,9 +115,16 @@ def open_network(
         num_classes=outputs,
         classes=given or (source.classes if source.classes and len(source.classes) == outputs else None),
         in_shape=in_shape,
-        preprocessing=replace(source.preprocessing or Preprocessing(size=()), size=in_shape[1:]),
+        preprocessing=_preprocessing(module, source, in_shape),
         sha256=weights_checksum(module),
     )
+
+
+def _preprocessing(module: nn.Module, source: Source, in_shape: tuple[int, ...]) -> Preprocessing:
+    """Return what is done to an image, with the normalization that the source states or the network contains."""
+    known = replace(source.preprocessing or Preprocessing(size=()), size=in_shape[1:])
+    inside = find_normalization(module) if known.mean is None else None
+    return replace(known, mean=inside[0], std=inside[1]) if inside else known
 
 
 def _open(reference: str, request: Request) -> tuple[str, Source]:

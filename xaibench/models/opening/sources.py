@@ -330,6 +330,14 @@ class Preprocessing:
     std: tuple[float, ...] | None = None
 
     @property
+    def pixels(self) -> str:
+        """What the network gets for pixels in [0, 1], in words."""
+        if self.mean is None or self.std is None:
+            return "in [0, 1] as they are"
+        low, high = self.input_range
+        return f"in [0, 1], normalized inside to {low:.3g} to {high:.3g}"
+
+    @property
     def input_range(self) -> tuple[float, float]:
         """Smallest and largest value that the network itself gets for pixels in [0, 1]."""
         if self.mean is None or self.std is None:
