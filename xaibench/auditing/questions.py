@@ -539,8 +539,9 @@ def ask_interventions(
         "road": {"percentiles": effort.percentiles},
         "idsds": {"grid_size": effort.grid_of(subject.images), "baseline": canvas},
     }
-    if not effort.percentiles:
-        del settings["road"]
+    for name, used in (("srg", effort.steps), ("road", effort.percentiles)):
+        if not used:
+            del settings[name]
     batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
     shared: dict[str, Tensor] = {}
     found: dict[str, dict[str, Floats]] = {name: {} for name in settings}
