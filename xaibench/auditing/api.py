@@ -161,7 +161,7 @@ def audit(
         if folder is not None:
             subject = _with_folder(subject, Path(folder))
         begin("test of the network")
-        network = check_accuracy(subject, seed, progress)
+        network = check_accuracy(subject, seed, progress, plan.effort.tested)
         begin("decisive regions and other known causes")
         causes = _known_causes(subject, plan, seed, train, progress)
         tasks = [Task("images", [(subject.model, subject.images, subject.targets)])]

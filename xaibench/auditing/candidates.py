@@ -89,10 +89,13 @@ class Candidates:
         """Explainers, then controls."""
         return [*self.explainers, *self.controls]
 
+    def has_seed(self, label: str) -> bool:
+        """Whether an explainer is known to draw random numbers."""
+        return hasattr(_part(self.explainers[label]), "seed")
+
     def is_random(self, label: str) -> bool:
         """Whether an explainer draws random numbers, or may do so because it is not registered."""
-        part = _part(self.explainers[label])
-        return hasattr(part, "seed") or EXPLAINERS.name_of(part) is None
+        return self.has_seed(label) or EXPLAINERS.name_of(_part(self.explainers[label])) is None
 
     def explains(self, label: str, task: Task) -> bool:
         """Whether a task is for an explainer or a control."""

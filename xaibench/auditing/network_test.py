@@ -33,7 +33,7 @@ from xaibench.report.page.templating import p_value
 #: Significance level of the test.
 LEVEL = 0.02
 #: Shuffled labels and shuffled copies to compare with.
-_SHUFFLED_LABELS, _SHUFFLED_COPIES = 9999, 59
+_SHUFFLED_LABELS, COPIES = 9999, 49
 #: Power for which the number of needed images is computed, and the largest number that is given.
 _POWER, _MOST_IMAGES = 0.8, 10_000
 
@@ -81,13 +81,14 @@ class NetworkTest:
         return self.p <= LEVEL
 
 
-def check_network(subject: Subject, seed: int, progress: bool = False) -> NetworkTest:
+def check_network(subject: Subject, seed: int, progress: bool = False, most: int = 100) -> NetworkTest:
     """Test whether the network's answers on the images are better than chance.
 
     Args:
         subject: Network and images. Labels are used if they differ between images.
         seed: Seed of the permutations.
         progress: Show a progress bar.
+        most: Most images for the test without labels; the first ones.
 
     Returns:
         The result.
@@ -95,7 +96,7 @@ def check_network(subject: Subject, seed: int, progress: bool = False) -> Networ
     labels = subject.labels
     if labels is not None and bool((labels != labels[0]).any()):
         return _by_labels(subject, labels, seed)
-    return _by_weights(subject, seed, progress)
+    return _by_weights(subject, seed, progress, most)
 
 
 def _by_labels(subject: Subject, labels: Tensor, seed: int) -> NetworkTest:
@@ -132,19 +133,19 @@ def _images_needed(hits: NDArray[np.float64], gain: float, error: float) -> int 
     return needed if needed <= _MOST_IMAGES else None
 
 
-def _by_weights(subject: Subject, seed: int, progress: bool) -> NetworkTest:
-    own_information = _information(subject, subject.logits)
+def _by_weights(subject: Subject, seed: int, progress: bool, most: int) -> NetworkTest:
+    images = subject.images[:most]
+    own_information = _information(subject, subject.logits[:most])
     others = []
-    with ProgressBar("testing the network", _SHUFFLED_COPIES, "copy", shown=progress) as bar:
-        for index in range(_SHUFFLED_COPIES):
-            copied = shuffled_copy(subject.model, [seed, index], subject.images)
+    with ProgressBar("testing the network", COPIES, "copy", shown=progress) as bar:
+        for index in range(COPIES):
+            copied = shuffled_copy(subject.model, [seed, index], images)
             with np.errstate(all="ignore"):
-                outputs = subject.ask(subject.images, copied)
+                outputs = subject.ask(images, copied)
             others.append(_information(subject, outputs.nan_to_num(0.0)))
             bar.advance()
-    p = (1 + sum(other >= own_information - 1e-12 for other in others)) / (1 + _SHUFFLED_COPIES)
-    images, expected = len(subject.images), float(np.mean(others))
-    return NetworkTest("shuffled weights", own_information, expected, p, images, copies=others)
+    p = (1 + sum(other >= own_information - 1e-12 for other in others)) / (1 + COPIES)
+    return NetworkTest("shuffled weights", own_information, float(np.mean(others)), p, len(images), copies=others)
 
 
 def _information(subject: Subject, logits: Tensor) -> float:

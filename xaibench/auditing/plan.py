@@ -143,7 +143,7 @@ def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool)
     for label in candidates.explainers:
         most = effort.budget
         try:
-            if candidates.is_random(label):
+            if candidates.has_seed(label):
                 usual = candidates.passes(label, image) or effort.budget
                 most = min(effort.sampling, usual)
                 if not most:
