@@ -105,6 +105,13 @@ def test_class_numbers_need_no_names():
     assert read["label_names"] == {}
 
 
+def test_networks_of_imagenet_need_no_names(tmp_path):
+    folder = write_folders(tmp_path, tagged_images(4)[0], ["n01440764", "n02123045"] * 2)
+    read = read_samples(xb.data.open_images(folder), None, None, 1000, 0)
+    assert read["labels"].tolist() == [0, 0, 281, 281]
+    assert read["classes"][281] == "n02123045"
+
+
 def test_a_split_of_class_folders_has_names(folders):
     split = xb.load(f"photographs:{folders}", size=16, splits=(0, 0, 1)).test
     with pytest.raises(ValueError, match="plain, tagged"):

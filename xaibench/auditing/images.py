@@ -308,9 +308,16 @@ def read_samples(
         "masks": masks if bool(masks.any()) else None,
         "ids": batch.ids,
         "groups": None if groups is None else groups[numbers],
-        "classes": named if classes is None and collection.numbered and len(named) == outputs else classes,
+        "classes": classes or _name_outputs(collection, label_names, outputs),
         "label_names": label_names,
     }
+
+
+def _name_outputs(collection: ImageCollection, label_names: Mapping[str, int], outputs: int) -> Sequence[str] | None:
+    """Return names for the outputs of a network without any: those of numbered classes, or ImageNet's synset ids."""
+    if collection.numbered and len(collection.classes or ()) == outputs:
+        return collection.classes
+    return imagenet_synsets() if label_names else None
 
 
 def _read(collection: ImageCollection, numbers: list[int], progress: bool) -> ImageBatch:

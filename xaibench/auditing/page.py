@@ -453,9 +453,10 @@ def _sample(audit: Audit, index: int, explainers: Sequence[str], region: Region 
     subject = audit.subject
     mask = None if subject.masks is None else subject.masks[index].numpy()
     row = _describe_images(subject)[index]
-    lines = [f"answer: {row['class']}" + ("" if row["probability"] is None else f" ({row['probability']:.2f})")]
-    if row["label"] is not None:
-        lines[0] += f", label: {_name_labels(row['label'], subject.classes)}"
+    lines = []
+    if subject.head != "function":
+        label = "" if row["label"] is None else f", label: {_name_labels(row['label'], subject.classes)}"
+        lines.append(f"answer: {row['class']} ({row['probability']:.2f}){label}")
     if region is not None:
         mask = np.zeros(subject.images.shape[2:], bool)
         mask[region.window] = True
@@ -464,7 +465,7 @@ def _sample(audit: Audit, index: int, explainers: Sequence[str], region: Region 
     maps = {label: audit.maps[label][index].double().numpy() for label in explainers}
     files, slices = draw_tiles(image if len(image) in (1, 3) else image[:1], maps, mask)
     tiles = [(name, "data:image/png;base64," + base64.b64encode(png).decode("ascii")) for name, png in files]
-    return {"id": row["id"], "lines": [*lines, *slices], "tiles": tiles}
+    return {"id": row["id"], "lines": [*lines, *filter(None, [", ".join(slices)])], "tiles": tiles}
 
 
 def _name_labels(label: int | list[int] | None, classes: Sequence[str]) -> str:
