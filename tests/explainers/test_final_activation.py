@@ -67,6 +67,43 @@ def test_a_softmax_at_the_end_changes_no_map(name, network, images, targets):
     assert isinstance(ended.head["end"], nn.Softmax)
 
 
+class OfOlderOpsets(nn.Module):
+    """The softmax of onnx2torch for opset 1 to 12."""
+
+    def __init__(self, is_log):
+        super().__init__()
+        self.is_log = is_log
+
+    def forward(self, x):
+        flat = torch.flatten(x, start_dim=1)
+        return torch.reshape(flat.log_softmax(-1) if self.is_log else flat.softmax(-1), x.shape)
+
+
+@pytest.mark.parametrize("end", [nn.LogSoftmax(1), OfOlderOpsets(True), OfOlderOpsets(False)])
+def test_a_softmax_is_recognized_by_its_values(end, network, images, targets):
+    for name in ("lrp_epsilon", "lrp_gamma", "deep_taylor"):
+        with pytest.warns(UserWarning, match="ends in a (log_)?softmax"):
+            maps = explain(name, nn.Sequential(network, end), images, targets)
+        torch.testing.assert_close(maps, explain(name, network, images, targets), rtol=1e-5, atol=1e-8)
+    if not getattr(end, "is_log", True):
+        with pytest.warns(UserWarning, match="ends in a softmax"):
+            maps = explain("ig", nn.Sequential(network, end), images, targets)
+        torch.testing.assert_close(maps, explain("ig", network, images, targets), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("end", [nn.Hardtanh(0, 1), lambda x: (3 * x).softmax(1), lambda x: x.softmax(1).round()])
+def test_another_layer_with_such_values_is_no_softmax(end, network, images, targets):
+    class End(nn.Module):
+        def forward(self, x):
+            return end(torch.stack([x[:, 0] * 0 - 20, x[:, 0] * 0 + 20], 1))
+
+    ended = nn.Sequential(network, End())
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        explain("occlusion", ended, images, targets, check_network=False)
+    assert not [one for one in shown if "ends in a softmax" in str(one.message)]
+
+
 def test_integrated_gradients_do_not_shrink(network, images, targets):
     with pytest.warns(UserWarning, match="softmax"):
         maps = explain("ig", nn.Sequential(network, nn.Softmax(1)), images, targets, n_steps=200)

@@ -317,7 +317,8 @@ class ExplainedOutput(nn.Module):
         Args:
             images: ``[n, C, H, W]``; the network is called with the first two.
             outputs: ``[m, K]``, as :meth:`select` returns them for the first of these images.
-            remove: Replace a final layer that is a softmax or sigmoid by the identity, inside
+            remove: Replace a final layer that is a softmax or sigmoid (for explainers that begin at the logits also a
+                log-softmax) by the identity, inside
                 :func:`xaibench.compute.lending.restore_model_state`, which restores it.
 
         Raises:
@@ -338,7 +339,11 @@ class ExplainedOutput(nn.Module):
         values = outputs.double()
         # One synchronization with a GPU instead of three.
         low, high, away = torch.stack([values.min(), values.max(), (values.sum(1) - 1).abs().max()]).tolist()
-        if callable(self.output) or low < 0 or high > 1:
+        if callable(self.output) or high > 1:
+            return
+        if low < 0:
+            if self.from_logits and remove and high <= 0 and bool((values.logsumexp(1).abs() < 1e-3).all()):
+                self._skip_softmax(images, "log_softmax")
             return
         # The sigmoid first: probabilities of two independent labels may sum to 1 by chance.
         name = skip_last_layer(self.network, images, "sigmoid") if remove else ""
@@ -350,13 +355,7 @@ class ExplainedOutput(nn.Module):
             and away < _TOLERANCE.get(outputs.dtype, 1e-4)
             and self._are_distributions(images, outputs)
         ):
-            name = skip_last_layer(self.network, images, "softmax") if remove else ""
-            kind = "" if name else "probabilities"
-            if name:
-                warn_caller(
-                    f"The network ends in a softmax ({name!r}), where logits are expected; its inputs are taken as the "
-                    "logits. Pass the network without the softmax to avoid this warning."
-                )
+            kind = "" if remove and self._skip_softmax(images, "softmax") else "probabilities"
         elif outputs.numel() >= _EVIDENCE and low > 0 and high < 1 and away > 1e-2:
             kind = "probabilities of independent labels"
         if kind and self.requested != "logit":
@@ -364,6 +363,15 @@ class ExplainedOutput(nn.Module):
                 f"The outputs of the model look like {kind}, and output={self.output!r} takes them for logits. Return "
                 "the logits, or pass output='logit' to use the outputs unchanged."
             )
+
+    def _skip_softmax(self, images: Tensor, activation: Activation) -> str:
+        name = skip_last_layer(self.network, images, activation)
+        if name:
+            warn_caller(
+                f"The network ends in a {activation} ({name!r}), where logits are expected; its inputs are taken as "
+                f"the logits. Pass the network without the {activation} to avoid this warning."
+            )
+        return name
 
     def _are_distributions(self, images: Tensor, outputs: Tensor) -> bool:
         """Return whether outputs that sum to 1 are probabilities: the logits of one image may be 0 and 1 by chance."""
@@ -456,7 +464,7 @@ def network_of(model: nn.Module) -> nn.Module:
 
 
 #: An activation at the end of a network.
-Activation: TypeAlias = Literal["softmax", "sigmoid"]
+Activation: TypeAlias = Literal["softmax", "log_softmax", "sigmoid"]
 
 
 @dataclass(frozen=True)
@@ -506,7 +514,7 @@ def skip_last_layer(network: nn.Module, images: Tensor, *activations: Activation
     Args:
         network: Modified in place, inside :func:`xaibench.compute.lending.restore_model_state`.
         images: ``[n, C, H, W]``; the network is called with the first.
-        *activations: ``"softmax"`` over dimension 1, ``"sigmoid"``.
+        *activations: ``"softmax"`` and ``"log_softmax"`` over dimension 1, ``"sigmoid"``.
 
     Returns:
         The name of the layer; empty if there is none.
@@ -529,7 +537,7 @@ def _computes(run: LayerRun, activation: Activation) -> bool:
     if not isinstance(x, Tensor) or not isinstance(output, Tensor) or x.ndim != 2 or x.shape != output.shape:
         return False
     points = torch.linspace(-3, 2, x.numel(), dtype=x.dtype, device=x.device).reshape(x.shape)
-    expected = points.softmax(1) if activation == "softmax" else points.sigmoid()
+    expected = points.sigmoid() if activation == "sigmoid" else getattr(torch, activation)(points, 1)
     with torch.no_grad():
         values = run.module(points.clone())
     return torch.allclose(values, expected, rtol=max(1e-4, 8 * torch.finfo(x.dtype).eps), atol=0.0)

@@ -77,7 +77,7 @@ def explain(
         model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``, or something that contains them: an object with
             ``.logits`` (transformers), a dictionary with the entry ``"logits"``, or a dictionary or tuple with one
             tensor ``[N, K]``, or with logits and their softmax. With a function as ``output``, any network. If its
-            last layer is an ``nn.Softmax``, the inputs of that layer are taken as the logits, with a warning. A model
+            last layer is a softmax, the inputs of that layer are taken as the logits, with a warning. A model
             compiled by ``torch.compile`` is explained without the compilation. ``None`` is allowed for the controls,
             which use no model. The model that an explainer is called with, an
             :class:`xaibench.explainers.ExplainedOutput`, means its network and the output requested there.

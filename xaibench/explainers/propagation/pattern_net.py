@@ -104,7 +104,7 @@ class _Patterns(Attribution):
         with network_for_fitting(type(self).__name__, model) as network:
             for images in iterate_parts(type(self).__name__, loader, network, self._fitting_rows):
                 if not sums:
-                    skip_last_layer(network, images, "softmax", "sigmoid")
+                    skip_last_layer(network, images, "softmax", "log_softmax", "sigmoid")
                 for name, found in record_linear_operations(network, images).items():
                     sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)
             patterns = {name: total.pattern() for name, total in sums.items()}
