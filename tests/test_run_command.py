@@ -3,6 +3,7 @@
 import gc
 import subprocess
 import sys
+import warnings
 
 import pytest
 import typer
@@ -27,10 +28,19 @@ def test_objects_are_not_visited_again_before_python_exits(monkeypatch):
         raise SystemExit(3)
 
     monkeypatch.setattr(cli, "app", end)
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     gc.unfreeze()  # what the root conftest has frozen
     with pytest.raises(SystemExit, match="3"):
         cli.main()
     assert gc.get_freeze_count() > 1000
+
+
+def test_a_command_shows_warnings_without_a_line_of_code(monkeypatch):
+    shown = []
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    monkeypatch.setattr(cli, "app", lambda: shown.append(warnings.formatwarning("slow", UserWarning, "typer.py", 7)))
+    cli.main()
+    assert shown == ["Warning: slow\n"]
 
 
 @pytest.mark.parametrize("error", [typer.BadParameter("no"), typer.Exit(3), typer.Abort()])

@@ -78,7 +78,8 @@ def open_onnx(file: Path, request: Request) -> Source:
         mean=None if scale is None else (0.0,) * scale,
         std=None if scale is None else (1 / 255,) * scale,
     )
-    return Source(network, channels, preprocessing if known or scale else None)
+    hint = f" The file states an input of {_show(shape)}; export it with a dynamic first axis if that is a number."
+    return Source(network, channels, preprocessing if known or scale else None, hint=hint)
 
 
 def _read_graph(file: Path) -> Any:

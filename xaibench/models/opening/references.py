@@ -201,7 +201,7 @@ def _probe_shape(
     assert error is not None
     ends = f"{min(_SIDES)} to {max(_SIDES)}" if axes == 2 else f"{min(_VOLUME_SIDES)} to {max(_VOLUME_SIDES)}"
     hint = "" if size else f" Sides from {ends} were tried; give the size of the images as size=."
-    raise ValueError(f"{error}{hint}") from error
+    raise ValueError(f"{error}{hint}{source.hint}") from error
 
 
 def _channels(module: nn.Module, source: Source) -> Iterator[int]:

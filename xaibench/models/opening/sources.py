@@ -56,12 +56,14 @@ class Source:
         channels: Number of channels; None if not known.
         preprocessing: None if not known.
         classes: Names of the classes; None if not known.
+        hint: What else helps if the network accepts no images.
     """
 
     module: nn.Module
     channels: int | None = None
     preprocessing: Preprocessing | None = None
     classes: tuple[str, ...] | None = None
+    hint: str = ""
 
 
 def open_registered(name: str, request: Request) -> Source:
