@@ -1,5 +1,7 @@
 """Sanity checks find maps that ignore the network or the class, and those that change by chance."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,10 @@ from torch import nn
 from xaibench.auditing.candidates import Candidates, Task
 from xaibench.auditing.images import make_subject
 from xaibench.auditing.sanity import (
+    SanityCheck,
     agreement,
     check_sanity,
+    divide_pixels,
     randomized_copy,
     sanity_tasks,
     similarity,
@@ -86,6 +90,115 @@ def test_nobody_fails_because_the_network_looks_at_one_place(checks):
 def test_integrated_gradients_add_up(checks):
     assert set(checks["completeness"].values) == {"ig"}
     assert failing(checks["completeness"]) == set()
+
+
+def disc(share=0.37):
+    rows, columns = torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")
+    distance = (rows - (SIDE - 1) / 2) ** 2 + (columns - (SIDE - 1) / 2) ** 2
+    return (distance <= share * SIDE**2 / torch.pi).float()
+
+
+class Disc(nn.Module):
+    """A network that sees a disc in the middle only."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, images):
+        return self.network(images * disc())
+
+
+class Brightness(nn.Module):
+    """The mean brightness of the image, or of its corner, decides."""
+
+    def __init__(self, side=SIDE):
+        super().__init__()
+        self.side, self.layer = side, nn.Linear(1, 3)
+        self.layer.weight.data, self.layer.bias.data = torch.tensor([[-2.0], [0.5], [2.0]]), torch.zeros(3)
+
+    def forward(self, images):
+        return self.layer(images[..., : self.side, : self.side].mean((1, 2, 3))[:, None])
+
+
+EXACT = {"ig": "integrated_gradients", "ixg": "input_x_gradient", "occlusion": "occlusion"}
+
+
+@pytest.mark.parametrize("where", ["background", "network", "digits"])
+def test_maps_that_are_zero_on_most_of_the_image_are_not_alike(where):
+    images = tagged_images(8)[0] + 0.6
+    if where == "digits":  # 95 % zeros
+        images = images * (disc(0.05) > 0)
+    elif where == "background":
+        images = images * disc()
+    network = Disc(linear_network()) if where == "network" else linear_network()
+    checks = sanity_checks(network, images, EXACT | {"edges": edges})
+    for label in ("ig", "ixg"):
+        assert checks["weights"].mean(label) < 0.6
+    assert not {*EXACT} & {label for check in checks.values() for label in failing(check)}
+    assert failing(checks["weights"]) == {"edges"}
+
+
+@pytest.mark.parametrize("side", [SIDE, SIDE // 2])
+def test_a_network_that_is_the_same_with_all_weights_refutes_nothing(side):
+    images = tagged_images(8)[0] + 0.6
+    checks = sanity_checks(Brightness(side), images, EXACT | {"edges": edges})
+    assert checks["weights"].mean("ixg") > 0.99
+    assert failing(checks["weights"]) == set()
+    assert not {*EXACT} & failing(checks["class"])
+    assert checks["weights"].reasons["ixg"].startswith("cannot be told from the architecture")
+
+
+def test_regions_divide_what_is_not_black():
+    image = torch.rand(2, 12, 10) * (torch.arange(10) < 4)
+    numbers = divide_pixels(image, 8)
+    assert (numbers[:, 4:] == -1).all()
+    assert numbers[:, :4].unique(return_counts=True)[1].tolist() == [6] * 8
+    for number in range(8):  # compact: none is longer than 3 pixels
+        points = (numbers == number).nonzero()
+        assert (points.amax(0) - points.amin(0)).max() <= 2
+    assert divide_pixels(torch.zeros(1, 4, 4), 8).unique().tolist() == [-1]
+
+
+def test_an_explainer_that_fails_on_the_copy_is_tested_otherwise():
+    def needs_original(model, images, targets):
+        if model.network[1].weight[0, 0] != linear_network()[1].weight[0, 0]:
+            raise ValueError("other weights")
+        return images[:, 0]
+
+    checks = sanity_checks(linear_network(), tagged_images(8)[0], {"mine": needs_original})
+    assert checks["weights"].reasons == {"mine": "other weights"}
+    assert not checks["weights"].has_failed("mine")
+    assert checks["noise"].mean("mine") > 0.9
+
+
+def test_the_p_value_is_that_of_all_signs():
+    values = np.array([0.9, 0.8, 1.0, 0.7, 0.95])
+    yardstick = np.array([0.1, 0.5, 0.3, 0.75, np.nan])
+    check = SanityCheck("w", "w", "", "", 0.5, "above", {"a": values}, "refuted", {"a": values}, {"a": yardstick})
+    assert np.isnan(check.p("a"))  # four images
+    yardstick[4] = 0.6
+    excess = values - yardstick - 0.1
+    larger = sum(np.dot(signs, excess) >= excess.sum() - 1e-12 for signs in itertools.product((1, -1), repeat=5))
+    assert check.p("a") == larger / 32
+
+
+def test_similarity_is_spearmans_where_a_map_is_not_zero():
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(0)
+    first, second = (torch.from_numpy(rng.normal(size=(2, 8, 8)) * (rng.random((2, 8, 8)) < 0.5)) for _ in range(2))
+    expected = []
+    for one, other in zip(first, second, strict=True):
+        used = (one != 0) | (other != 0)
+        expected.append(spearmanr(one[used], other[used]).statistic)
+    assert similarity(first, second, magnitude=False) == pytest.approx(expected)
+    few = torch.zeros(1, 8, 8)
+    few[0, 0, :7] = torch.arange(7) + 1
+    assert np.isnan(similarity(few, few, magnitude=False)).all()
+    table, each = agreement({"a": first, "b": second}, ["a", "b"])
+    assert table[0, 1] == pytest.approx(similarity(first, second, magnitude=True).mean())
+    assert len(each) == 2
 
 
 def test_similarity_is_spearmans():

@@ -66,6 +66,14 @@ def test_a_failed_sanity_check_refutes_the_best_scores():
     assert found.reasons == ["It ignores the weights (0.98)."]
 
 
+def test_a_map_that_changes_with_the_seed_is_not_stable_rather_than_refuted():
+    seed = SanityCheck("seed", "s", "", "changes", 0.3, "below", {"ig": np.array([0.1, 0.0])}, "not stable")
+    noise = SanityCheck("noise", "n", "", "changes", 0.1, "below", {"ig": np.array([0.1, 0.0])})
+    questions = [question("a", "intervention", ig=-0.5), question("b", "use", ig=-0.5)]
+    assert judged(questions, [seed, noise])["ig"].outcome == "not stable"
+    assert judged(questions, [noise])["ig"].outcome == "refuted"
+
+
 def test_nothing_is_supported_or_lost_to_controls_for_a_network_that_knows_nothing():
     network = NetworkTest("labels", 0.5, 0.5, 0.6)
     found = judged(

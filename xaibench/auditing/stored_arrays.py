@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.core.files import atomic_file
-from xaibench.models.networks.pretrained_weights import weights_checksum
+from xaibench.models.networks.pretrained_weights import update_digest
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,12 @@ class StoredArrays:
     Attributes:
         folder: Where the files are; None: nothing is stored.
         context: What all arrays depend on, such as the network and versions.
+        checksums: Of networks that were inputs.
     """
 
     folder: Path | None = None
     context: str = ""
+    checksums: WeakKeyDictionary[nn.Module, str] = field(default_factory=WeakKeyDictionary, repr=False)
 
     def get(
         self, name: str, inputs: Sequence[Any], compute: Callable[[], Mapping[str, NDArray[Any]]]
@@ -36,14 +40,15 @@ class StoredArrays:
 
         Args:
             name: Name of the file without suffix; may contain folders.
-            inputs: What else the arrays depend on: tensors, networks, and values that their text identifies.
+            inputs: What else the arrays depend on: tensors, copies of the network of the context, and values that their
+                text identifies.
             compute: Returns the arrays by name.
         """
         if self.folder is None:
             return compute()
         digest = hashlib.sha256(self.context.encode())
         for one in inputs:
-            digest.update(_encode(one))
+            digest.update(self._encode(one))
         path = self.folder / f"{name}-{digest.hexdigest()[:16]}.npz"
         try:
             with np.load(path, allow_pickle=False) as stored:
@@ -62,8 +67,15 @@ class StoredArrays:
             if not path.name.startswith(keep):
                 path.unlink()
 
-
-def _encode(one: Any) -> bytes:
-    if isinstance(one, Tensor):
-        return f"{one.dtype} {tuple(one.shape)} ".encode() + one.contiguous().numpy().tobytes()
-    return (weights_checksum(one) if isinstance(one, nn.Module) else repr(one)).encode()
+    def _encode(self, one: Any) -> bytes:
+        if isinstance(one, Tensor):
+            return f"{one.dtype} {tuple(one.shape)} ".encode() + one.contiguous().numpy().tobytes()
+        if not isinstance(one, nn.Module):
+            return repr(one).encode()
+        if one not in self.checksums:
+            digest = hashlib.sha256()
+            # Also buffers that are not in the state dictionary: a blinded copy has its visible pixels there.
+            for name, value in itertools.chain(one.named_parameters(), one.named_buffers()):
+                update_digest(digest, name, value)
+            self.checksums[one] = digest.hexdigest()
+        return self.checksums[one].encode()

@@ -1,0 +1,78 @@
+"""Audits that were stopped continue, with the same result."""
+
+import json
+
+import pytest
+import torch
+from oracles.tag_network import tag_network, tagged_images
+from torch import nn
+
+import xaibench as xb
+from xaibench.auditing.stored_arrays import StoredArrays
+
+
+class Stopped(BaseException):
+    """The process was stopped."""
+
+
+class Network(nn.Module):
+    """Counts the images it gets, and is stopped after a number of them."""
+
+    rows, most = 0, None
+
+    def __init__(self):
+        super().__init__()
+        self.network = tag_network(3)
+
+    def forward(self, images):
+        Network.rows += len(images)
+        if Network.most is not None and Network.rows > Network.most:
+            raise Stopped
+        return self.network(images)
+
+
+def audited(folder, most=None):
+    Network.rows, Network.most = 0, most
+    images, labels = tagged_images(12)
+    arguments = {"explainers": ["saliency", "occlusion", "rise"], "budget": 20, "progress": False, "folder": folder}
+    audit = xb.audit(Network(), images, 2 * labels, **arguments)
+    result = audit.to_dict()
+    for key in ("date", "seconds", "seconds_per_explainer"):
+        del result["record"][key]
+    return result, Network.rows
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.7, 0.9, 0.98])
+def test_an_audit_continues_where_it_was_stopped(tmp_path, share):
+    whole, rows = audited(None)
+    stop = int(share * rows)
+    with pytest.raises(Stopped):
+        audited(tmp_path, stop)
+    assert not (tmp_path / "audit.json").exists()
+    again, rest = audited(tmp_path)
+    assert again == whole
+    assert rest < rows - 0.6 * stop
+    assert json.loads((tmp_path / "audit.json").read_text())["headline"] == whole["headline"]
+    assert {path.name.partition("-")[0] for path in (tmp_path / "stored").rglob("*.npz")} == {"images"}
+
+
+def test_stored_arrays_belong_to_their_inputs(tmp_path):
+    stored, calls = StoredArrays(tmp_path, "network"), []
+
+    def get(stored, *inputs):
+        def compute():
+            calls.append(inputs)
+            return {"values": torch.ones(2).numpy()}
+
+        return stored.get("maps/a", inputs, compute)["values"].tolist()
+
+    one, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    for inputs in [(torch.zeros(2), 1), (torch.zeros(2), 2), (torch.zeros(3), 1), (one,), (other,)]:
+        assert get(stored, *inputs) == get(stored, *inputs) == [1.0, 1.0]
+    assert len(calls) == 5
+    get(StoredArrays(tmp_path, "another network"), one)
+    assert len(calls) == 6
+    for path in tmp_path.rglob("*.npz"):
+        path.write_bytes(path.read_bytes()[:-20])
+    assert get(stored, one) == [1.0, 1.0]
+    assert len(calls) == 7
