@@ -5,7 +5,7 @@ anything. Therefore an audit supports nothing unless the network passes one of t
 
 - with labels, a permutation test: its answers fit the labels better than they fit shuffled labels;
 - without labels, a Monte Carlo test: its answers differ between the images more than the answers of copies whose
-  weights are shuffled within each tensor. A network with random weights is exchangeable with such copies.
+  weights are shuffled within each neuron. A network with random weights is exchangeable with such copies.
 
 The level is 2 %, so that this alone keeps the probability of supporting an explanation of a random network below 5 %.
 
@@ -174,7 +174,7 @@ def information(probabilities: Tensor) -> float:
 
 
 def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Module:
-    """Copy a network with the entries of every parameter tensor shuffled.
+    """Copy a network with the weights of every neuron (of every filter, and all biases of a layer) shuffled.
 
     Args:
         model: The network; not changed.
@@ -190,8 +190,10 @@ def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Modul
     norms = [m for m in copied.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and _is_estimated(m)]
     with torch.no_grad():
         for parameter in copied.parameters():
-            order = torch.from_numpy(rng.permutation(parameter.numel())).to(parameter.device)
-            parameter.copy_(parameter.flatten()[order].reshape(parameter.shape))
+            rows = parameter.flatten(1) if parameter.ndim > 1 else parameter.reshape(1, -1)
+            rows = rows.to("cpu", torch.promote_types(rows.dtype, torch.float32))  # NumPy has no bfloat16
+            shuffled = rng.permuted(rows.numpy(), axis=1)
+            parameter.copy_(torch.from_numpy(shuffled).reshape(parameter.shape))
         if norms:
             set_evaluation(copied)
             for norm in norms:
