@@ -89,14 +89,20 @@ class Subject:
         axes = tuple(range(2, self.images.ndim))
         return self.images.double().mean((0, *axes), keepdim=True).to(self.images.dtype)[0]
 
-    def ask(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
-        """Return the logits ``[n, K]`` of the network, or of another one, for images ``[n, C, H, W]``; float64, CPU."""
+    def ask(self, images: Tensor, model: nn.Module | None = None, name: str = "") -> Tensor:
+        """Return the logits ``[n, K]`` of the network, or of another one, for images ``[n, C, H, W]``; float64, CPU.
+
+        Args:
+            images: The images.
+            model: A copy of the network; None: the network.
+            name: Identifies the copy; empty: its weights do.
+        """
         network = self.model if model is None else model
 
         def compute() -> dict[str, Any]:
             return {"logits": logits_of(network, images, self.output, self.device).numpy()}
 
-        inputs = [images, *filter(None, [model])]
+        inputs = [images, name or model]
         return torch.from_numpy(self.stored.get("logits/logits", inputs, compute)["logits"])
 
     def probabilities(self, logits: Tensor) -> Tensor:

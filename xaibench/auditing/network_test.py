@@ -141,7 +141,7 @@ def _by_weights(subject: Subject, seed: int, progress: bool, most: int) -> Netwo
         for index in range(COPIES):
             copied = shuffled_copy(subject.model, [seed, index], images)
             with np.errstate(all="ignore"):
-                outputs = subject.ask(images, copied)
+                outputs = subject.ask(images, copied, f"shuffled {seed} {index}")
             others.append(_information(subject, outputs.nan_to_num(0.0)))
             bar.advance()
     p = (1 + sum(other >= own_information - 1e-12 for other in others)) / (1 + COPIES)
