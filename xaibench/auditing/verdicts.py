@@ -157,9 +157,9 @@ def _decide(
     lost = [f"On {c.about}, the control {c.control} is better ({-c.difference:+.2f})." for c in worse]
     kinds = {c.about for c in compared if c.control != CHANCE}
     why = [text for _, text in failed]
-    # A map that changes with the seed also changes with noise, and may lose to controls.
-    if "not stable" in [found for found, _ in failed]:
-        return "not stable", [*why, "More passes may help."]
+    # A map that changes with the seed also changes with noise, and may lose to controls: this means nothing yet.
+    if unstable := [text for found, text in failed if found == "not stable"]:
+        return "not stable", [*unstable, "More passes may help."]
     if failed or (lost and {c.about for c in worse} == kinds):
         return "refuted", [*why, *lost]
     if untestable:
