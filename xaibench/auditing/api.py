@@ -75,10 +75,9 @@ def audit(
 ) -> Audit:
     """Find out which explanations of a network can be trusted on given images.
 
-    Each explainer is compared with controls that do not use the network,
-    on questions of three kinds of truth: does the output change when the marked pixels change (intervention), does the
-    map mark what decides the answer, on images for which interventions show what that is (use), and does it mark what
-    people marked (human). Sanity checks find maps that do not depend on the network, the class or the image.
+    Each explainer is compared with controls that do not use the network, on questions of three kinds of truth: does the
+    output change when the marked pixels change (intervention), does the map mark what decides the answer, on images for
+    which interventions show what that is (use), and does it mark what people marked (human). Sanity checks find maps that do not depend on the network, the class or the image.
 
     Args:
         model: Returns logits for images ``[N, C, H, W]``, as :func:`xaibench.explain` takes it.
@@ -135,9 +134,9 @@ def audit(
     started = time.monotonic()
     labeled, labels = labels is None, None if labels is False else labels
 
-    def begin(stage: str) -> None:
+    def begin(stage: str, *, always: bool = False) -> None:
         if progress:
-            announce(f"{format_duration(time.monotonic() - started):>11}  {stage}")
+            announce(f"{format_duration(time.monotonic() - started):>11}  {stage}", always=always)
 
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
     with unchecked_networks(not check_network) as broken, equal_warnings_once():
@@ -153,7 +152,10 @@ def audit(
         plan = make_plan(subject, candidates, budget=budget, minutes=minutes, train=train)
         if show_plan is not None:
             show_plan(plan)
-        begin(f"about {plan.forecast} for {len(plan.passes)} explainers and {plan.images} images")
+        begin(
+            f"about {plan.forecast} for {len(plan.passes)} explainers and {plan.images} images",
+            always=plan.seconds > 10,
+        )
         candidates.budgets = plan.budgets
         candidates.inapplicable.update(plan.left_out)
         for label in plan.left_out:

@@ -45,9 +45,9 @@ def shows_bars() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-def announce(text: str) -> None:
-    """Print a line on the standard error output where no bar is visible, unless ``TQDM_DISABLE=1`` is set."""
-    if not shows_bars() and os.environ.get("TQDM_DISABLE", "") in ("", "0"):
+def announce(text: str, *, always: bool = False) -> None:
+    """Print a line on the standard error output where no bar is visible (or always), unless ``TQDM_DISABLE=1`` is set."""
+    if (always or not shows_bars()) and os.environ.get("TQDM_DISABLE", "") in ("", "0"):
         print(text, file=sys.stderr, flush=True)
 
 
