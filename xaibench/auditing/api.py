@@ -77,7 +77,8 @@ def audit(
 
     Each explainer is compared with controls that do not use the network, on questions of three kinds of truth: does the
     output change when the marked pixels change (intervention), does the map mark what decides the answer, on images for
-    which interventions show what that is (use), and does it mark what people marked (human). Sanity checks find maps that do not depend on the network, the class or the image.
+    which interventions show what that is (use), and does it mark what people marked (human). Sanity checks find maps
+    that do not depend on the network, the class or the image.
 
     Args:
         model: Returns logits for images ``[N, C, H, W]``, as :func:`xaibench.explain` takes it.

@@ -46,7 +46,7 @@ def shows_bars() -> bool:
 
 
 def announce(text: str, *, always: bool = False) -> None:
-    """Print a line on the standard error output where no bar is visible (or always), unless ``TQDM_DISABLE=1`` is set."""
+    """Print a line to stderr where no bar is visible (or always), unless ``TQDM_DISABLE=1`` is set."""
     if (always or not shows_bars()) and os.environ.get("TQDM_DISABLE", "") in ("", "0"):
         print(text, file=sys.stderr, flush=True)
 
