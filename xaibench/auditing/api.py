@@ -99,7 +99,7 @@ def audit(
         samples: Number of images, drawn at random from a collection; None = all.
         required: Kinds of truth in which a supported explainer must beat every control.
         budget: Maximum number of passes per image for each explainer, forward and backward passes counted alike. None:
-            50, and as many as their papers use for explainers that draw random numbers, or what ``minutes`` allow.
+            50, and their usual number for explainers that draw random numbers, or what ``minutes`` allow.
         minutes: Time that the audit may take on two cores. It is converted to operations of the network, so that the
             audit is the same on every machine.
         train: Also fine-tune a copy of the network to react to a pattern, which is then what decides its answer.

@@ -33,8 +33,8 @@ class Effort:
 
     Attributes:
         budget: Passes per image of explainers that draw no random numbers.
-        sampling: Most passes per image of explainers that draw random numbers; they get what their papers use if that
-            is less. 0: they are left out.
+        sampling: Most passes per image of explainers that draw random numbers; they get their usual number (the
+            default of their parameters, mostly from their papers) if that is less. 0: they are left out.
         samples: Samples of each question with a known cause.
         windows: Regions along each axis of an image that are searched for decisive ones.
         steps: Steps of SRG; 0: SRG is left out.
@@ -147,7 +147,10 @@ def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool)
                 usual = candidates.passes(label, image) or effort.budget
                 most = min(effort.sampling, usual)
                 if not most:
-                    left_out[label] = f"its paper uses {usual:,} passes per image, which take longer than the audit may"
+                    left_out[label] = (
+                        f"it usually makes {usual:,} passes per image, which take longer than the audit may; give a larger "
+                        "minutes= (--minutes), or a budget= (--budget) for all explainers"
+                    )
                     continue
             passes[label] = candidates.passes(label, image, most)
         except ValueError as error:
