@@ -148,8 +148,8 @@ def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool)
                 most = min(effort.sampling, usual)
                 if not most:
                     left_out[label] = (
-                        f"it usually makes {usual:,} passes per image, which take longer than the audit may; give a larger "
-                        "minutes= (--minutes), or a budget= (--budget) for all explainers"
+                        f"it usually makes {usual:,} passes per image, which take longer than the audit may; give a "
+                        "larger minutes= (--minutes), or a budget= (--budget) for all explainers"
                     )
                     continue
             passes[label] = candidates.passes(label, image, most)
