@@ -971,7 +971,9 @@ OUTPUTS = {
     "log-softmax": Entry(whole(EndsIn, nn.LogSoftmax(1))),
     "log-softmax as a function": Entry(whole(EndsIn, Apply(lambda z: F.log_softmax(z, 1)))),
     "softmax": Entry(whole(EndsIn, nn.Softmax(1)), (whole(EndsIn, nn.Identity()),), expected="right or refused"),
-    "softmax as a function": Entry(whole(EndsIn, Apply(lambda z: z.softmax(1))), expected="right or refused"),
+    "softmax as a function": Entry(
+        whole(EndsIn, Apply(lambda z: z.softmax(1))), (whole(EndsIn, nn.Identity()),), expected="right or refused"
+    ),
     "softmax, confident": Entry(
         whole(EndsIn, nn.Sequential(Apply(lambda z: 300 * z), nn.Softmax(1))),
         (whole(EndsIn, nn.Sequential(Apply(lambda z: 300 * z), nn.Identity())),),

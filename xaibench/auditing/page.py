@@ -343,7 +343,7 @@ def render(audit: Audit) -> str:
         images=_describe_images(audit.subject),
         name_labels=lambda label: _name_labels(label, audit.subject.classes),
         pictures=_pictures(audit),
-        findings=[(finding, _finding_pictures(audit, finding)) for finding in audit.findings],
+        findings=[(finding, _finding_pictures(audit, finding)) for finding in audit.findings if finding.images],
         data="data:application/json;base64," + base64.b64encode(data.encode()).decode("ascii"),
         duration=format_duration(audit.record["seconds"]),
         number=number,

@@ -92,7 +92,7 @@ def test_a_network_with_channels_last_is_the_network_that_torch_would_write(tmp_
 
 def test_volumes_and_gray_images(tmp_path):
     twin = Twin(1, 3)
-    opened = open_network(save(tmp_path / "volumes.onnx", twin, ends=None))
+    opened = open_network(save(tmp_path / "volumes.onnx", twin, ends=None), size=6)
     assert opened.in_shape == (1, 6, 6, 6)
     x = images(2, 1, 6, 6, 6)
     torch.testing.assert_close(opened.module(x), twin(x))

@@ -49,7 +49,7 @@ def open_onnx(file: Path, request: Request) -> Source:
     sides = shape[1:] if len(shape) == 3 else shape[1:-1] if last else shape[2:]
     size = tuple(side for side in sides if side is not None)
     known = len(size) == len(sides) > 0
-    if known and request.size not in (None, size):
+    if known and request.size is not None and set(request.size) != set(size):  # a side of volumes comes twice
         raise ValueError(
             f"{file} is for images of {' × '.join(map(str, size))} pixels: its input is {_show(shape)}, got "
             f"size={request.size}. Leave out the size, or export the network with dynamic axes."
