@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import csv
 import functools
 import os
 import sys
@@ -32,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image
 from scipy import ndimage
@@ -396,11 +396,11 @@ def main() -> None:
             or (row["bar"] == "at least 90 %" and row["count"] < 0.9 * row["audits"])
         )
     ]
+    table = pd.DataFrame(rows)
     if chosen.csv:
-        with chosen.csv.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        table.to_csv(chosen.csv, index=False)
+    table["counts"] = table["count"].astype(str) + " of " + table["audits"].astype(str)
+    print(table.pivot(index=["networks", "result", "bar"], columns="images", values="counts").to_string())
     print(f"seeds {chosen.first_seed} and following; {time.monotonic() - started:.0f} s; missed: {missed or 'none'}")
     sys.exit(bool(missed))
 
