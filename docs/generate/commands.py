@@ -12,7 +12,8 @@ Look up a command, its arguments and options. Exit codes: 0 success; 1 failed jo
 #: Examples of each command; tests check each line against the program.
 EXAMPLES = {
     "audit": """
-xaibench audit torchvision:resnet18 --images scans --classes normal,nodule   # verdicts, and an evidence sheet
+xaibench audit mine.py:network --images scans --classes normal,nodule        # verdicts, and an evidence sheet
+xaibench audit torchvision:resnet18 --images scans --no-labels               # class folders that it does not know
 xaibench audit mine.py:network --images scans --masks lesions --train        # with masks, and a planted trigger
 xaibench audit net.onnx --images table.parquet --output sigmoid --samples 60   # independent labels, more images
 """,

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from xaibench.auditing.findings import Finding
 from xaibench.auditing.page import render
 
 
@@ -69,3 +70,10 @@ def test_the_network_is_described_with_count_p_value_and_level(tag_audit):
 
 def test_the_promise_is_about_a_random_sample(tag_audit):
     assert "If the images are a random sample of those you care about" in text_of(render(tag_audit))
+
+
+def test_another_assignment_of_the_labels_stands_next_to_their_table(tag_audit):
+    hint = Finding("labels", "With the classes exchanged, 24 of 24 answers would be right.", [])
+    page = render(dataclasses.replace(tag_audit, findings=[hint, *tag_audit.findings]))
+    section = page[page.index('id="network"') : page.index('id="kind-intervention"')]
+    assert page.count(hint.text) == section.count(hint.text) == 1

@@ -27,7 +27,7 @@ from xaibench.compute.network_outputs import (
     probe,
 )
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, skip_last_layer, two_sided
-from xaibench.core.messages import folded, listed, warn_caller
+from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
 from xaibench.core.progress import ProgressBar
 from xaibench.data.disk.file_readers import to_nfc
 from xaibench.data.image_collection import ImageBatch, ImageCollection
@@ -369,17 +369,17 @@ def number_classes(names: Sequence[str], classes: Sequence[str] | None, outputs:
         found = ([number for number, one in enumerate(table) if key in one] for key, table in tables)
         hits[name] = next(filter(None, found), [])
     unclear = [
-        f"{name} is the name of the outputs {listed(numbers)}" if numbers else f"{name} is not the name of a class"
+        f"{name} is the name of the outputs {listed(numbers)}."
+        if numbers
+        else f"{name} is not the name of a class{did_you_mean(name, known)}"
         for name, numbers in hits.items()
         if len(numbers) != 1
     ]
     if unclear:
-        described = (
-            f"classes {listed(known, most=20)}, and {'; '.join(unclear[:5])}" if known else "no names of classes"
-        )
+        described = f"classes {listed(known, most=20)}. {' '.join(unclear[:5])}" if known else "no names of classes."
         raise ValueError(
             f"labels: the images have the labels {listed(names, most=20)} (class folders or names in the data), and "
-            f"the {outputs} outputs of the network have {described}. Give the names of all classes in the order of the "
+            f"the {outputs} outputs of the network have {described} Give the names of all classes in the order of the "
             "outputs as classes= (--classes), or leave the labels out with labels=False (--no-labels)."
         )
     return {name: numbers[0] for name, numbers in hits.items()}
