@@ -174,7 +174,7 @@ def audit(
         maps = _compute_maps(candidates, [*tasks, *repeated], subject, progress, begin)
         begin("interventions")
         own = {label: found["images"] for label, found in maps.items()}
-        total = 3 * len(own) * len(subject.images)
+        total = plan.effort.metrics * len(own) * len(subject.images)
         with ProgressBar("interventions", total, "score", shown=progress) as bar:
             questions = [ask_interventions(subject, candidates, own, plan.effort, bar.advance)]
         for key, found in causes.items():
@@ -223,7 +223,8 @@ def audit(
 
 def _with_folder(subject: Subject, folder: Path) -> Subject:
     """Store results in a folder, for this network and these versions."""
-    context = (weights_checksum(subject.model), subject.logits.tolist(), subject.device, torch.__version__, __version__)
+    logits = subject.logits.round(decimals=3).tolist()  # the last bits depend on the number of threads
+    context = (weights_checksum(subject.model), logits, subject.device, torch.__version__, __version__)
     return dataclasses.replace(subject, stored=StoredArrays(folder / "stored", repr(context)))
 
 

@@ -56,6 +56,11 @@ class Effort:
     repeats: int = 6
     tested: int = 100
 
+    @property
+    def metrics(self) -> int:
+        """Number of metrics of the interventions."""
+        return 1 + bool(self.steps) + bool(self.percentiles)
+
     def grid_of(self, images: Tensor) -> int:
         """Return the patches along each axis: at most 4 for volumes, of at least 4 pixels if possible."""
         most = self.grid if divided_axes(images) <= 2 else min(self.grid, 4)
