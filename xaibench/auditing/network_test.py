@@ -35,7 +35,7 @@ LEVEL = 0.02
 #: Shuffled labels and shuffled copies to compare with.
 _SHUFFLED_LABELS, COPIES = 9999, 49
 #: Power for which the number of needed images is computed, and the largest number that is given.
-_POWER, _MOST_IMAGES = 0.8, 10_000
+POWER, MOST_IMAGES = 0.8, 10_000
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ def _images_needed(hits: NDArray[np.float64], gain: float, error: float) -> int 
 
     if gain <= 0:
         return None
-    spread = float(norm.isf(LEVEL)) * error * math.sqrt(len(hits)) + float(norm.ppf(_POWER)) * float(hits.std())
+    spread = float(norm.isf(LEVEL)) * error * math.sqrt(len(hits)) + float(norm.ppf(POWER)) * float(hits.std())
     needed = max(len(hits) + 1, math.ceil((spread / gain) ** 2))
-    return needed if needed <= _MOST_IMAGES else None
+    return needed if needed <= MOST_IMAGES else None
 
 
 def _by_weights(subject: Subject, seed: int, progress: bool, most: int) -> NetworkTest:

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.auditing.network_test import NetworkTest
+from xaibench.auditing.network_test import MOST_IMAGES, POWER, NetworkTest
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.core.truth_kinds import Truth
@@ -36,8 +36,6 @@ Outcome: TypeAlias = Literal["supported", "refuted", "undecided", "not stable"]
 REQUIRED: tuple[Truth, ...] = ("intervention", "use")
 #: What a comparison with random maps is called.
 CHANCE = "chance"
-#: Power for which the number of needed images is computed, and the largest number that is given.
-_POWER, _MOST_IMAGES = 0.8, 10_000
 
 
 @dataclass(frozen=True)
@@ -214,7 +212,7 @@ def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: i
     """
     from scipy.stats import norm, t
 
-    quantiles = float(norm.isf(ALPHA / explainers) + norm.ppf(_POWER))
+    quantiles = float(norm.isf(ALPHA / explainers) + norm.ppf(POWER))
     needed = 0
     for one in comparisons:
         if not one.difference > 0 or math.isnan(one.low):
@@ -223,7 +221,7 @@ def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: i
         deviation = half / float(t.ppf(0.975, one.groups - 1)) * math.sqrt(one.groups)
         groups = (quantiles * deviation / one.difference) ** 2
         needed = max(needed, math.ceil(groups * images / one.groups))
-    return needed if 0 < needed <= _MOST_IMAGES else None
+    return needed if 0 < needed <= MOST_IMAGES else None
 
 
 def sort_key(verdict: Verdict) -> tuple[int, float, str]:
