@@ -20,12 +20,10 @@ from xaibench.auditing.findings import find_suspicious_images
 from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
 from xaibench.auditing.network_test import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
-from xaibench.auditing.plan import MINUTES, AuditPlan, make_plan
+from xaibench.auditing.plan import LEFT_OUT, MINUTES, AuditPlan, make_plan
 from xaibench.auditing.questions import (
-    CAUSES,
     FEWEST,
     KnownCauses,
-    Question,
     ask_interventions,
     ask_known_causes,
     ask_masks,
@@ -33,6 +31,7 @@ from xaibench.auditing.questions import (
     find_decisive_regions,
     insert_images,
     make_mosaics,
+    no_causes,
     train_planted_trigger,
 )
 from xaibench.auditing.sanity import agreement, check_sanity, sanity_tasks
@@ -170,7 +169,9 @@ def audit(
         tasks = [Task("images", [(subject.model, subject.images, subject.targets)])]
         asked = {key: found for key, found in causes.items() if len(np.unique(found.groups)) >= FEWEST}
         tasks += [_explain_causes(key, found, output) for key, found in asked.items()]
-        repeated = sanity_tasks(subject, seed, plan.effort.repeats)
+        repeated = [
+            task for task in sanity_tasks(subject, seed, plan.effort.repeats) if task.key not in plan.effort.left_out
+        ]
         maps = _compute_maps(candidates, [*tasks, *repeated], subject, progress, begin)
         begin("interventions")
         own = {label: found["images"] for label, found in maps.items()}
@@ -180,12 +181,6 @@ def audit(
         for key, found in causes.items():
             questions.append(
                 ask_known_causes(key, found, candidates, {label: maps[label][key] for label in maps if key in asked})
-            )
-        if not train:
-            questions.append(
-                Question(
-                    "planted_trigger", "use", *CAUSES["planted_trigger"][:2], skipped="it needs train=True (--train)"
-                )
             )
         questions.append(ask_masks(subject, candidates, own))
         begin("sanity checks")
@@ -234,14 +229,16 @@ def _known_causes(subject: Subject, plan: AuditPlan, seed: int, train: bool, pro
     samples, windows = plan.effort.samples, plan.effort.windows
     with ProgressBar("decisive regions", len(subject.images), "image", shown=progress) as bar:
         regions = find_decisive_regions(subject, samples, rng["decisive_regions"], windows, bar.advance)
-    causes = {
-        "decisive_regions": regions,
-        "insertions": insert_images(subject, samples, rng["insertions"]),
-        "mosaics": make_mosaics(subject, samples, rng["mosaics"]),
-        "blinded_copies": blind_copies(subject, samples, rng["blinded_copies"]),
-    }
+    causes = {"decisive_regions": regions, "insertions": insert_images(subject, samples, rng["insertions"])}
+    if "mosaics" in plan.effort.left_out:
+        causes["mosaics"] = no_causes(subject, impossible=LEFT_OUT)
+    else:
+        causes["mosaics"] = make_mosaics(subject, samples, rng["mosaics"])
+    causes["blinded_copies"] = blind_copies(subject, samples, rng["blinded_copies"])
     if train:
         causes["planted_trigger"] = train_planted_trigger(subject, samples, rng["planted_trigger"], progress)
+    else:
+        causes["planted_trigger"] = no_causes(subject, impossible="it needs train=True (--train)")
     return causes
 
 

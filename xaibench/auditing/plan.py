@@ -43,6 +43,7 @@ class Effort:
         regions: Regions of an image for the sanity checks.
         repeats: Images that are explained again for the sanity checks.
         tested: Most images on which the network is compared with copies, without labels.
+        left_out: Questions and sanity checks that are not made.
     """
 
     budget: int = BUDGET
@@ -55,6 +56,7 @@ class Effort:
     regions: int = 32
     repeats: int = 6
     tested: int = 100
+    left_out: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> int:
@@ -67,12 +69,14 @@ class Effort:
         return max(2, min([most, *(side // 4 for side in images.shape[2:] if side > 1)]))
 
 
+#: Why a question or a check is not made.
+LEFT_OUT = "left out to finish in the given time (--minutes)"
 #: From the most to the least thorough.
 EFFORTS = (
     *(Effort(sampling=passes) for passes in (10_000, 2000, 1000, 500, 200, 0)),
     Effort(30, 0),
     Effort(20, 0, 8, 5, 3, (20, 50, 80), 5, 16, 5, 20),
-    Effort(10, 0, 6, 4, 0, (), 4, 16, 5, 10),
+    Effort(10, 0, 6, 4, 0, (), 4, 16, 5, 10, ("mosaics", "noise")),
 )
 
 
@@ -181,8 +185,9 @@ def _count_passes(
     patches = effort.grid_of(subject.images) ** axes + 1
     parts = 2**axes
     windows = (effort.windows if axes <= 2 else min(effort.windows, 4)) ** axes
-    causes = (5 if train else 4) * effort.samples
-    again = (3 if subject.logits.shape[1] > 2 else 2) * effort.repeats
+    left_out = effort.left_out
+    causes = ((5 if train else 4) - ("mosaics" in left_out)) * effort.samples
+    again = ((3 if subject.logits.shape[1] > 2 else 2) - ("noise" in left_out)) * effort.repeats
     maps = sum(
         (count or 2) * (images + causes + again + effort.repeats * candidates.is_random(label))
         for label, count in passes.items()
@@ -192,10 +197,12 @@ def _count_passes(
     return {
         "test of the network": 0 if subject.labels is not None else COPIES * min(images, effort.tested),
         "decisive regions": images * windows * 11 // 10,
-        "known causes": 2 * 12 * effort.samples + parts * images + (60 * images if train else 0),
+        "known causes": (16 if "mosaics" in left_out else 24) * effort.samples
+        + parts * images
+        + (60 * images if train else 0),
         "maps": maps,
         "interventions": labels * images * metrics + images * patches,
-        "sanity checks": 3 * effort.repeats * (effort.regions + 1),
+        "sanity checks": (2 if "noise" in left_out else 3) * effort.repeats * (effort.regions + 1),
     }
 
 

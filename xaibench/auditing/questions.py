@@ -159,7 +159,7 @@ def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests:
     without it than without everything else.
     """
     if not images:
-        return _nothing(subject)
+        return no_causes(subject)
     x, m, y = torch.stack(images), torch.stack(masks), subject.targets[guests]
     without = torch.where(m[:, None], subject.canvas, x)
     alone = torch.where(m[:, None], x, subject.canvas)
@@ -198,7 +198,7 @@ def find_decisive_regions(
     """
     classes = subject.targets.numpy()
     if len(np.unique(classes)) < 2:
-        return _nothing(subject)
+        return no_causes(subject)
     places = _search_windows(subject.images, windows)
     others = [int(rng.choice(np.flatnonzero(classes != one))) for one in classes]
     regions = []
@@ -218,7 +218,7 @@ def find_decisive_regions(
         window = places[int(torch.where(decides, -outputs[:, target], -torch.inf).argmax())]
         regions.append(Region(index, window, place_of(_mask_of(subject, window)), target))
     if not regions:
-        return _nothing(subject, tried=len(others))
+        return no_causes(subject, tried=len(others))
     chosen = np.array([region.image for region in regions[:count]])
     masks = torch.stack([_mask_of(subject, region.window) for region in regions[:count]])
     samples = subject.images[chosen], masks, subject.targets[chosen], chosen, subject.groups[chosen]
@@ -353,10 +353,16 @@ def _mask_of(subject: Subject, window: Window | None = None) -> Tensor:
     return mask
 
 
-def _nothing(subject: Subject, tried: int = 0) -> KnownCauses:
-    """Return no samples: of ``tried`` candidates, or of none because the network has a single answer."""
-    if tried:
-        why = ""
+def no_causes(subject: Subject, tried: int = 0, *, impossible: str = "") -> KnownCauses:
+    """Return no samples.
+
+    Args:
+        subject: Network and images.
+        tried: Number of candidates, none of which passed.
+        impossible: Why there are no candidates; by default because the network has a single answer.
+    """
+    if tried or impossible:
+        why = impossible
     elif subject.head == "function":
         why = "a function of the outputs has no classes"
     else:
@@ -390,7 +396,7 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     from xaibench.benchmarks import checkerboard, plant_trigger
 
     if subject.head == "function":
-        return _nothing(subject)
+        return no_causes(subject)
     images, classes = subject.images, subject.targets
     sides = images.shape[2:]
     side = max(2, round(_SIDE * min([side for side in sides if side > 1], default=1)))
@@ -410,7 +416,7 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
             ask, images, classes, patch=patch, label=label, least=0.2, seed=int(rng.integers(2**31))
         )
     except ValueError:  # too few images pass the interventions
-        return _nothing(subject, tried=len(images))
+        return no_causes(subject, tried=len(images))
     n = min(count, len(planted))
     sources = planted.sources[:n].numpy()
     samples = (planted.images[:n], planted.masks[:n], planted.targets[:n], sources, subject.groups[sources])

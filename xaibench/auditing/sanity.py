@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from xaibench.auditing.candidates import COMPLETE, Candidates, Task
 from xaibench.auditing.images import Subject
+from xaibench.auditing.plan import LEFT_OUT
 from xaibench.auditing.questions import defined_mean
 from xaibench.compute.lending import copy_network
 from xaibench.compute.output import ExplainedOutput
@@ -166,14 +167,12 @@ def check_sanity(
         One entry per check.
     """
     changed = {task.key: task for task in tasks}
-    x, y = changed["noise"].parts[0][1:]
-    numbers = torch.stack([divide_pixels(image, regions) for image in subject.images[: len(x)]])
-    own = _region_logits(subject, subject.model, subject.images[: len(x)], numbers)
-    logits = {
-        "class": own,
-        "weights": _region_logits(subject, changed["weights"].parts[0][0], subject.images[: len(x)], numbers),
-        "noise": _region_logits(subject, subject.model, x, numbers),
-    }
+    copied, x, y = changed["weights"].parts[0]
+    numbers = torch.stack([divide_pixels(image, regions) for image in x])
+    own = _region_logits(subject, subject.model, x, numbers)
+    logits = {"class": own, "weights": _region_logits(subject, copied, x, numbers)}
+    if "noise" in changed:
+        logits["noise"] = _region_logits(subject, subject.model, changed["noise"].parts[0][1], numbers)
 
     def compare(key: str, magnitude: bool) -> dict[str, Any]:
         found: dict[str, Any] = {"values": {}, "regions": {}, "yardstick": {}}
@@ -244,6 +243,7 @@ def check_sanity(
             0.1,
             "below",
             **compare("noise", False),
+            skipped="" if "noise" in changed else LEFT_OUT,
         ),
         _check_completeness(subject, candidates, maps),
     ]
