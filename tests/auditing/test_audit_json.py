@@ -4,7 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from oracles.tag_network import tag_network, tagged_images
 from scipy.stats import t
+
+import xaibench as xb
 
 EXACT = {"rel": 1e-9, "abs": 1e-12}
 
@@ -81,6 +84,15 @@ def test_p_value_of_the_network(written):
     assert test["expected"] == pytest.approx(shuffled.mean())
     assert test["p"] == (1 + (shuffled >= right - 1e-12).sum()) / 10_000
     assert test["passed"] == (test["p"] <= test["level"])
+
+
+def test_p_value_of_the_network_without_labels():
+    audit = xb.audit(tag_network(), tagged_images(8)[0], explainers=["saliency"], budget=2, progress=False)
+    test = json.loads(json.dumps(audit.to_dict()))["network_test"]
+    assert test["by"] == "shuffled weights"
+    as_good = sum(copy >= test["value"] - 1e-12 for copy in test["copies"])
+    assert test["p"] == (1 + as_good) / (1 + len(test["copies"])) == 1 / 50
+    assert test["expected"] == pytest.approx(np.mean(test["copies"]))
 
 
 def test_p_values_of_the_sanity_checks(written):
