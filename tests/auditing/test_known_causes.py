@@ -90,6 +90,16 @@ def test_parts_are_quarters(areas, make):
         assert 0 < quarters.any(1).sum() < 4
 
 
+@pytest.mark.parametrize(("windows", "side"), [(7, 4), (4, 4), (3, 6)])
+def test_few_windows_are_larger_and_cover_the_image(windows, side):
+    images = torch.zeros(8, 1, SIDE, SIDE)
+    for index, (top, left) in enumerate([(0, 0), (0, 0), (0, 13), (0, 13), (13, 0), (13, 0), (13, 13), (13, 13)]):
+        images[index, :, top : top + 3, left : left + 3] = (1.0, 0.0)[index % 2]
+    found = find_decisive_regions(make_subject(Brightest(), images), 8, np.random.default_rng(0), windows)
+    assert len(found) == 8
+    assert set(found.masks.sum((1, 2)).tolist()) == {side * side}
+
+
 def test_a_network_with_one_answer_has_no_known_causes():
     subject = make_subject(tag_network(), torch.rand(9, 1, SIDE, SIDE) * 0.01)
     for make in (insert_images, make_mosaics, find_decisive_regions):

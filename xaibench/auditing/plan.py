@@ -76,7 +76,7 @@ EFFORTS = (
     *(Effort(sampling=passes) for passes in (10_000, 2000, 1000, 500, 200, 0)),
     Effort(30, 0),
     Effort(20, 0, 8, 5, 3, (20, 50, 80), 5, 16, 5, 20),
-    Effort(10, 0, 6, 4, 0, (), 4, 16, 5, 10, ("mosaics", "noise")),
+    Effort(10, 0, 6, 3, 0, (), 4, 16, 5, 10, ("mosaics", "noise")),
 )
 
 

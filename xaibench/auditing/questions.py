@@ -18,6 +18,7 @@ volumes, "quarters" are the eight parts of half the size along every axis; an ax
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -43,8 +44,8 @@ from xaibench.evaluation.apply import AppliedMetric
 Window: TypeAlias = tuple[slice, ...]
 #: Fewer samples than these are no basis for a verdict.
 FEWEST = 6
-#: Side of the windows in which decisive regions are searched, as a share of the image, and their number along each axis
-#: of a volume, where they do not overlap.
+#: Smallest side of the windows in which decisive regions are searched, as a share of the image, and most of them along
+#: each axis of a volume.
 _WINDOW, _VOLUME_WINDOWS = 0.25, 4
 
 
@@ -310,8 +311,8 @@ def place_of(mask: Tensor) -> str:
 def _search_windows(images: Tensor, along: int) -> list[Window]:
     """Return windows on a grid that covers the image."""
     sides = images.shape[2:]
-    size = tuple(max(1, round(_WINDOW * side)) for side in sides)
     count = along if divided_axes(images) <= 2 else min(along, _VOLUME_WINDOWS)
+    size = tuple(max(1, math.ceil(side / count), round(_WINDOW * side)) for side in sides)
     starts = (
         np.unique(np.linspace(0, whole - side, count).round().astype(int)).tolist()
         for whole, side in zip(sides, size, strict=True)
