@@ -14,6 +14,7 @@ from xaibench.auditing.sanity import (
     SanityCheck,
     agreement,
     check_sanity,
+    choose_images,
     divide_pixels,
     randomized_copy,
     sanity_tasks,
@@ -147,6 +148,14 @@ def test_a_network_that_is_the_same_with_all_weights_refutes_nothing(side):
     assert failing(checks["weights"]) == set()
     assert not {*EXACT} & failing(checks["class"])
     assert checks["weights"].reasons["ixg"].startswith("cannot be told from the architecture")
+
+
+def test_images_of_one_patient_count_once():
+    images, groups = tagged_images(9)[0], [7, 7, 3, 7, 1, 3, 2, 9, 5]
+    subject = make_subject(linear_network(), images, groups=groups)
+    assert choose_images(subject, 6).tolist() == [0, 2, 4, 6, 7, 8]
+    check = sanity_checks(linear_network(), images, {"ig": "integrated_gradients"}, groups=groups)["noise"]
+    assert check.mean("ig") > 0.9  # the maps before and after are of the same images
 
 
 def test_regions_divide_what_is_not_black():

@@ -180,7 +180,7 @@ def shuffled_copy(model: nn.Module, seed: list[int], images: Tensor) -> nn.Modul
         model: The network; not changed.
         seed: Seed of the permutations.
         images: ``[N, C, H, W]``. If batch normalizations of the network have running statistics, those of the copy are
-            estimated on these images; the old ones do not fit its weights.
+            estimated on these images; the old statistics do not fit its weights.
 
     Returns:
         The copy.

@@ -118,20 +118,23 @@ def _count_labels(subject: Subject, labels: Tensor) -> list[dict[str, Any]]:
     ]
 
 
+def _describe_image(subject: Subject, index: int) -> dict[str, Any]:
+    """Return the name, group, answer and label of an image; of independent labels, all that are above 0.5."""
+    logits, target = subject.logits[[index]], int(subject.targets[index])
+    label = None if subject.labels is None else subject.labels[index]
+    return {
+        "id": subject.ids[index],
+        "group": int(subject.groups[index]),
+        "class": subject.classes[target],
+        "output": target,
+        "answers": subject.answers(logits)[0].nonzero().flatten().tolist(),
+        "probability": None if subject.head == "function" else float(subject.probabilities(logits)[0, target]),
+        "label": None if label is None else int(label) if label.ndim == 0 else label.nonzero().flatten().tolist(),
+    }
+
+
 def _describe_images(subject: Subject) -> list[dict[str, Any]]:
-    """Return the name, group, answer and label of each image; of independent labels, all that are above 0.5."""
-    likely = subject.probabilities(subject.logits)
-    answers, labels = subject.answers(subject.logits), subject.labels
-    rows = []
-    for index, (name, group) in enumerate(zip(subject.ids, subject.groups.tolist(), strict=True)):
-        target = int(subject.targets[index])
-        label = None if labels is None else labels[index]
-        row = {"id": name, "group": group, "class": subject.classes[target], "output": target}
-        row["answers"] = answers[index].nonzero().flatten().tolist()
-        row["probability"] = None if subject.head == "function" else float(likely[index, target])
-        row["label"] = None if label is None else int(label) if label.ndim == 0 else label.nonzero().flatten().tolist()
-        rows.append(row)
-    return rows
+    return [_describe_image(subject, index) for index in range(len(subject.images))]
 
 
 #: Version of the format of ``audit.json``, and the file of its JSON schema.
@@ -452,7 +455,7 @@ def _sample(audit: Audit, index: int, explainers: Sequence[str], region: Region 
     """Return the pictures of an image and its maps with a description; the mask is a decisive region, if given."""
     subject = audit.subject
     mask = None if subject.masks is None else subject.masks[index].numpy()
-    row = _describe_images(subject)[index]
+    row = _describe_image(subject, index)
     lines = []
     if subject.head != "function":
         label = "" if row["label"] is None else f", label: {_name_labels(row['label'], subject.classes)}"

@@ -74,15 +74,27 @@ LEFT_OUT = "left out to finish in the given time (--minutes)"
 #: From the most to the least thorough.
 EFFORTS = (
     *(Effort(sampling=passes) for passes in (10_000, 2000, 1000, 500, 200, 0)),
-    Effort(30, 0),
-    Effort(20, 0, 8, 5, 3, (20, 50, 80), 5, 16, 5, 20),
-    Effort(10, 0, 6, 3, 0, (), 4, 16, 5, 10, ("mosaics", "noise")),
+    Effort(budget=30, sampling=0),
+    Effort(budget=20, sampling=0, samples=8, windows=5, steps=3, grid=5, regions=16, repeats=5, tested=20),
+    Effort(
+        budget=10,
+        sampling=0,
+        samples=6,
+        windows=3,
+        steps=0,
+        percentiles=(),
+        grid=4,
+        regions=16,
+        repeats=5,
+        tested=10,
+        left_out=("mosaics", "noise"),
+    ),
 )
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What an audit is going to do.
+    """The settings of an audit, and a forecast of its passes and duration.
 
     Attributes:
         effort: How thorough it is.
@@ -180,7 +192,7 @@ def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool)
 def _count_passes(
     subject: Subject, candidates: Candidates, effort: Effort, passes: Mapping[str, int | None], train: bool
 ) -> dict[str, int]:
-    """Return the passes of each stage; approximate where they depend on what the network answers."""
+    """Return the passes of each stage; approximate where they depend on the answers of the network."""
     images, axes = len(subject.images), divided_axes(subject.images)
     patches = effort.grid_of(subject.images) ** axes + 1
     parts = 2**axes

@@ -161,15 +161,20 @@ def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests:
     """
     if not images:
         return no_causes(subject)
-    x, m, y = torch.stack(images), torch.stack(masks), subject.targets[guests]
-    without = torch.where(m[:, None], subject.canvas, x)
-    alone = torch.where(m[:, None], x, subject.canvas)
-    whole, less, only = map(subject.ask, (x, without, alone))
-    answered = subject.answers(whole).gather(1, y[:, None])[:, 0]
+    x, m, sources = torch.stack(images), torch.stack(masks), np.array(guests)
+    whole = subject.ask(x)
+    answered = subject.answers(whole).gather(1, subject.targets[sources][:, None])[:, 0]
+    if not answered.any():
+        return no_causes(subject, tried=len(images))
+    # Often few of the candidates remain for the other two interventions.
+    x, m, sources, whole = x[answered], m[answered], sources[answered.numpy()], whole[answered]
+    y = subject.targets[sources]
+    less = subject.ask(torch.where(m[:, None], subject.canvas, x))
+    only = subject.ask(torch.where(m[:, None], x, subject.canvas))
     gone = ~subject.answers(less).gather(1, y[:, None])[:, 0]
     fall_without, fall_alone = ((whole - other).gather(1, y[:, None])[:, 0] for other in (less, only))
-    chosen = (answered & gone & (fall_without > fall_alone)).nonzero().flatten()[:count]
-    sources = np.array(guests)[chosen.numpy()]
+    chosen = (gone & (fall_without > fall_alone)).nonzero().flatten()[:count]
+    sources = sources[chosen.numpy()]
     samples = x[chosen], m[chosen], y[chosen], sources, subject.groups[sources]
     return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(images))
 
@@ -360,7 +365,7 @@ def no_causes(subject: Subject, tried: int = 0, *, impossible: str = "") -> Know
     Args:
         subject: Network and images.
         tried: Number of candidates, none of which passed.
-        impossible: Why there are no candidates; by default because the network has a single answer.
+        impossible: Reason why there are no candidates. Default: the network has a single answer.
     """
     if tried or impossible:
         why = impossible

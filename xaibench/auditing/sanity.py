@@ -120,19 +120,30 @@ class SanityCheck:
         return reasons
 
 
+def choose_images(subject: Subject, count: int) -> NDArray[np.int64]:
+    """Return the indices of the first image of each of ``count`` groups, since images of a group are not independent.
+
+    Args:
+        subject: Network and images.
+        count: Number of images.
+    """
+    return np.sort(np.unique(subject.groups, return_index=True)[1])[:count]
+
+
 def sanity_tasks(subject: Subject, seed: int, images: int) -> list[Task]:
     """Return what is explained again for the checks.
 
     Args:
         subject: Network and images.
         seed: Seed of the audit.
-        images: Number of images, the first ones.
+        images: Number of images (:func:`choose_images`).
 
     Returns:
         Explanations of a copy with random weights (``"weights"``), of the second most likely class (``"class"``, with
         at least three outputs), with another seed (``"seed"``) and of images with noise (``"noise"``).
     """
-    model, x, y = subject.model, subject.images[:images], subject.targets[:images]
+    chosen = choose_images(subject, images)
+    model, x, y = subject.model, subject.images[chosen], subject.targets[chosen]
     noise = torch.from_numpy(np.random.default_rng([seed, 1]).normal(size=tuple(x.shape))).to(x)
     spread = float(subject.images.max() - subject.images.min()) * _NOISE
     tasks = [
@@ -142,7 +153,7 @@ def sanity_tasks(subject: Subject, seed: int, images: int) -> list[Task]:
     ]
     if subject.logits.shape[1] > 2:
         tasks.append(
-            Task("class", [(model, x, subject.logits[:images].topk(2).indices[:, 1])], by="explainers", optional=True)
+            Task("class", [(model, x, subject.logits[chosen].topk(2).indices[:, 1])], by="explainers", optional=True)
         )
     return tasks
 
@@ -168,6 +179,7 @@ def check_sanity(
     """
     changed = {task.key: task for task in tasks}
     copied, x, y = changed["weights"].parts[0]
+    chosen = choose_images(subject, len(x))
     numbers = torch.stack([divide_pixels(image, regions) for image in x])
     own = _region_logits(subject, subject.model, x, numbers)
     logits = {"class": own, "weights": _region_logits(subject, copied, x, numbers)}
@@ -181,7 +193,7 @@ def check_sanity(
             if key not in maps[label]:
                 continue
             after = maps[label][key]
-            before = maps[label]["images"][: len(after)]
+            before = maps[label]["images"][chosen]
             found["values"][label] = similarity(before, after, magnitude=magnitude)
             if key == "seed":
                 continue

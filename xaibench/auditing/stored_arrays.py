@@ -21,7 +21,7 @@ from xaibench.models.networks.pretrained_weights import update_digest
 
 @dataclass(frozen=True)
 class StoredArrays:
-    """Arrays in files that are named for what they were computed from.
+    """Arrays in files whose names contain a checksum of their inputs.
 
     Attributes:
         folder: Where the files are; None: nothing is stored.
