@@ -12,6 +12,7 @@ from typing import Any
 
 import example_leaderboard
 import math_font
+import notebook_page
 import part_pages
 from api import pages
 from formulas import Formulas, block
@@ -63,8 +64,10 @@ def repository() -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages and the font."""
     made = {f"api/{name}": content for name, content in pages().items()} | part_pages.pages()
+    made["quickstart"] = notebook_page.page()
     for name, content in made.items():
         files.append(File.generated(config, f"{name}.md", content=content))
+    files.append(File.generated(config, "quickstart.ipynb", content=notebook_page.NOTEBOOK.read_bytes()))
     files.append(File.generated(config, math_font.FILE, content=math_font.woff()))
     return files
 
