@@ -204,6 +204,7 @@ def test_generated_files_are_up_to_date(generate):
     spec.loader.exec_module(module)
     stale = [path.name for path, text in module.derived().items() if module.is_stale(path, text)]
     assert stale == [], "run python docs/generate"
+    assert not module.explainer_pictures.missing(), "run python docs/generate"
 
 
 def test_every_part_has_a_page(api_pages, parts):

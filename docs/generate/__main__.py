@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import data_sets
+import explainer_pictures
 import explainers
 import metrics
 import pictures
@@ -63,10 +64,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="list stale files instead of writing them")
     check = parser.parse_args().check
     wanted = derived()
-    stale = [path for path, text in wanted.items() if is_stale(path, text)]
-    unknown = [path for path in sorted(pictures.FOLDER.glob("*.svg")) if path not in wanted]
+    missing = explainer_pictures.missing()
+    stale = [*(path for path, text in wanted.items() if is_stale(path, text)), *missing]
+    shown = {*wanted, *map(explainer_pictures.path, explainers.EXPLAINERS)}
+    drawn = [*pictures.FOLDER.glob("*.svg"), *explainer_pictures.FOLDER.glob("*.png")]
+    unknown = sorted(path for path in drawn if path not in shown)
     for path in stale:
-        if not check:
+        if path in missing and not check:
+            explainer_pictures.draw(missing[path])
+        elif not check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(wanted[path], encoding="utf-8")
         print(f"{'stale' if check else 'wrote'} {path.resolve().relative_to(ROOT)}")

@@ -230,7 +230,6 @@ def entry(name: str) -> str:
     """Return the page of one explainer, without its reference."""
     part = EXPLAINERS.resolve(name)
     info, file = part.info, file_name(name)
-    known = (PAGE.parent / "images" / "explainers" / f"{file}.png").exists()
     heading = info.family or "Others"
     description = FAMILIES.get(heading, "").partition(". ")[0].rstrip(".") + "."
     summary = plain(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0])
@@ -239,7 +238,7 @@ def entry(name: str) -> str:
         label=info.label,
         purpose=f"{info.label} is {'a control' if info.control else 'an explainer'} of the family *{heading}*. "
         f"{description}\n\n**Definition.** {summary}",
-        picture=PICTURE.format(label=info.label, file=file) if known else "",
+        picture=PICTURE.format(label=info.label, file=file),
         family=heading,
         anchor=anchor(heading),
         explains=explains(name),
@@ -304,7 +303,17 @@ def family(heading: str, names: list[str]) -> str:
     return text
 
 
+def gallery() -> str:
+    """Return the pictures of all explainers, each with a link to its page."""
+    entries = (
+        f"[{EXPLAINERS.resolve(name).info.label}![](images/explainers/{file_name(name)}.png)]"
+        f"(explainers/{file_name(name)}.md)"
+        for name in EXPLAINERS
+    )
+    return '<div class="gallery" markdown>\n\n' + "\n".join(entries) + "\n\n</div>"
+
+
 def page() -> str:
-    """Return the overview with new tables."""
+    """Return the overview with new tables and pictures."""
     tables = "\n".join(family(heading, names) for heading, names in families().items())
-    return with_blocks(PAGE, {"families": tables, "shared": shared_of("")})
+    return with_blocks(PAGE, {"families": tables, "pictures": gallery(), "shared": shared_of("")})
