@@ -56,6 +56,11 @@ def facts(part: AnnotatedSet) -> str:
     """Return source, license, other names, and how to get the set."""
     wrapped = (textwrap.wrap(line, 100, break_on_hyphens=False) for line in part.info.how_to_get.splitlines())
     steps = "\n".join(line for lines in wrapped for line in lines)
+    if part.archives:
+        steps = f'xb.load("{part.info.name}", download=True), or by hand:\n{steps}'
+    folder = f"DIR/{part.folders[0]}".rstrip("/")
+    steps += "\nThese files are looked for:"
+    steps += "".join(f"\n   {folder}/{pattern}  ({what})" for what, pattern in part.contents.items())
     aliases = sorted(alias for alias, name in DATASETS._aliases.items() if name == part.info.name)
     other = f"- Also known as: {', '.join(f'`{alias}`' for alias in aliases)}\n" if aliases else ""
     listed = f"- Source: {part.info.citation}\n- License: {part.info.license}\n{other}"

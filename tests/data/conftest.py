@@ -1,5 +1,10 @@
+import threading
+
 import pytest
+from generators.download_server import Server
 from generators.painted import Painted, PaintedSet
+
+from xaibench.data.disk import downloads
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +34,13 @@ def root(request, tmp_path):
     (case,) = request.module.CASES.values()
     case.write(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(downloads, "_PAUSE", 0)
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()

@@ -22,7 +22,7 @@ from xaibench.cli.terminal import (
     made_folder_of,
     print_table,
 )
-from xaibench.core.files import name_file_in_errors
+from xaibench.core.files import data_root, name_file_in_errors
 
 if TYPE_CHECKING:
     from xaibench.data.annotated import AnnotatedSet
@@ -39,7 +39,7 @@ def prepare(
     negatives: Negatives = None,
     window: Window = None,
 ) -> None:
-    """Check a data set, download it where permitted, build its indices, and count its samples.
+    """Check a data set and list what is missing, download it where permitted, build its indices, and count its samples.
 
     Of a folder of your own, every image and mask is read.
 
@@ -51,11 +51,11 @@ def prepare(
         part = _resolve_annotated(name)
         if part is None:
             return
-        base = None if root is None else root.expanduser()
-        if download:
-            _download(part, base)
-        folder = part.find(base)
+        folder = part.find(root, download=download)
         typer.echo(f"{part.info.name}: found in {folder}")
+        for line, found in part.list_contents(data_root(root)):
+            if not found:
+                typer.echo(hint(f"missing: {line}"))
         with count_bar("preparing") as progress:
             part.prepare(folder, workers=workers or os.cpu_count() or 1, progress=progress)
         options = given(negatives=negatives, window=window)
@@ -124,21 +124,6 @@ def _resolve_annotated(name: str) -> AnnotatedSet | None:
         if digest := published_checksum(dataset):
             typer.echo(f"With seed 0, it is the published data set (SHA-256 {digest}).")
     return None
-
-
-def _download(part: AnnotatedSet, root: Path | None) -> None:
-    from xaibench.data.annotated import MissingDataError, data_root
-
-    base = data_root(root)
-    if base is None:
-        raise MissingDataError(
-            "No download folder is known. Give --root DIR or set the environment variable XAIBENCH_DATA."
-        )
-    try:
-        part.find(base)
-    except MissingDataError:
-        base.mkdir(parents=True, exist_ok=True)
-        part.download(base)
 
 
 def _read_all(images: AnnotatedSet, options: dict[str, Any]) -> None:

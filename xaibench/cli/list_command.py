@@ -7,7 +7,6 @@ import enum
 import importlib
 import json
 import logging
-import os
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -18,6 +17,7 @@ import typer
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root
 from xaibench.component.info import DatasetInfo, MetricInfo
+from xaibench.core.files import data_root
 
 
 class PartKind(enum.StrEnum):
@@ -90,7 +90,7 @@ def _label(part: object) -> str:
 def _with_readiness(name: str, label: str, kind: PartKind, root: Path | None) -> str:
     if kind is not PartKind.datasets or not label.endswith(_ANNOTATED):
         return label
-    if root is None and not os.environ.get("XAIBENCH_DATA"):
+    if not data_root(root).is_dir():
         return f"{label}missing: xaibench prepare {name}"
     from xaibench.data import DATASETS
 

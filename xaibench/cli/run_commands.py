@@ -135,6 +135,10 @@ def run(
             show_default=False,
         ),
     ] = None,
+    download: Annotated[
+        bool,
+        typer.Option("--download", help="Download the missing annotated data sets whose license allows that."),
+    ] = False,
     train: Annotated[
         bool, typer.Option("--train", help="Train every network, also those that are published with the library.")
     ] = False,

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 #: The option ``--root`` of all commands that read annotated data sets.
 Root = Annotated[
     Path | None,
-    typer.Option(help="Parent folder of the annotated data sets. [default: $XAIBENCH_DATA]", show_default=False),
+    typer.Option(
+        help="Parent folder of the annotated data sets. [default: $XAIBENCH_DATA or ~/.cache/xaibench/data]",
+        show_default=False,
+    ),
 ]
 
 #: The options ``--negatives`` and ``--window`` of all commands that read folders of the user.

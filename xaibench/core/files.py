@@ -12,9 +12,22 @@ from typing import BinaryIO
 
 
 def default_cache_dir() -> Path:
-    """Return ``$XAIBENCH_CACHE``, or ``~/.cache/xaibench`` if that is not set."""
-    named = os.environ.get("XAIBENCH_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "xaibench"
+    """Return ``$XAIBENCH_CACHE``, or if that is not set ``xaibench`` in the user's cache, such as ``~/.cache``."""
+    named = os.environ.get("XAIBENCH_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "xaibench")
+    return Path(named).expanduser()
+
+
+def data_root(root: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder that contains the annotated data sets, which need not exist.
+
+    Args:
+        root: The folder given by the user; None = ``$XAIBENCH_DATA`` or, if that is not set, ``data`` in the cache.
+
+    Returns:
+        The folder, with ``~`` expanded.
+    """
+    given = root if root is not None else os.environ.get("XAIBENCH_DATA") or default_cache_dir() / "data"
+    return Path(given).expanduser()
 
 
 @contextmanager

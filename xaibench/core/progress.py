@@ -38,6 +38,16 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def format_bytes(size: float) -> str:
+    """Format a number of bytes.
+
+    Example:
+        >>> format_bytes(3.42e8), format_bytes(2.3e9)
+        ('342 MB', '2.3 GB')
+    """
+    return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
+
+
 def shows_bars() -> bool:
     """Return whether progress bars are visible: in a terminal or a notebook, unless ``TQDM_DISABLE=1`` is set."""
     if os.environ.get("TQDM_DISABLE", "") not in ("", "0"):

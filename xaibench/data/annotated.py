@@ -5,9 +5,9 @@ folder and returns a :class:`~xaibench.data.disk.source.Source`, which lists the
 finds the folder, selects classes, resizes images, makes the splits and converts to tensors.
 """
 
-from xaibench.data.disk.annotated_set import AnnotatedSet, data_root
+from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.lazy_split import DiskSplit
 from xaibench.data.disk.source import Source
 
-__all__ = ["AnnotatedSet", "DataFileError", "DiskSplit", "MissingDataError", "Source", "data_root"]
+__all__ = ["AnnotatedSet", "DataFileError", "DiskSplit", "MissingDataError", "Source"]

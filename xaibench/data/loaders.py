@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import json
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +19,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from xaibench.core.checks import UnknownParameterError, check_count, check_names
 from xaibench.data.base import Dataset, Sample, Split
+from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.table import DATASETS
 
 _LOGGER = logging.getLogger("xaibench")
@@ -44,16 +47,14 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
         TypeError: If the data set has no such parameter; the message lists its parameters.
         ValueError: If a parameter is out of range.
         MissingDataError: If an annotated data set is not on disk; the message says how to get it.
+        ConnectionError: If it cannot be downloaded (``download=True``); the next call continues.
 
     Example:
         >>> data = load("xai-tris/lin-white-8x8", seed=3, n_samples=100)
         >>> len(data.train), data.info.classes
         (80, ('T', 'L'))
     """
-    target = DATASETS.resolve(name)
-    _check_parameters(DATASETS.canonical(name), target, parameters)
-    dataset: Dataset = target(seed=seed, **parameters)
-    return dataset
+    return _load("load", name, None, seed, parameters)
 
 
 def loading(
@@ -115,11 +116,9 @@ def loading(
     options = _LoaderOptions(
         batch_size, seed, num_workers, drop_last, pin_memory and torch.cuda.is_available(), prefetch_factor
     )
-    if classes is not None:
-        parameters["classes"] = classes
     with _progress_log(verbose) as log:
         log("Loading data...")
-        dataset = load(name, seed=seed, **parameters)
+        dataset = _load("loading", name, classes, seed, parameters)
         log("Splitting dataset...")
         splits = (dataset.train, dataset.val, dataset.test)
         log("Creating dataloaders...")
@@ -128,6 +127,38 @@ def loading(
         val, test = (_make_loader(split, dataset.batch_size, rest, shuffle=False) for split in splits[1:])
         log("Data loading complete.")
     return train, val, test
+
+
+def _load(function: str, name: str, classes: object, seed: int, parameters: dict[str, Any]) -> Dataset:
+    """Load a data set. If it is missing and can be downloaded, the error begins with the call that does so.
+
+    Args:
+        function: ``"load"`` or ``"loading"``, which was called.
+        name: Its first argument.
+        classes: Its second argument; None = none was given.
+        seed: Seed of the set.
+        parameters: The parameters of the set that were given by name.
+    """
+    target = DATASETS.resolve(name)
+    by_position = [] if classes is None else [classes]
+    chosen = parameters if classes is None else parameters | {"classes": classes}
+    _check_parameters(DATASETS.canonical(name), target, chosen)
+    try:
+        dataset: Dataset = target(seed=seed, **chosen)
+    except MissingDataError as error:
+        if not error.download:
+            raise
+        by_name = parameters | {"download": True}
+        shown = [*map(_literal, [name, *by_position]), *(f"{key}={_literal(value)}" for key, value in by_name.items())]
+        raise MissingDataError(f"xb.{function}({', '.join(shown)})  # {error.download}\n{error}") from None
+    return dataset
+
+
+def _literal(value: object) -> str:
+    """Return a value as it is written in Python, with double quotes; ``...`` for objects."""
+    if isinstance(value, str | os.PathLike):
+        return json.dumps(os.fspath(value), ensure_ascii=False)
+    return repr(value) if isinstance(value, int | float | list | tuple | None) else "..."
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from xaibench.core.checks import check_names
+from xaibench.core.files import data_root
 from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store import Store
@@ -43,6 +44,7 @@ class RequestFields(TypedDict, total=False):
     size: int | None
     against: str | Path | None
     train: bool
+    download: bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class RunRequest:
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
         device_workers: Number of processes that share the GPUs; default up to four per GPU, as memory and CPUs allow.
             With ``"ray"``, the number of jobs that share one GPU.
-        root: The folder that contains the annotated sets; default the environment variable ``XAIBENCH_DATA``.
+        root: The folder that contains the annotated sets; default the environment variable ``XAIBENCH_DATA`` or, if
+            that is not set, a folder in the user's cache (:func:`xaibench.core.files.data_root`).
         images: The folder of photographs for the variants of IMAGENET sets; default the environment variable
             ``XAIBENCH_IMAGES``. If there are fewer than a set needs, they are repeated, and the page says how often.
         datasets: Run only these data sets of the suite, by name or by the label of their cell.
@@ -81,6 +84,7 @@ class RunRequest:
             (:func:`xaibench.runner.published_scores.write_published`).
         train: Train every network, also those whose trained weights come with the library
             (:mod:`xaibench.runner.published_networks`).
+        download: Download the annotated sets that are missing and whose license allows that; not for an estimate.
     """
 
     suite: str | Path
@@ -105,6 +109,7 @@ class RunRequest:
     size: int | None = None
     against: str | Path | None = None
     train: bool = False
+    download: bool = False
 
     @classmethod
     def of(
@@ -142,10 +147,13 @@ class RunRequest:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[OpenRequest]:
+    def opened(self, *, download: bool = False) -> Iterator[OpenRequest]:
         """Read, change and plan the suite. Inside the block ``root`` and ``images`` are set in the environment.
 
         The user's own parts are also imported from the folder of the suite's file.
+
+        Args:
+            download: Download the missing annotated sets whose license allows that.
 
         Returns:
             A context manager that gives the :class:`OpenRequest`.
@@ -155,12 +163,14 @@ class RunRequest:
             SuiteError: If the suite cannot be run as written, or the published scores are not of this suite.
         """
         loaded, text = load_suite(self.suite, quick=self.quick)
-        folders = {"XAIBENCH_DATA": self.root, IMAGES: self.images}
+        # Suites name the folder of the annotated sets as a variable, so that their results do not depend on it.
+        root = data_root(self.root) if loaded.data.parameters.get("root") == "$XAIBENCH_DATA" else self.root
+        folders = {"XAIBENCH_DATA": root, IMAGES: self.images}
         with _set_variables(folders), _import_from(suite_file(self.suite)):
             suite = narrowed(loaded, **self.choices)
             if self.choices:
                 text = f"# As run, with the changes of the command line.\n{write_suite(suite)}"
-            suite, missing = without_missing(suite)
+            suite, missing = without_missing(suite, download=download)
             folder = Path(self.out) if self.out is not None else Path("runs") / suite.name
             store = Store(self.store if self.store is not None else folder / "store")
             plan = make_plan(suite, train=self.train)

@@ -141,7 +141,7 @@ def run(
             resolve_device(asked.device)
         except (ValueError, TypeError) as error:
             raise ArgumentError(str(error)) from error
-    with asked.opened() as opened, _lock_folder(opened.folder):
+    with asked.opened(download=asked.download) as opened, _lock_folder(opened.folder):
         write_atomic(opened.folder / SUITE, opened.text.encode())
         with _engine(engine, opened.store, asked, address) as runner, _job_log(opened.folder) as ended:
             done = _compute(opened.plan, opened.store, opened.folder, runner, progress, ended)

@@ -39,6 +39,7 @@ def test_download_is_tried_once_and_only_when_the_set_is_missing(painted_set, tm
         (base / "painted" / "list.txt").touch()
 
     monkeypatch.setattr(part, "download", download)
+    monkeypatch.setattr(part, "archives", ["of which there is one"])
     part(root=root, download=True)
     assert calls == []
     part(root=tmp_path / "new", download=True)

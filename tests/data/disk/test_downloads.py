@@ -1,67 +1,143 @@
-"""Download and unpacking of archives, from a server on this machine."""
+"""Download and unpacking of archives, from a server on this machine that breaks off, is silent or answers wrongly."""
 
-import functools
-import hashlib
-import http.server
-import io
-import tarfile
+import itertools
+import multiprocessing
 import threading
+import time
 
 import pytest
 from refusals import refused
 
-from xaibench.data.disk.downloads import fetch_archive
+from xaibench.data.disk import downloads
+from xaibench.data.disk.downloads import Archive, fetch_archives, one_process
 from xaibench.data.disk.file_readers import DataFileError
 
 
+def page(handler):
+    """The login page of a hotel."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/html")
+    handler.end_headers()
+    handler.wfile.write(b"<html>Welcome")
+
+
+def whole(handler):
+    """Sends everything where a part was asked for."""
+    handler.send(0)
+
+
+def busy(handler):
+    handler.send_error(503)
+
+
+def silent(handler):
+    handler.send(0, 100)
+    handler.wfile.flush()
+    time.sleep(1)
+
+
 @pytest.fixture
-def offer(tmp_path, monkeypatch):
-    """A function that offers an archive of these members, and returns its address and its checksum."""
-
-    monkeypatch.setenv("no_proxy", "*")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "server")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    def write(members):
-        file = tmp_path / "server" / "set.tar.gz"
-        file.parent.mkdir(exist_ok=True)
-        with tarfile.open(file, "w:gz") as archive:
-            for name, content in members.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-        url = f"http://127.0.0.1:{server.server_port}/set.tar.gz"
-        return {"url": url, "md5": hashlib.md5(file.read_bytes()).hexdigest()}
-
-    yield write
-    server.shutdown()
-    server.server_close()
+def archive(server):
+    return server.offer("set.tar", {"images/a.png": b"a" * 50_000, "images/deep/c.png": b"c"})
 
 
-def test_an_archive_is_downloaded_and_unpacked_next_to_the_files_there(offer, tmp_path):
-    root = tmp_path / "root"
-    (root / "images").mkdir(parents=True)
-    (root / "images" / "b.png").write_bytes(b"there")
-    offered = offer({"images/a.png": b"a", "images/deep/c.png": b"c"})
-    fetch_archive(root=root, **offered)
-    fetch_archive(root=root, **offered)
-    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.png")}
-    assert files == {"images/a.png": b"a", "images/b.png": b"there", "images/deep/c.png": b"c"}
-    assert sorted(path.name for path in root.iterdir()) == ["images", "set.tar.gz"]
+def files(root):
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.png")}
+
+
+UNPACKED = {"images/a.png": b"a" * 50_000, "images/deep/c.png": b"c"}
+
+
+def test_archives_are_downloaded_once_and_unpacked_next_to_the_files_there(server, archive, tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "b.png").write_bytes(b"there")
+    second = server.offer("masks.tar", {"masks/a.png": b"m"})
+    for _ in range(2):
+        fetch_archives([archive, second], tmp_path)
+    assert files(tmp_path) == UNPACKED | {"images/b.png": b"there", "masks/a.png": b"m"}
+    assert len(server.ranges) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"images", "masks", "set.tar", "masks.tar"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "requests"),
+    [([10_000, 20_000], 3), ([10_000, 0, 0, 0], 5), ([10_000, busy, 0], 4), ([10_000, whole], 2), ([silent], 2)],
+    ids=["cut twice", "cut at once", "busy", "from the start again", "silent"],
+)
+def test_a_download_that_breaks_off_is_continued(server, archive, tmp_path, monkeypatch, answers, requests):
+    monkeypatch.setattr(downloads, "_TIMEOUT", 0.3)
+    server.answers = iter(answers)
+    fetch_archives([archive], tmp_path)
+    assert files(tmp_path) == UNPACKED
+    assert len(server.ranges) == requests
+
+
+@pytest.mark.parametrize("answer", [0, busy])
+def test_a_server_that_sends_nothing_more_is_given_up_and_the_next_call_continues(server, archive, tmp_path, answer):
+    server.answers = itertools.chain([10_000], itertools.repeat(answer, 4))
+    refused(ConnectionError, "continues", lambda: fetch_archives([archive], tmp_path))
+    assert (tmp_path / "set.tar.partial").stat().st_size == 10_000
+    fetch_archives([archive], tmp_path)
+    assert server.ranges[-1] == "bytes=10000-"
+    assert files(tmp_path) == UNPACKED
+
+
+def test_a_wrong_answer_is_refused_and_leaves_what_has_arrived(server, archive, tmp_path):
+    (tmp_path / "set.tar.partial").write_bytes(server.files["set.tar"][:10_000])
+    server.answers = iter([page])
+    refused(DataFileError, "text/html", lambda: fetch_archives([archive], tmp_path))
+    assert (tmp_path / "set.tar.partial").stat().st_size == 10_000
+    server.files["set.tar"] += b"more"
+    refused(DataFileError, str(archive.size), lambda: fetch_archives([archive], tmp_path))
+    assert (tmp_path / "set.tar.partial").stat().st_size == 10_000
+
+
+def test_a_file_with_another_checksum_is_deleted(server, archive, tmp_path):
+    right, server.files["set.tar"] = server.files["set.tar"], b"x" * archive.size
+    refused(DataFileError, archive.md5, lambda: fetch_archives([archive], tmp_path))
+    assert not list(tmp_path.iterdir())
+    server.files["set.tar"] = right
+    (tmp_path / "set.tar").write_bytes(b"an older release")
+    fetch_archives([archive], tmp_path)
+    assert files(tmp_path) == UNPACKED
+
+
+def test_a_missing_file_and_a_server_that_is_not_there_are_named(server, archive, tmp_path):
+    missing = Archive(archive.url.replace("set.tar", "none.tar"), archive.md5, archive.size)
+    refused(ConnectionError, "none.tar", lambda: fetch_archives([missing], tmp_path))
+    assert len(server.ranges) == 1
+    nowhere = Archive("http://127.0.0.1:9/set.tar", archive.md5, archive.size)
+    refused(ConnectionError, "127.0.0.1:9", lambda: fetch_archives([nowhere], tmp_path))
+
+
+def test_too_little_space_is_noticed_before_anything_is_asked_for(server, archive, tmp_path):
+    large = Archive(archive.url, archive.md5, 10**18)
+    refused(OSError, "XAIBENCH_DATA", lambda: fetch_archives([large], tmp_path))
+    assert not server.ranges
 
 
 @pytest.mark.parametrize("name", ["../outside.txt", "images/../../outside.txt"])
-def test_a_member_outside_of_the_folder_is_refused(offer, tmp_path, name):
-    offered = offer({"images/a.png": b"a", name: b"x"})
-    refused(DataFileError, "set.tar.gz", lambda: fetch_archive(root=tmp_path / "root", **offered))
+def test_a_member_outside_of_the_folder_is_refused(server, tmp_path, name):
+    archive, root = server.offer("set.tar", {"images/a.png": b"a", name: b"x"}), tmp_path / "root"
+    refused(DataFileError, "set.tar", lambda: fetch_archives([archive], root))
     assert not list(tmp_path.rglob("outside.txt"))
-    assert [path.name for path in (tmp_path / "root").iterdir()] == ["set.tar.gz"]
+    assert [path.name for path in root.iterdir()] == ["set.tar"]
 
 
-def test_another_checksum_and_a_server_without_the_file(offer, tmp_path):
-    url, root = offer({"images/a.png": b"a"})["url"], tmp_path / "root"
-    refused(DataFileError, "set.tar.gz", lambda: fetch_archive(url, root, md5="0" * 32))
-    assert not (root / "images").exists()
-    missing = url.replace("set.tar.gz", "none.tar")
-    refused(ConnectionError, "none.tar", lambda: fetch_archive(missing, root, md5="0" * 32))
+def _hold(folder, ready, release):
+    with one_process(folder, "set"):
+        ready.set()
+        release.wait(30)
+
+
+def test_one_process_downloads_while_another_waits(tmp_path, capsys):
+    context = multiprocessing.get_context("spawn")
+    ready, release = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(tmp_path, ready, release))
+    other.start()
+    assert ready.wait(30)
+    threading.Timer(0.2, release.set).start()
+    with one_process(tmp_path, "set"):
+        assert release.is_set()
+    assert "waiting" in capsys.readouterr().err
+    other.join()

@@ -131,19 +131,6 @@ def test_a_folder_without_trimaps_is_named(folder):
     refused(MissingDataError, "trimaps", lambda: opened(folder))
 
 
-def test_download_fetches_the_list_last(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        "xaibench.data.disk.downloads.fetch_archive", lambda url, root, **given: asked.append((url, root, given))
-    )
-    pet.download(tmp_path)
-    assert [(url.rpartition("/")[2], given["md5"]) for url, _, given in asked] == [
-        ("images.tar.gz", "5c4f3ee8e5d25df40f4fd59a7f44e54c"),
-        ("annotations.tar.gz", "95a8c909bbe2e81eed6a22bccdf3f68f"),
-    ]
-    assert {root for _, root, _ in asked} == {tmp_path / "oxford-iiit-pet"}
-
-
 @pytest.mark.skipif(not REAL.exists(), reason="the real samples are not here")
 def test_real_samples():
     source = opened(REAL)

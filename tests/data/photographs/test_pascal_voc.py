@@ -161,17 +161,6 @@ def test_an_image_that_is_not_there_is_counted_and_left_out(root, folder, caplog
     assert f"({gone[0]})" in caplog.text
 
 
-def test_download_takes_the_address_and_checksum_of_torchvision(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        "xaibench.data.disk.downloads.fetch_archive", lambda url, root, **given: asked.append((url, root, given))
-    )
-    pascal.download(tmp_path)
-    ((url, root, given),) = asked
-    assert url.endswith("/VOCtrainval_11-May-2012.tar")
-    assert (root, given) == (tmp_path, {"md5": "6cd6e144f989b92b3379bac3b3de84fd"})
-
-
 @pytest.mark.parametrize("lent", [True, False], ids=["pixels lent by Pillow", "pixels copied"])
 @pytest.mark.parametrize("shape", [(90, 130), (50, 70), (300, 300), (200, 40)])
 def test_photographs_are_scaled_as_pillow_does(folder, root, shape, lent, monkeypatch):

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import logging
 import os
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,10 @@ from numpy.typing import NDArray
 
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_names
+from xaibench.core.files import data_root, default_cache_dir
+from xaibench.core.progress import format_bytes
 from xaibench.data.base import Dataset
+from xaibench.data.disk.downloads import Archive, fetch_archives, one_process
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.lazy_split import DiskSplit, Normalize, Transform
 from xaibench.data.disk.source import SampleSource, Source
@@ -36,6 +40,11 @@ class AnnotatedSet(ABC):
         folders: Folders below ``root`` in which the set may be, as unpacked from the download. The first that contains
             ``marker`` is used; ``""`` is ``root`` itself. Glob patterns are allowed.
         marker: A file or folder by which the set is recognized; a glob pattern is allowed.
+        contents: What the folder contains, for messages about what is missing: description to glob pattern, or to
+            alternatives separated by ``" or "``.
+        archives: The archives of the set, of which the last one contains the marker; empty if it has to be downloaded
+            by hand.
+        archive_folder: The folder below ``root`` into which they are unpacked.
         aliases: Other spellings of the class names.
         default_classes: The classes loaded for ``classes=None``; None = all.
         requires_all_classes: Whether there must be at least one sample of each class.
@@ -44,6 +53,9 @@ class AnnotatedSet(ABC):
     info: DatasetInfo
     folders: ClassVar[Sequence[str]]
     marker: ClassVar[str]
+    contents: ClassVar[Mapping[str, str]] = {}
+    archives: ClassVar[Sequence[Archive]] = ()
+    archive_folder: ClassVar[str] = ""
     aliases: ClassVar[Mapping[str, str]] = {}
     default_classes: ClassVar[Sequence[str] | None] = None
     requires_all_classes: ClassVar[bool] = True
@@ -67,15 +79,18 @@ class AnnotatedSet(ABC):
         """
 
     def download(self, root: Path) -> None:
-        """Download the set into ``root``, if its license allows that.
+        """Download, verify and unpack ``archives``. Does nothing if there are none.
 
         Args:
-            root: The folder that contains the data sets.
+            root: The folder that contains the data sets, created if needed.
 
         Raises:
-            MissingDataError: If the set has to be downloaded by hand; the message says how.
+            ConnectionError: If the download fails; the next call continues.
+            DataFileError: If the server sends another file.
+            OSError: If there is too little space, or the folder is not writable.
         """
-        raise MissingDataError(f"{self.info.name} has to be downloaded by hand.\n{self.info.how_to_get}")
+        if self.archives:
+            fetch_archives(self.archives, root / self.archive_folder)
 
     def prepare(  # noqa: B027  # not abstract: most sets have nothing to build
         self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None
@@ -111,7 +126,8 @@ class AnnotatedSet(ABC):
 
         Args:
             seed: Seed of the split, and of everything that the set draws at random.
-            root: The folder that contains the data sets. None = the environment variable ``XAIBENCH_DATA``.
+            root: The folder that contains the data sets. None = the environment variable ``XAIBENCH_DATA`` or, if that
+                is not set, a folder in the user's cache (:func:`xaibench.core.files.data_root`).
             classes: ``"dog,cat"`` or a sequence; targets follow its order. None = the default classes of the set.
             size: Height and width of the images in pixels.
             channels: 3, or 1 for gray images. Gray images are repeated in 3 channels; colors are converted to 1 channel
@@ -162,30 +178,84 @@ class AnnotatedSet(ABC):
         """Return the folder of the set.
 
         Args:
-            root: The folder that contains the data sets. None = the environment variable ``XAIBENCH_DATA``.
-            download: Download the set if it is not on disk and its license allows that.
+            root: The folder that contains the data sets; None as in :meth:`__call__`.
+            download: Download the set if it is not on disk and its license allows that. Other processes that want to
+                download it wait.
 
         Returns:
             The first of ``folders`` below ``root`` that contains ``marker``.
 
         Raises:
-            MissingDataError: If the set is not found; the message names the folders searched and how to get the set.
+            MissingDataError: If the set is not found; the message says how to get it, and which files are missing.
+            ConnectionError: If the download fails; the next call continues.
+            DataFileError: If the server sends another file.
+            OSError: If there is too little space, or the folder is not writable.
         """
         base = data_root(root)
-        if base is None:
-            raise MissingDataError(
-                f"{self.info.name}: the folder of the data is not known. Give root='~/data' (--root on the command "
-                f"line) or set the environment variable XAIBENCH_DATA.\n{self.info.how_to_get}"
-            )
-        for attempt in range(2 if download else 1):
-            for folder in self.folders:
-                for candidate in sorted(base.glob(folder)) if folder else [base]:
-                    if next(candidate.glob(self.marker), None) is not None:
-                        return candidate
-            if download and attempt == 0:
-                self.download(base)
-        searched = " or ".join(str(base / folder / self.marker) for folder in self.folders)
-        raise MissingDataError(f"{self.info.name} is not in {base}: there is no {searched}.\n{self.info.how_to_get}")
+        folder = self.look_in(base)
+        if folder is None and download and self.archives:
+            with one_process(base, self.info.name):
+                folder = self.look_in(base)
+                if folder is None:
+                    self.download(base)
+                    folder = self.look_in(base)
+        if folder is None:
+            raise self._missing(base)
+        return folder
+
+    def look_in(self, base: Path) -> Path | None:
+        """Look for the set without downloading it.
+
+        Args:
+            base: The folder that contains the data sets.
+
+        Returns:
+            The first of ``folders`` below ``base`` that contains ``marker``; None if there is none.
+        """
+        for pattern in self.folders:
+            for folder in sorted(base.glob(pattern)) if pattern else [base]:
+                if next(folder.glob(self.marker), None) is not None:
+                    return folder
+        return None
+
+    def list_contents(self, base: Path) -> list[tuple[str, bool]]:
+        """List what the set consists of.
+
+        Args:
+            base: The folder that contains the data sets.
+
+        Returns:
+            A line per entry of ``contents``, with its path and description, and whether it is there. If the set is not
+            there, the paths are those below the first of ``folders``.
+        """
+        folder = self.look_in(base) or base / self.folders[0]
+        lines = []
+        for what, text in (self.contents or {"by which it is recognized": self.marker}).items():
+            patterns = text.split(" or ")
+            found = any(next(folder.glob(pattern), None) is not None for pattern in patterns)
+            lines.append((f"{' or '.join(os.path.normpath(folder / pattern) for pattern in patterns)} ({what})", found))
+        return lines
+
+    def _missing(self, base: Path) -> MissingDataError:
+        """Return the error for a set that is not in ``base``, with the steps by which to get it."""
+        name, size = self.info.name, format_bytes(sum(archive.size for archive in self.archives))
+        command = f"xaibench prepare {name}"
+        if base != default_cache_dir() / "data":
+            command += f" --root {base}"
+        by_hand = textwrap.indent(self.info.how_to_get.replace("DIR", str(base)), "  ")
+        lines = [f"{name} is not in {base}."]
+        if self.archives:
+            lines += [f"In a shell, {command} --download gets it ({size}). By hand:", by_hand]
+        else:
+            lines += ["It has to be downloaded by hand:", by_hand]
+        lines += [f"  {'found' if there else 'missing'}: {line}" for line, there in self.list_contents(base)]
+        lines.append(
+            f"{command} shows what is still missing. Another folder: root=... (--root), or the environment variable "
+            "XAIBENCH_DATA."
+        )
+        error = MissingDataError("\n".join(lines))
+        error.download = f"{size} into {base}" if self.archives else ""
+        return error
 
     def counts(self, folder: Path, **own: Any) -> dict[str, tuple[int, int]]:
         """Count the samples of each class.
@@ -296,8 +366,8 @@ class DirectorySet(AnnotatedSet):
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._folder = Path(directory).expanduser()
 
-    def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
-        """Return the folder of the data set; ``root`` and ``download`` are ignored."""
+    def look_in(self, base: Path) -> Path | None:
+        """Return the directory; ``base`` is ignored."""
         return self._folder
 
 
@@ -305,16 +375,3 @@ def own_defaults(opener: Callable[..., SampleSource]) -> dict[str, object]:
     """Return the defaults of the parameters that only one set has, as :meth:`AnnotatedSet.open` declares them."""
     own = inspect.signature(opener).parameters.values()
     return {one.name: one.default for one in own if one.default is not one.empty}
-
-
-def data_root(root: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder that contains the data sets.
-
-    Args:
-        root: The folder given by the user; None = the environment variable ``XAIBENCH_DATA``.
-
-    Returns:
-        The folder, with ``~`` expanded; None if neither is given.
-    """
-    given = root if root is not None else os.environ.get("XAIBENCH_DATA") or None
-    return None if given is None else Path(given).expanduser()

@@ -2,49 +2,218 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
+import http.client
 import os
 import shutil
 import tarfile
 import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from urllib.error import URLError
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
+from xaibench._version import __version__
 from xaibench.core.files import name_folder_if_disk_full
+from xaibench.core.progress import ProgressBar, announce, format_bytes
 from xaibench.data.disk.file_readers import DataFileError
 
+#: Seconds without a byte after which a connection counts as cut.
+_TIMEOUT = 60.0
+#: Connections in a row that may bring nothing, and the seconds before the second one, which double from then on.
+_ATTEMPTS, _PAUSE = 4, 1.0
+_CHUNK = 1 << 20
 
-def fetch_archive(url: str, root: str | os.PathLike[str], *, md5: str) -> None:
-    """Download a tar archive of folders, unless it is there, and unpack it next to it. The archive is kept.
 
-    It is unpacked into a temporary folder first, so that an interrupted call leaves no partial data set.
+@dataclass(frozen=True)
+class Archive:
+    """A tar archive of a data set on a server.
+
+    Attributes:
+        url: Its address; the last part of the path is the file name.
+        md5: Its checksum, in hexadecimal.
+        size: Its size in bytes.
+    """
+
+    url: str
+    md5: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The file name."""
+        return PurePosixPath(urlsplit(self.url).path).name
+
+
+def fetch_archives(archives: Sequence[Archive], root: str | os.PathLike[str]) -> None:
+    """Download archives, unless they are there, and unpack them in this order next to them. The archives are kept.
+
+    A download whose connection is cut is continued, up to four times if nothing more arrives, and then by the next
+    call. An archive is unpacked into a temporary folder first, so that an interrupted call leaves no partial data set.
 
     Args:
-        url: Address; the last part of its path is the file name.
+        archives: The archives. A file with another checksum is downloaded again.
         root: The folder, created if needed.
-        md5: Checksum, in hexadecimal. A file with another checksum is downloaded again.
 
     Raises:
-        ConnectionError: If the download fails.
-        DataFileError: If the checksum is wrong, or a member of the archive would be outside of the folder or a device.
-        OSError: If the disk is full or the folder is not writable.
+        ConnectionError: If a server cannot be reached or breaks off; what has arrived is kept.
+        DataFileError: If a server sends another file, or a member of an archive would be outside of the folder or is a
+            device.
+        OSError: If there is too little space for the archives and their content, or the folder is not writable.
     """
-    from torchvision.datasets.utils import download_url
-
     folder = Path(root)
-    archive = folder / PurePosixPath(urlsplit(url).path).name
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [archive for archive in archives if not _has_checksum(folder / archive.name, archive.md5)]
+    _check_free_space(archives, missing, folder)
     with name_folder_if_disk_full(folder):
+        for archive in missing:
+            _download(archive, folder)
+        for archive in archives:
+            _unpack(folder / archive.name)
+
+
+@contextmanager
+def one_process(folder: Path, name: str) -> Iterator[None]:
+    """Run the block while no other process runs it for the data set ``name`` in ``folder``; wait for that."""
+    from filelock import FileLock, Timeout  # comes with torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f".{name}.lock")
+    with contextlib.suppress(NotImplementedError):  # on a network file system without locks, both download
         try:
-            download_url(url, folder, filename=archive.name, md5=md5)
-        except URLError as error:
-            raise ConnectionError(f"{url} cannot be downloaded: {error.reason}. Try again.") from error
-        except RuntimeError as error:
-            raise DataFileError(f"{archive} has another checksum than {md5}; delete it and try again.") from error
-        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as temporary:
+            lock.acquire(timeout=0)
+        except Timeout:
+            announce(f"Another process is downloading {name} into {folder}; waiting for it.", always=True)
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _check_free_space(archives: Sequence[Archive], missing: Sequence[Archive], folder: Path) -> None:
+    arrived = sum(file.stat().st_size for one in missing if (file := _partial(one, folder)).exists())
+    needed = sum(one.size for one in missing) - arrived + sum(one.size for one in archives)  # and what is unpacked
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise OSError(
+            errno.ENOSPC,
+            f"the data set and its archives need {format_bytes(needed)}, and {format_bytes(free)} are free. Make room, "
+            "or choose another folder: root=... (--root), or the environment variable XAIBENCH_DATA",
+            os.fspath(folder),
+        )
+
+
+def _partial(archive: Archive, folder: Path) -> Path:
+    return folder / f"{archive.name}.partial"
+
+
+def _has_checksum(file: Path, md5: str) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == md5
+
+
+def _download(archive: Archive, folder: Path) -> None:
+    partial, size, failures = _partial(archive, folder), archive.size, 0
+    announce(f"Downloading {archive.name} ({format_bytes(size)}) into {folder}", always=True)
+    partial.touch()
+    options = {"unit_scale": True, "unit_divisor": 1000}
+    with partial.open("r+b") as stream, ProgressBar(archive.name, size, "B", keep=True, options=options) as bar:
+        stream.seek(0, os.SEEK_END)
+        while (start := stream.tell()) < size:
+            ended = _receive(archive, stream, _report(archive, bar))
+            failures = 0 if stream.tell() > start else failures + 1
+            if failures == _ATTEMPTS:
+                raise ConnectionError(
+                    f"{archive.url} cannot be downloaded: {ended}. {format_bytes(stream.tell())} of "
+                    f"{format_bytes(size)} are in {partial}; the same call continues."
+                )
+            if stream.tell() < size:
+                time.sleep(_PAUSE * 2**failures)
+    if not _has_checksum(partial, archive.md5):
+        partial.unlink()
+        raise DataFileError(
+            f"What {archive.url} sent has another checksum than {archive.md5}: it was damaged on its way, or replaced. "
+            "It was deleted. Try again, or download it by hand."
+        )
+    os.replace(partial, folder / archive.name)
+
+
+def _report(archive: Archive, bar: ProgressBar) -> Callable[[int], None]:
+    """Return a function that shows how many bytes are there; where no bar is visible, by a line per tenth."""
+    tenths = 10 * bar.done // archive.size
+
+    def report(done: int) -> None:
+        nonlocal tenths
+        bar.advance(done - bar.done)
+        if 10 * done // archive.size > tenths:
+            tenths = 10 * done // archive.size
+            announce(f"{archive.name}: {format_bytes(done)} of {format_bytes(archive.size)}")
+
+    return report
+
+
+def _receive(archive: Archive, stream: BinaryIO, report: Callable[[int], None]) -> str:
+    """Append to the stream what the server sends, until it is complete or the connection ends; return what ended it."""
+    start = stream.tell()
+    headers = {"User-Agent": f"xaibench/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
+    try:
+        answer = urllib.request.urlopen(urllib.request.Request(archive.url, headers=headers), timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        ended = f"the server answers {error.code} {error.reason}"
+        if error.code < 500 and error.code not in (408, 429):  # it will answer the same again
+            raise ConnectionError(f"{archive.url} cannot be downloaded: {ended}. Download it by hand.") from error
+        return ended
+    except (OSError, http.client.HTTPException) as error:
+        return str(getattr(error, "reason", error))
+    with answer:
+        continued = answer.status == http.client.PARTIAL_CONTENT
+        unit, _, total = answer.headers.get("Content-Range", "").partition("/")
+        _check_answer(archive, answer.headers, total if continued else answer.headers.get("Content-Length", ""))
+        if continued and not unit.startswith(f"bytes {start}-"):
+            return f"the server continues with {unit} instead of byte {start}"
+        if not continued:
+            stream.seek(0)
+            stream.truncate()
+        while stream.tell() < archive.size:
+            report(stream.tell())
             try:
-                with tarfile.open(archive) as opened:
-                    opened.extractall(temporary, filter="data")
-            except tarfile.TarError as error:
-                raise DataFileError(f"{archive} cannot be unpacked safely ({error}).") from error
-            for entry in Path(temporary).iterdir():
-                shutil.copytree(entry, folder / entry.name, copy_function=os.replace, dirs_exist_ok=True)
+                chunk = answer.read1(_CHUNK)
+            except (OSError, http.client.HTTPException) as error:
+                return str(error)
+            if not chunk:
+                return "the connection was cut"
+            stream.write(chunk[: archive.size - stream.tell()])
+        report(stream.tell())
+    return ""
+
+
+def _check_answer(archive: Archive, headers: http.client.HTTPMessage, size: str) -> None:
+    """Refuse an answer that is not the archive, such as the page of a login, before anything is replaced."""
+    kind = headers.get_content_type()
+    if (size.isdecimal() and int(size) != archive.size) or kind == "text/html":
+        raise DataFileError(
+            f"{archive.url} was answered with {size or 'an unknown number of'} bytes of type {kind} instead of "
+            f"{archive.size}: the file was replaced, or a login page or a proxy answered. Open the address in a "
+            "browser, or download the file by hand."
+        )
+
+
+def _unpack(archive: Path) -> None:
+    announce(f"Unpacking {archive}")
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=archive.parent) as temporary:
+        try:
+            with tarfile.open(archive) as opened:
+                opened.extractall(temporary, filter="data")
+        except tarfile.TarError as error:
+            raise DataFileError(f"{archive} cannot be unpacked safely ({error}).") from error
+        for entry in Path(temporary).iterdir():
+            shutil.copytree(entry, archive.parent / entry.name, copy_function=os.replace, dirs_exist_ok=True)

@@ -29,7 +29,13 @@ def to_nfc(name: str) -> str:
 
 
 class MissingDataError(FileNotFoundError):
-    """A data set or file is missing; the message says where it was expected and how to get it."""
+    """A data set or file is missing; the message says where it was expected and how to get it.
+
+    Attributes:
+        download: Size and folder of the download that ``download=True`` makes; empty if there is none.
+    """
+
+    download = ""
 
     def __str__(self) -> str:
         return str(self.args[0])

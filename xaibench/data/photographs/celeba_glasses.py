@@ -49,16 +49,22 @@ class Glasses(AnnotatedSet):
         download_size="[3.15 GB](https://huggingface.co/datasets/liusq/CelebAMask-HQ/tree/main)",
         by_hand="read its agreement (non-commercial, no redistribution), then download it from Google Drive",
         how_to_get=(
-            "Its agreement forbids redistribution, so it has to be downloaded by hand. Read the agreement and get "
-            "CelebAMask-HQ.zip (3 GB) from http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html or "
-            "https://github.com/switchablenorms/CelebAMask-HQ (a mirror on the Hugging Face Hub: "
-            "liusq/CelebAMask-HQ), and unpack it in DIR, so that there is DIR/CelebAMask-HQ/" + _ATTRIBUTES + "."
+            "1. Read the agreement, which forbids redistribution: "
+            "http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html.\n"
+            "2. Download CelebAMask-HQ.zip (3 GB) from there or from https://github.com/switchablenorms/CelebAMask-HQ "
+            "(a mirror on the Hugging Face Hub: liusq/CelebAMask-HQ).\n"
+            "3. Unpack it in DIR."
         ),
         published=(("images in Saliency-Bench", 885), ("faces with the attribute Eyeglasses", 1468)),
         benchmark_size=2614,
     )
     folders = ("CelebAMask-HQ", "")
     marker = _ATTRIBUTES
+    contents: ClassVar = {
+        "photographs": f"{_IMAGES}/*.jpg",
+        "attributes of the faces": _ATTRIBUTES,
+        "masks": f"{_MASKS}/*/*.png",
+    }
     aliases: ClassVar[Mapping[str, str]] = {
         "eyeglasses": "glasses",
         "with_glasses": "glasses",

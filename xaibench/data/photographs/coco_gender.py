@@ -49,12 +49,12 @@ class Gender(MarkedPhotographs):
         ),
         by_hand="the masks, from Google Drive; no account",
         how_to_get=(
-            "With the human masks: download the gender data of Saliency-Bench (by hand, from xaidataset.github.io) and "
-            "unpack them, so that there is DIR/gender_data/attention_label/*.csv next to "
-            "DIR/gender_data/{train,val,test}/{men,women}/ or DIR/gender_data/image/{men,women}/.\n"
-            "Only the photographs, without masks: download the images and annotations of 2017 (or 2014) from "
-            "cocodataset.org and unpack them, so that there are DIR/coco/annotations/captions_val2017.json, "
-            "DIR/coco/val2017/ and so on; load them with include_unannotated=True."
+            "1. Download the gender data of Saliency-Bench, photographs with human masks, from "
+            "https://xaidataset.github.io (Google Drive, no account).\n"
+            "2. Unpack them in DIR/gender_data.\n"
+            "Only the photographs, for include_unannotated=True: download the images and annotations of 2017 (or 2014) "
+            "from https://cocodataset.org and unpack them in DIR/coco, so that there are "
+            "DIR/coco/annotations/captions_val2017.json, DIR/coco/val2017 and so on."
         ),
         published=(("images", 1736),),
         benchmark_size=5000,

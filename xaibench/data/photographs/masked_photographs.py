@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback, data_root
+from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.image_lists import ImageEntry, ListedSource, class_folders, official_folders
 from xaibench.data.disk.source import Source
@@ -35,6 +34,10 @@ class MarkedPhotographs(AnnotatedSet):
     """
 
     marker = TABLE_FOLDER
+    contents: ClassVar = {
+        "human masks": f"{TABLE_FOLDER}/*.csv",
+        "photographs": "image/*/* or train/*/*",
+    }
     raw_folders: ClassVar[Sequence[str]]
 
     @abstractmethod
@@ -86,24 +89,10 @@ class MarkedPhotographs(AnnotatedSet):
             )
         return ListedSource(name, folder, images, masks, classes, notes={"counterfactual": counterfactual})
 
-    def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
-        """Return the folder of the data set or, if it is missing, of the public data set.
-
-        Raises:
-            MissingDataError: If neither exists, also with ``download=True``, because the masks have to be downloaded by
-                hand.
-        """
-        try:
-            return super().find(root)
-        except MissingDataError:
-            base = data_root(root)
-            if base is not None:
-                for candidate in self.raw_folders:
-                    if self.is_raw(base / candidate):
-                        return base / candidate
-                if download:
-                    self.download(base)
-            raise
+    def look_in(self, base: Path) -> Path | None:
+        """Return the folder of the data set or, if it is missing, of the public data set; None if neither is there."""
+        raw = (base / name for name in self.raw_folders)
+        return super().look_in(base) or next((folder for folder in raw if self.is_raw(folder)), None)
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the masks."""

@@ -14,6 +14,7 @@ from PIL import Image
 
 from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
+from xaibench.data.disk.downloads import Archive
 from xaibench.data.disk.file_readers import DataFileError, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.source import Source
@@ -31,6 +32,7 @@ BREEDS = (
     "yorkshire_terrier",
 )  # fmt: skip
 _FOREGROUND, _BACKGROUND, _BORDER = 1, 2, 3
+_ADDRESS = "https://www.robots.ox.ac.uk/~vgg/data/pets/"
 
 
 class Pet(AnnotatedSet):
@@ -47,19 +49,28 @@ class Pet(AnnotatedSet):
         image_shape=(3, 224, 224),
         citation="Parkhi et al.: Cats and Dogs, CVPR 2012",
         license="CC BY-SA 4.0; the copyright of the images remains with their original owners",
-        address="[robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/pets/)",
+        address=f"[robots.ox.ac.uk]({_ADDRESS})",
         download_size="[811 MB](https://www.tensorflow.org/datasets/catalog/oxford_iiit_pet)",
-        by_hand="nothing: `xaibench prepare pet --root DIR --download`",
+        by_hand="nothing: `download=True`",
         how_to_get=(
-            "Run: xaibench prepare pet --root DIR --download\n"
-            "or download images.tar.gz and annotations.tar.gz (https://www.robots.ox.ac.uk/~vgg/data/pets/) and unpack "
-            "both in DIR/oxford-iiit-pet, so that there are DIR/oxford-iiit-pet/images and .../annotations."
+            f"1. Download images.tar.gz and annotations.tar.gz from {_ADDRESS}.\n2. Unpack both in DIR/oxford-iiit-pet."
         ),
         published=(("cat", 2371), ("dog", 4978)),
         benchmark_size=7390,
     )
     folders = ("oxford-iiit-pet", "")
     marker = "annotations/list.txt"
+    contents: ClassVar = {
+        "photographs": "images/*.jpg",
+        "list of the images": "annotations/list.txt",
+        "masks": "annotations/trimaps/*.png",
+    }
+    #: In this order, so that the list, by which the data set is recognized, is unpacked last.
+    archives = (
+        Archive(f"{_ADDRESS}data/images.tar.gz", "5c4f3ee8e5d25df40f4fd59a7f44e54c", 791_918_971),
+        Archive(f"{_ADDRESS}data/annotations.tar.gz", "95a8c909bbe2e81eed6a22bccdf3f68f", 19_173_078),
+    )
+    archive_folder = "oxford-iiit-pet"
     aliases: ClassVar[Mapping[str, str]] = {"cats": "cat", "dogs": "dog"}
     default_classes = SPECIES
 
@@ -84,16 +95,6 @@ class Pet(AnnotatedSet):
                 f"classes mix species ({', '.join(species)}) and breeds ({', '.join(breeds)}); give one or the other."
             )
         return _PetSource(folder, classes, border)
-
-    def download(self, root: Path) -> None:
-        """Download, verify and unpack the two archives listed in torchvision."""
-        from torchvision.datasets import OxfordIIITPet
-
-        from xaibench.data.disk.downloads import fetch_archive
-
-        # Images first, so that the list, by which the data set is recognized, is unpacked last.
-        for url, md5 in OxfordIIITPet._RESOURCES:
-            fetch_archive(url, root / "oxford-iiit-pet", md5=md5)
 
 
 class _PetSource(Source):

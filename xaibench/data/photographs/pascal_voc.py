@@ -17,6 +17,7 @@ from PIL import Image
 from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.cache_folders import cache_folder, digest_files, read_cached, write_cached
+from xaibench.data.disk.downloads import Archive
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.image_lists import warn_about
@@ -30,6 +31,7 @@ CLASSES = (
 #: Part of the cache key; increased when label maps are cached differently.
 _REVISION = 2
 _VOID = 255
+_ADDRESS = "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"
 
 
 class Pascal(AnnotatedSet):
@@ -47,21 +49,31 @@ class Pascal(AnnotatedSet):
         image_shape=(3, 224, 224),
         citation="Everingham et al.: The PASCAL Visual Object Classes (VOC) Challenge, IJCV 88, 2010",
         license='The images are from "flickr"; their use must respect the flickr terms of use. For research.',
-        address="[host.robots.ox.ac.uk](http://host.robots.ox.ac.uk/pascal/VOC/voc2012/)",
+        address=f"[host.robots.ox.ac.uk]({_ADDRESS})",
         download_size=(
             "[2.0 GB](https://huggingface.co/datasets/JimmyUnleashed/Pascal_VOC/commit/dd873d3cf7b375ce99012a6c4d64729ab0d76602)"
         ),
-        by_hand="nothing: `xaibench prepare pascal --root DIR --download`",
+        by_hand="nothing: `download=True`",
         how_to_get=(
-            "Run: xaibench prepare pascal --root DIR --download\n"
-            "or download VOCtrainval_11-May-2012.tar (2 GB; http://host.robots.ox.ac.uk/pascal/VOC/voc2012/, "
-            "'Development Kit') and unpack it in DIR, so that there is DIR/VOCdevkit/VOC2012."
+            f"1. Download VOCtrainval_11-May-2012.tar (2 GB; 'Development Kit') from {_ADDRESS}.\n2. Unpack it in DIR."
         ),
         published=(("segmented images", 2913), ("images in the Saliency-Bench release", 11540)),
         benchmark_size=4318,
     )
     folders = ("VOCdevkit/VOC2012", "VOC2012", "")
     marker = "SegmentationClass"
+    contents: ClassVar = {
+        "photographs": "JPEGImages/*.jpg",
+        "masks": "SegmentationClass/*.png",
+        "lists of the images": "ImageSets/Segmentation/*.txt",
+    }
+    archives = (
+        Archive(
+            "https://thor.robots.ox.ac.uk/pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar",
+            "6cd6e144f989b92b3379bac3b3de84fd",
+            1_999_639_040,
+        ),
+    )
     aliases: ClassVar[Mapping[str, str]] = {
         "airplane": "aeroplane",
         "plane": "aeroplane",
@@ -75,15 +87,6 @@ class Pascal(AnnotatedSet):
     def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
         """Return the segmented images of VOC's lists ``train`` and ``val``."""
         return _PascalSource(_Files(folder), classes)
-
-    def download(self, root: Path) -> None:
-        """Download, verify and unpack the archive listed in torchvision."""
-        from torchvision.datasets.voc import DATASET_YEAR_DICT
-
-        from xaibench.data.disk.downloads import fetch_archive
-
-        release = DATASET_YEAR_DICT["2012"]
-        fetch_archive(release["url"], root, md5=release["md5"])
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Read and cache all label maps (:mod:`xaibench.data.photographs.pascal_voc`)."""

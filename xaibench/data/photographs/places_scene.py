@@ -52,13 +52,12 @@ class Scene(MarkedPhotographs):
         ),
         by_hand="the masks, from Google Drive; no account",
         how_to_get=(
-            "With the human masks: download the scene data of Saliency-Bench (by hand, from xaidataset.github.io) and "
-            "unpack them, so that there is DIR/places/attention_label/*.csv next to "
-            "DIR/places/{train,val,test}/{nature,urban}/ or DIR/places/image/{nature,urban}/.\n"
-            "Only the photographs, without masks: download Places365-Standard (places2.csail.mit.edu, or "
-            "torchvision.datasets.Places365 with small=True, root=DIR/places365 and download=True), so that there are "
-            "DIR/places365/categories_places365.txt and DIR/places365/data_256_standard/m/mountain/; load them with "
-            "include_unannotated=True."
+            "1. Download the scene data of Saliency-Bench, photographs with human masks, from "
+            "https://xaidataset.github.io (Google Drive, no account).\n"
+            "2. Unpack them in DIR/places.\n"
+            "Only the photographs, for include_unannotated=True: download Places365-Standard (places2.csail.mit.edu, "
+            "or torchvision.datasets.Places365 with small=True, root=DIR/places365 and download=True), so that there "
+            "are DIR/places365/categories_places365.txt and DIR/places365/data_256_standard/m/mountain."
         ),
         published=(("images", 2086),),
         benchmark_size=5000,

@@ -89,17 +89,20 @@ class Lidc(ScanSet):
         ),
         by_hand="the NBIA Data Retriever, no account",
         how_to_get=(
-            "On The Cancer Imaging Archive (doi:10.7937/K9/TCIA.2015.LO9QL9SX), get the manifest of the images of "
-            "LIDC-IDRI (133 GB; any subset of the patients works) and download it with the NBIA Data Retriever into "
-            "DIR, so that there is DIR/LIDC-IDRI/LIDC-IDRI-0001 or DIR/manifest-.../LIDC-IDRI/LIDC-IDRI-0001. The "
-            "readers' XML files come with the images; if they do not, unpack LIDC-XML-only.zip of the same page, so "
-            "that there is DIR/tcia-lidc-xml. No account is needed. Then: xaibench prepare lidc --root DIR"
+            "1. On The Cancer Imaging Archive (https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX), get the manifest of the "
+            "images of LIDC-IDRI (133 GB; any subset of the patients works). No account is needed.\n"
+            "2. Download it with the NBIA Data Retriever into DIR. The readers' XML files come with the images; if "
+            "they do not, unpack LIDC-XML-only.zip of the same page in DIR, so that there is DIR/tcia-lidc-xml."
         ),
         published=(("no_nodule", 65505), ("nodule", 2625)),
         benchmark_size=5250,
     )
     folders = ("LIDC-IDRI", "manifest-*/LIDC-IDRI", "")
     marker = "LIDC-IDRI-*"
+    contents: ClassVar = {
+        "scans": "LIDC-IDRI-*/*/*/*.dcm",
+        "nodules drawn by the readers": "LIDC-IDRI-*/*/*/*.xml or ../tcia-lidc-xml/*/*.xml",
+    }
     aliases: ClassVar[Mapping[str, str]] = {
         "non-nodule": "no_nodule",
         "negative": "no_nodule",

@@ -88,18 +88,20 @@ class Tumor(ScanSet):
         ),
         by_hand="a download from the Decathlon's Google Drive, and the NBIA Data Retriever; no account",
         how_to_get=(
-            "Tumors: download Task07_Pancreas.tar (12 GB) from http://medicaldecathlon.com and unpack it, so that "
-            "there is DIR/Task07_Pancreas with imagesTr and labelsTr.\n"
-            "Healthy: on The Cancer Imaging Archive (doi:10.7937/K9/TCIA.2016.tNB1kqBU), get the manifest of "
-            "Pancreas-CT and download it with the NBIA Data Retriever into DIR, so that there is "
-            "DIR/Pancreas-CT/PANCREAS_0001 or DIR/manifest-.../Pancreas-CT/PANCREAS_0001. No account is needed.\n"
-            "Then: xaibench prepare tumor --root DIR"
+            "1. Tumors: download Task07_Pancreas.tar (12 GB) from http://medicaldecathlon.com and unpack it in DIR.\n"
+            "2. Healthy: on The Cancer Imaging Archive (https://doi.org/10.7937/K9/TCIA.2016.tNB1kqBU), get the "
+            "manifest of Pancreas-CT and download it with the NBIA Data Retriever into DIR. No account is needed."
         ),
         published=(("no_tumor", 80), ("tumor", 281)),
         benchmark_size=361,
     )
     folders = ("", "tumor", "msd")
     marker = f"{DECATHLON}/imagesTr"
+    contents: ClassVar = {
+        "scans with a tumor": f"{DECATHLON}/imagesTr/*.nii.gz",
+        "their masks": f"{DECATHLON}/labelsTr/*.nii.gz",
+        "scans without a tumor": "PANCREAS_* or */PANCREAS_* or */*/PANCREAS_*",
+    }
     aliases: ClassVar[Mapping[str, str]] = {
         "no_tumour": "no_tumor",
         "normal": "no_tumor",

@@ -86,7 +86,7 @@ class ScanSet(AnnotatedSet):
 
         Args:
             seed: Seed of the split, and of everything that the set draws at random.
-            root: The folder that contains the data sets. None = the environment variable ``XAIBENCH_DATA``.
+            root: The folder that contains the data sets; None as for slices.
             classes: As for slices.
             crop: Slices, rows and columns of a crop, in voxels. Voxels outside of the scan are air (-1000 HU). None =
                 whole scans, whose shapes differ, so that they are read one at a time.

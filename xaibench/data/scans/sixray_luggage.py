@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,19 +60,22 @@ class Sixray(AnnotatedSet):
             "([11](https://github.com/MeioJane/SIXray/issues/11)); put them into `JPEGImage`"
         ),
         how_to_get=(
-            "Follow DOWNLOAD in the README of github.com/MeioJane/SIXray: download JPEGImage.tar.gz00 to 17, "
-            "ImageSet.zip and Annotation.zip (addresses in its data_list.txt), join the parts of the images (cat "
-            "JPEGImage.tar.gz* | tar -xz) and unpack everything, so that there are DIR/SIXray/JPEGImage/*.jpg (or "
-            "subfolders of JPEGImage), DIR/SIXray/ImageSet/{10,100,1000}/{train,test}.csv and "
-            "DIR/SIXray/Annotation/*.xml (or positive-Annotation/Annotation/*.xml). The positive images are reported "
-            "to be in dataset.part10.rar of the folder SIXray-rar next to these archives (issue 11 of that "
-            "repository); put them into JPEGImage too."
+            "1. As DOWNLOAD in the README of https://github.com/MeioJane/SIXray says, download JPEGImage.tar.gz00 to "
+            "17, ImageSet.zip and Annotation.zip (addresses in its data_list.txt) into DIR/SIXray.\n"
+            "2. Join and unpack the images there (cat JPEGImage.tar.gz* | tar -xz), and unpack the other two.\n"
+            "3. The positive images are reported to be in dataset.part10.rar of the folder SIXray-rar next to these "
+            "archives (issue 11 of that repository); put them into JPEGImage too."
         ),
         published=(("images", 1_059_231), ("prohibited items", 8_929)),
         benchmark_size=17_654,
     )
     folders = ("SIXray", "sixray", "")
     marker = "ImageSet"
+    contents: ClassVar = {
+        "images": "JPEGImage/*.jpg or JPEGImage/*/*.jpg",
+        "lists": "ImageSet/*/train.csv",
+        "boxes": "Annotation/*.xml or positive-Annotation/Annotation/*.xml",
+    }
     default_classes = (NEGATIVE, POSITIVE)
 
     def open(

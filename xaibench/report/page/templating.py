@@ -16,6 +16,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.benchmarks.facets import facet_headings
+from xaibench.core.progress import format_bytes
 from xaibench.core.truth_kinds import TRUTHS, question_of
 from xaibench.report.results import place
 from xaibench.report.tables import Table, to_csv, to_latex
@@ -139,4 +140,4 @@ def memory(megabytes: float) -> str:
         >>> memory(342), memory(2300)
         ('342 MB', '2.3 GB')
     """
-    return f"{megabytes:.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.1f} GB"
+    return format_bytes(1e6 * megabytes)

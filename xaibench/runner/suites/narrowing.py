@@ -243,10 +243,14 @@ def _to_tables(value: Any) -> Any:
     return value
 
 
-def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
+def without_missing(suite: Suite, *, download: bool = False) -> tuple[Suite, dict[str, str]]:
     """Replace environment variables in the names of data sets, and drop the data sets that are not there.
 
     Annotated sets are looked up in their folders. Sets that need photographs are there if a folder of them is stated.
+
+    Args:
+        suite: The suite.
+        download: Download the annotated sets that are missing and whose license allows that.
 
     Returns:
         The suite, and ``{data set: how to get it}`` of the dropped sets.
@@ -269,9 +273,9 @@ def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
             if isinstance(part, AnnotatedSet):
                 root = expand_variables(suite.data.parameters).get("root")
                 try:
-                    part.find(root)
+                    part.find(root, download=download)
                 except MissingDataError as error:
-                    missing[name] = str(error)
+                    missing[name] = f"{str(error).splitlines()[0]} {_advice(name, error.download)}"
     if missing:
         cells = [replace(cell, datasets=tuple(name for name in cell.datasets if name not in missing)) for cell in cells]
     suite = replace(suite, cells=tuple(cell for cell in cells if cell.datasets))
@@ -283,6 +287,12 @@ def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
         for name, value in cell.data.items():
             _check_variables(suite, cell, f"data.{name}", value)
     return suite, missing
+
+
+def _advice(name: str, download: str) -> str:
+    if download:
+        return f"--download (download=True in Python) gets it: {download}."
+    return f"xaibench prepare {name} lists the steps by which to get it."
 
 
 def _check_variables(suite: Suite, owner: Cell | Data, entry: str, value: object) -> None:
