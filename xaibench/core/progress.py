@@ -42,9 +42,11 @@ def format_bytes(size: float) -> str:
     """Format a number of bytes.
 
     Example:
-        >>> format_bytes(3.42e8), format_bytes(2.3e9)
-        ('342 MB', '2.3 GB')
+        >>> format_bytes(8.15e5), format_bytes(3.42e8), format_bytes(2.3e9)
+        ('815 kB', '342 MB', '2.3 GB')
     """
+    if size < 1e6:
+        return f"{size / 1e3:.0f} kB"
     return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
 
 
