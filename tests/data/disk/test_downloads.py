@@ -124,6 +124,17 @@ def test_a_member_outside_of_the_folder_is_refused(server, tmp_path, name):
     assert [path.name for path in root.iterdir()] == ["set.tar"]
 
 
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+
+    def download():
+        with one_process(tmp_path / "file" / "data", "set"):
+            pass
+
+    refused(OSError, "XAIBENCH_DATA", download)
+    refused(OSError, str(tmp_path / "file" / "data"), download)
+
+
 def _hold(folder, ready, release):
     with one_process(folder, "set"):
         ready.set()

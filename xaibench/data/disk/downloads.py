@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import http.client
@@ -30,6 +29,7 @@ _TIMEOUT = 60.0
 #: Connections in a row that may bring nothing, and the seconds before the second one, which double from then on.
 _ATTEMPTS, _PAUSE = 4, 1.0
 _CHUNK = 1 << 20
+_OTHER_FOLDER = "choose another folder: root=... (--root), or the environment variable XAIBENCH_DATA"
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,26 @@ def fetch_archives(archives: Sequence[Archive], root: str | os.PathLike[str]) ->
 
 @contextmanager
 def one_process(folder: Path, name: str) -> Iterator[None]:
-    """Run the block while no other process runs it for the data set ``name`` in ``folder``; wait for that."""
+    """Run the block while no other process runs it for the data set ``name`` in ``folder``; wait for that.
+
+    Raises:
+        OSError: If the folder cannot be created or written.
+    """
     from filelock import FileLock, Timeout  # comes with torch
 
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f".{name}.lock")
-    with contextlib.suppress(NotImplementedError):  # on a network file system without locks, both download
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            announce(f"Another process is downloading {name} into {folder}; waiting for it.", always=True)
-            lock.acquire()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        announce(f"Another process is downloading {name} into {folder}; waiting for it.", always=True)
+        lock.acquire()
+    except NotImplementedError:  # a network file system without locks: all download
+        pass
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{name} cannot be downloaded ({error.strerror}); {_OTHER_FOLDER}", os.fspath(folder)
+        ) from error
     try:
         yield
     finally:
@@ -104,8 +113,8 @@ def _check_free_space(archives: Sequence[Archive], missing: Sequence[Archive], f
     if (free := shutil.disk_usage(folder).free) < needed:
         raise OSError(
             errno.ENOSPC,
-            f"the data set and its archives need {format_bytes(needed)}, and {format_bytes(free)} are free. Make room, "
-            "or choose another folder: root=... (--root), or the environment variable XAIBENCH_DATA",
+            f"the data set and its archives need {format_bytes(needed)}, and {format_bytes(free)} are free; make room, "
+            f"or {_OTHER_FOLDER}",
             os.fspath(folder),
         )
 
