@@ -2,7 +2,7 @@
 
 ``python docs/generate`` draws the missing pictures. Delete a picture to have it drawn again.
 
-The networks are trained when a picture needs them, in seconds: the paper's CNN for most explainers; a network with global
+The networks are trained when a picture needs them, in seconds: the paper's CNN for most explainers; one with global
 average pooling for those of feature maps (CAM requires it, and the CNN's last feature map is a single pixel); and a
 vision transformer for those of attention.
 """

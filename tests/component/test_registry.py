@@ -199,3 +199,10 @@ def test_a_scheme_makes_the_part_from_what_follows_the_colon():
     assert registry.resolve("math:e") == math.e
     with pytest.raises(UnknownNameError, match="Unknown folder 'path'"):
         registry.resolve("path")
+
+
+def test_a_listed_part_without_its_record_names_the_decorator():
+    described = Registry("metric", {"floor": "math:floor"}, record="MetricInfo")
+    with pytest.raises(TypeError, match=r"'floor' has no info; decorate math:floor with @MetricInfo"):
+        described.resolve("floor")
+    assert described.resolve("math:ceil")(0.5) == 1  # of the user

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -62,14 +63,14 @@ def test_info_is_complete(name):
     assert isinstance(info, ExplainerInfo)
     assert info.label
     assert info.family
-    assert info.control or info.citation
+    assert info.control or info.citation, f"{name}: give ExplainerInfo the paper as citation=..."
     assert not (info.control and info.needs_convolution)
     assert info.revision >= 1
 
 
 def test_labels_are_unique():
-    labels = [info.label for info in INFOS.values()]
-    assert len(set(labels)) == len(labels)
+    labels = Counter(info.label for info in INFOS.values())
+    assert [label for label, count in labels.items() if count > 1] == []
 
 
 @every_explainer

@@ -3,6 +3,7 @@
 import inspect
 import math
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -45,9 +46,9 @@ def test_info_is_complete(name):
     info = METRICS.resolve(name).info
     assert isinstance(info, MetricInfo)
     assert info.label
-    assert info.citation
-    for text in (info.meaning, info.pitfalls):
-        assert re.search(r"[.…]$", text), text
+    assert info.citation, f"{name}: give MetricInfo the paper as citation=..."
+    for text in ("meaning", "pitfalls"):
+        assert re.search(r"[.…]$", getattr(info, text)), f"{name}: give MetricInfo {text}=... as whole sentences"
     assert info.range[0] < info.range[1]
     assert info.revision >= 1
 
@@ -55,12 +56,13 @@ def test_info_is_complete(name):
 @every_metric
 def test_what_it_cuts_has_a_threshold(name):
     metric = METRICS.resolve(name)
-    assert metric.info.thresholded == ("threshold" in inspect.signature(metric).parameters)
+    has_threshold = "threshold" in inspect.signature(metric).parameters
+    assert metric.info.thresholded == has_threshold, f"{name}: give MetricInfo thresholded={has_threshold}"
 
 
 def test_labels_are_unique():
-    labels = [METRICS.resolve(name).info.label for name in METRICS]
-    assert len(set(labels)) == len(labels)
+    labels = Counter(METRICS.resolve(name).info.label for name in METRICS)
+    assert [label for label, count in labels.items() if count > 1] == []
 
 
 @every_metric
@@ -68,10 +70,11 @@ def test_the_signature_is_that_of_its_kind(name):
     metric = METRICS.resolve(name)
     parameters = inspect.signature(metric).parameters
     first = CALLED_WITH[metric.info.kind]
-    assert list(parameters)[: len(first)] == first
+    assert list(parameters)[: len(first)] == first, f"{name}: kind={metric.info.kind!r} takes ({', '.join(first)})"
     own = list(parameters.values())[len(first) :]
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in own)
     assert all(parameter.default is not parameter.empty for parameter in own)
+    assert "reduction" in parameters, f'{name}: add the parameter reduction: Reduction = "mean"'
     assert parameters["reduction"].default == "mean"
 
 
@@ -79,7 +82,7 @@ def test_the_signature_is_that_of_its_kind(name):
 def test_the_docstring_says_what_a_user_must_know(name):
     text = inspect.getdoc(METRICS.resolve(name))
     for needed in ("Args:", "Returns:", "Raises:", "Example:", "``nan``", "is better"):
-        assert needed in text
+        assert needed in text, f"the docstring of {name} lacks {needed}"
 
 
 @every_truth_metric
@@ -89,7 +92,9 @@ def test_scores_lie_in_the_range(name, pairs):
     defined = scores[~np.isnan(scores)]
     assert scores.shape == (24,)
     assert len(defined) >= 22
-    assert metric.info.range[0] <= defined.min() < defined.max() <= metric.info.range[1]
+    low, high = metric.info.range
+    scored = f"{name}: scores from {defined.min()} to {defined.max()}, but MetricInfo has range={metric.info.range}"
+    assert low <= defined.min() < defined.max() <= high, scored
     assert metric(*pairs) == pytest.approx(defined.mean(), rel=1e-12)
 
 
@@ -102,7 +107,8 @@ def test_no_sample_sees_its_neighbors(name, pairs):
     for size in (1, 5):
         cut = [slice(start, start + size) for start in range(0, 24, size)]
         parts = [metric(maps[some], masks[some], reduction="none") for some in cut]
-        assert np.array_equal(np.concatenate(parts), whole, equal_nan=True)
+        same = np.array_equal(np.concatenate(parts), whole, equal_nan=True)
+        assert same, f"{name}: a score depends on the other samples of the batch"
 
 
 @every_truth_metric
@@ -121,7 +127,8 @@ def test_the_mask_itself_is_the_best_map(name, pairs):
     if np.isinf(best):  # the largest score depends on the mask
         assert (scores >= metric(maps[2:], masks[2:], reduction="none")).all()
     else:
-        assert np.array_equal(scores, np.full(22, best))
+        wrong = f"{name}: the mask as a map scores {scores[0]}, the best is {best} by range= and higher_is_better="
+        assert np.array_equal(scores, np.full(22, best)), wrong
     others = metric(maps[2:], masks[2:], reduction="none")
     assert ((others <= best) if metric.info.higher_is_better else (others >= best)).all()
     wrong = metric(~masks[2:] * 1.0, masks[2:])
@@ -206,4 +213,5 @@ def test_a_metric_that_reads_the_sign_by_value_only_ranks_or_binarizes(name, pai
     values, order = np.unique(maps, return_inverse=True)
     increasing = order.reshape(maps.shape) - (values < 0).sum()  # keeps order, signs and zeros
     scores = metric(maps, masks, reduction="none", **how)
-    np.testing.assert_array_equal(metric(increasing, masks, reduction="none", **how), scores)
+    hint = f'{name} reads more than the order of the values: give MetricInfo map_sign="own" (signed) or "magnitude"'
+    np.testing.assert_array_equal(metric(increasing, masks, reduction="none", **how), scores, err_msg=hint)

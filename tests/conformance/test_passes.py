@@ -115,7 +115,10 @@ def counts(part):
 
 @every_explainer
 def test_the_passes_are_those_that_go_through_the_network(name):
-    assert each(name) == stated(part_of(name), name)
+    measured, declared = each(name), stated(part_of(name), name)
+    assert measured == declared, (
+        f"{name}: {measured:g} passes per image, but it declares {declared} (ExplainerInfo passes=)"
+    )
 
 
 def test_passes_that_are_not_stated_are_seen(monkeypatch):

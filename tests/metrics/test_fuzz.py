@@ -49,9 +49,14 @@ def pairs(draw):
     return draw(arrays(shape)), draw(hnp.arrays(np.bool_, shape)) if masks is None else masks
 
 
-def in_range(score, metric):
-    low, high = metric.info.range
-    return low <= score <= high
+def check_score(score, reason, metric):
+    """Check that a score is in its range, or undefined for a declared reason."""
+    name, (low, high) = metric.__name__, metric.info.range
+    if reason:
+        assert math.isnan(score), f"{name}: {score} where MetricInfo(undefined=...) or CASES declare nan: {reason}"
+    else:
+        assert not math.isnan(score), f"{name}: nan without a reason; give MetricInfo undefined=(EMPTY_MASK, ...)"
+        assert low <= score <= high, f"{name}: {score} is outside of range=({low}, {high}) of MetricInfo"
 
 
 @pytest.mark.parametrize("name", METRICS_OF_TRUTH)
@@ -73,9 +78,8 @@ def test_any_maps_and_masks_give_a_score_a_reason_or_an_error(name, pair, data):
     assert scores.dtype == np.float64
     assert len(scores) == len(reasons) == (len(maps) if maps.ndim == 3 else 1)
     for score, reason in zip(scores, reasons, strict=True):
-        assert math.isnan(score) if reason else in_range(score, metric)
-    mean = metric(maps, masks, **parameters)
-    assert math.isnan(mean) if np.isnan(scores).all() else in_range(mean, metric)
+        check_score(score, reason, metric)
+    check_score(metric(maps, masks, **parameters), np.isnan(scores).all(), metric)
 
 
 @pytest.mark.parametrize("name", METRICS_OF_MAPS)
@@ -91,7 +95,8 @@ def test_any_maps_give_a_score_a_reason_or_an_error(name, maps):
     reasons = undefined_reasons(maps, np.ones_like(maps, dtype=bool), name)
     largest = CASE[name].largest(maps.shape[-1] * maps.shape[-2])
     for score, reason in zip(scores, reasons, strict=True):
-        assert math.isnan(score) if reason else in_range(score, metric) and score <= largest
+        check_score(score, reason, metric)
+        assert not score > largest
 
 
 class Steep(torch.nn.Module):
@@ -141,8 +146,8 @@ def undefined_of(name, trial):
 def check_scores(scores, count, undefined, metric):
     assert scores.shape == (count,)
     assert scores.dtype == np.float64
-    assert np.isnan(scores).tolist() == undefined
-    assert all(in_range(score, metric) for score in scores[~np.isnan(scores)])
+    for score, reason in zip(scores, undefined, strict=True):
+        check_score(score, reason, metric)
 
 
 @pytest.mark.filterwarnings("ignore:the outputs of the model look like probabilities")
@@ -164,7 +169,7 @@ def test_any_map_of_a_model_gives_a_score_a_reason_or_an_error(name, data):
     undefined = undefined_of(name, Trial(maps, scores, parameters, whole))
     check_scores(scores, len(images), undefined, metric)
     mean = metric(Steep(), images, maps, targets, **parameters)
-    assert math.isnan(mean) if all(undefined) else in_range(mean, metric)
+    check_score(mean, all(undefined), metric)
 
 
 @pytest.mark.parametrize("name", METRICS_OF_EXPLAINERS)

@@ -28,6 +28,7 @@ class Registry:
         schemes: Prefixes, ``{"folder": target}``: ``"folder:~/mine"`` is the part that ``target("~/mine")`` returns.
         own: A sentence for error messages that tells users how to give a part of their own.
         hints: Names used elsewhere that may mean several parts, ``{name: suggestion}``, for error messages.
+        record: Name of the decorator that gives listed parts their ``info``; empty = they need none.
 
     Example:
         >>> registry = Registry("function", {"sqrt": "math:sqrt"})
@@ -48,9 +49,11 @@ of your own is given as 'package.module:name'.
         schemes: Mapping[str, str] | None = None,
         own: str = "A part of your own is given as 'package.module:name'.",
         hints: Mapping[str, str] | None = None,
+        record: str = "",
     ) -> None:
         self.kind = kind
         self._own = own
+        self._record = record
         self._hints = dict(hints or {})
         self._schemes = dict(schemes or {})
         self._targets = dict(targets)
@@ -170,11 +173,16 @@ of your own is given as 'package.module:name'.
         Raises:
             UnknownNameError: If the name is not registered, or the module or attribute does not exist; names the
                 nearest.
+            TypeError: If a listed part lacks the info that parts of this kind must have.
         """
         if isinstance(name, str) and name in self._imported:
             return self._imported[name]
         part = import_target(self.target(name), self.kind)
         if name in self._targets:
+            if self._record and not hasattr(part, "info"):
+                raise TypeError(
+                    f"{self.kind} {name!r} has no info; decorate {self.target(name)} with @{self._record}(...)."
+                )
             self._imported[name] = part
         scheme, _, rest = name.partition(":")
         return part(rest) if ":" in name and scheme in self._schemes else part

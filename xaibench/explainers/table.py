@@ -134,6 +134,7 @@ EXPLAINERS = Registry(
         # Not listed, because it needs the distribution of the images.
         "reliance": "xaibench.explainers.perturbation.reliance:Reliance",
     },
+    record="ExplainerInfo",
 )
 
 

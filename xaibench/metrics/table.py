@@ -54,6 +54,7 @@ METRICS = Registry(
         "entropy": "complexity",
         "mprt": "parameter_randomization",
     },
+    record="MetricInfo",
 )
 
 

@@ -38,4 +38,5 @@ MODELS = Registry(
         "blind": "xaibench.benchmarks.certified.blind_networks:BlindNetwork",
         "disconnected": "xaibench.benchmarks.certified.disconnected_networks:DisconnectedCopies",
     },
+    record="ModelInfo",
 )

@@ -27,7 +27,7 @@ CUT = [name for name in OF_TRUTH if METRICS.resolve(name).info.thresholded and n
 def test_every_metric_with_a_ground_truth_says_what_chance_scores(name):
     info = METRICS.resolve(name).info
     assert info.chance.endswith(".")
-    assert bool(info.chance_level) != bool(info.skill_of)
+    assert bool(info.chance_level) != bool(info.skill_of), "give MetricInfo chance_level=, the expected score of noise"
 
 
 @pytest.mark.parametrize("name", BY_ORDER)
