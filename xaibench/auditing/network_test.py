@@ -32,7 +32,7 @@ from xaibench.report.page.templating import p_value
 
 #: Significance level of the test.
 LEVEL = 0.02
-#: Shuffled labels and shuffled copies to compare with.
+#: Number of permutations of the labels, and of copies of the network with shuffled weights.
 _SHUFFLED_LABELS, COPIES = 9999, 49
 #: Power for which the number of needed images is computed, and the largest number that is given.
 POWER, MOST_IMAGES = 0.8, 10_000

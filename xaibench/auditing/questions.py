@@ -77,7 +77,7 @@ class KnownCauses:
         sources: ``[n]``: index of the image whose class is explained.
         groups: ``[n]``: group of that image.
         models: The network that is explained, for each range of samples: ``[(start, stop, network)]``.
-        tried: Number of candidates, of which those that passed the interventions are samples.
+        tried: Number of candidates; candidates that passed the interventions are samples.
         regions: The decisive regions of all images that have one, also beyond the samples.
         impossible: Why there can be no candidates; empty if there can.
     """

@@ -82,9 +82,10 @@ class SanityCheck:
         return defined_mean(self.values.get(label, np.zeros(0)))
 
     def p(self, label: str) -> float:
-        """Return the p-value that maps and network change alike, up to a margin of 0.1; nan for fewer than 5 images.
+        """Return the p-value of a permutation test; nan for fewer than 5 images.
 
-        Exact permutation test: under the null hypothesis, the difference of an image is as likely to have either sign.
+        Null hypothesis: the maps change as much as the network, up to a margin of 0.1, so that the difference of each
+        image is as likely to be positive as negative.
         """
         difference = self.regions[label] - self.yardstick[label]
         difference = (difference if self.fails == "above" else -difference) - _MARGIN
@@ -131,7 +132,7 @@ def choose_images(subject: Subject, count: int) -> NDArray[np.int64]:
 
 
 def sanity_tasks(subject: Subject, seed: int, images: int) -> list[Task]:
-    """Return what is explained again for the checks.
+    """Return the explanations that the checks compute again.
 
     Args:
         subject: Network and images.

@@ -59,16 +59,16 @@ class Component:
         return known  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave out what was imported and built."""
+        """Pickle the configuration only, without imported and built objects."""
         return type(self), (self.name, self.use, self.parameters, self.table)
 
     def as_json(self) -> list[object]:
-        """Return what decides the results, for the keys of jobs: all except the name in the suite."""
+        """Return everything that decides the results, for the keys of jobs; the name in the suite does not."""
         return [self.use, self.parameters.as_json()]
 
     @functools.cached_property
     def key(self) -> str:
-        """What decides the results, as text."""
+        """Text of everything that decides the results."""
         return json.dumps(self.as_json(), default=str)
 
     @functools.cached_property

@@ -174,8 +174,8 @@ class MetricInfo(PartInfo):
         class_name: Name of its class in :mod:`xaibench.metrics.torchmetrics`; empty = its name in CamelCase, such as
             ``MassAccuracy``.
         citation: The publication to cite.
-        truth: Kind of truth of its scores on all data sets, such as ``"use"`` for a metric that reads masks of what a
-            network uses. None = that of its kind (:attr:`own_truth`).
+        truth: Kind of truth of its scores on all data sets, such as ``"use"`` for a metric with masks of the pixels
+            that a network uses. None = that of its kind (:attr:`own_truth`).
         revision: Increased whenever the same input gives another score.
 
     Raises:

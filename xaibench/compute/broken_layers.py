@@ -291,8 +291,8 @@ def describe_lost_gradient(
         network: The network, or a copy that may be changed.
         call: Calls it with images.
         images: ``[n, C, H, W]``.
-        slope: Slope of the outputs along a line between images.
-        gradient: The same according to the gradient.
+        slope: Measured slope of the outputs along a line between images.
+        gradient: The slope along that line according to autograd.
 
     Returns:
         What is wrong and what to do.

@@ -1,4 +1,4 @@
-"""Where and how precisely something is computed: the device, and the precision of float32 arithmetic.
+"""Device and precision of computations: the device, and the precision of float32 arithmetic.
 
 By default, PyTorch lets cuDNN round the inputs of float32 convolutions to TF32 (10 bits of mantissa): float32 maps from
 a GPU then correlate with the CPU's at 0.96 only, without a warning. Here, float32 is exact unless another precision is

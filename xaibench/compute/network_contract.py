@@ -62,7 +62,7 @@ class NetworkContractError(UnsupportedModelError):
 
 @dataclass
 class _Record:
-    """What was found for a network: an empty message by image shape, precision and gradients if all is right."""
+    """Result of the check of a network: an empty message by image shape, precision and gradients if all is right."""
 
     tensors: tuple[tuple[int, int], ...]
     found: dict[tuple[Any, ...], str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ def check_network(
         images: ``[n, C, H, W]``; the first two are used. With a single image, another one is made from it.
         outputs: ``[m, K]``, as ``select`` returns them for the first one or two images, from a call without gradient.
         gradients: Whether the gradient with respect to the images is needed.
-        select: Returns the logits in what the network returned.
+        select: Returns the logits in the return value of the network.
 
     Raises:
         NetworkContractError: If it is not. Inside of :func:`unchecked_networks`, this is a warning.
@@ -174,7 +174,7 @@ def weights_written_back(network: nn.Module) -> Iterator[None]:
 
 
 def _record(network: object) -> _Record:
-    """Return what is known of a network in its present state; not kept for functions that cannot be referenced."""
+    """Return the record of a network in its present state; not kept for functions without weak references."""
     versions = _versions(network)
     try:
         record = _records.get(network)
@@ -217,7 +217,7 @@ class _Calls:
 def _find_fault(
     network: Callable[[Tensor], object], images: Tensor, outputs: Tensor, select: Select, gradients: bool
 ) -> str:
-    """Return what is wrong with a network, and what to do; empty if nothing is."""
+    """Describe a fault of a network and its remedy; empty if there is none."""
     calls = _Calls(network, select)
     generators, buffers = _generator_states(images.device), _versions(network)
     if outputs.dtype != images.dtype:  # of a call under autocast
@@ -384,7 +384,7 @@ def _diagnose(calls: _Calls, pair: Tensor, moved: list[str], gradients: bool) ->
 
 
 def _in_precision(calls: _Calls, pair: Tensor, dtype: torch.dtype) -> tuple[_Calls, Tensor]:
-    """Return calls of a copy in another precision, and the images in it; unchanged if the network has no such copy."""
+    """Copy the network to another precision, with the images; return both unchanged if that fails."""
     if pair.dtype == dtype:
         return calls, pair
     try:

@@ -58,7 +58,7 @@ def find_logits(result: object) -> object:
 
     Returns:
         The tensor, with one output per image ``[N]`` as ``[N, 1]``; anything else unchanged. Of two tensors, one of
-        which is the softmax of the other, it is the other one, whatever the names.
+        which is the softmax of the other, it is the other one, regardless of the names.
 
     Example:
         >>> import torch
@@ -234,7 +234,7 @@ def probe(
         what: Name of the images in errors.
         classes: Expected number of classes, or their names; None = any number.
         finite: Whether NaN and infinity are refused.
-        select: Returns the logits in what the model returned for so many images; called with the model's name, too.
+        select: Returns the logits in the return value for a number of images; called with the model's name, too.
 
     Returns:
         Logits ``[n, K]``.

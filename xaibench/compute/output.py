@@ -1,6 +1,6 @@
 """The output of a network that is explained or scored, and the classes for which it is.
 
-The output is the probability, logit or margin of a class, or any function of what the network returns.
+The output is the probability, logit or margin of a class, or any function of the network's return value.
 
 The head is a function and not a module, so explainers that go through the modules (LRP, DeepLIFT) see no softmax layer.
 
@@ -235,7 +235,7 @@ class ExplainedOutput(nn.Module):
         self.on_rows(rows)
 
     def select(self, returned: object, count: int, name: str = "The model") -> Tensor:
-        """Return the logits in what the network returned, or the value of the function ``output``.
+        """Return the logits in the return value of the network, or the value of the function ``output``.
 
         Args:
             returned: What the network returned.
@@ -510,7 +510,7 @@ def run_layers(model: nn.Module, images: Tensor) -> list[LayerRun]:
 def skip_last_layer(network: nn.Module, images: Tensor, *activations: Activation) -> str:
     """Replace the layer that computes the output by the identity if it is an activation and is called once.
 
-    A layer is recognized by its values, whatever its class: files of other frameworks have classes of their own.
+    A layer is recognized by its values, regardless of its class: files of other frameworks have classes of their own.
 
     Args:
         network: Modified in place, inside :func:`xaibench.compute.lending.restore_model_state`.

@@ -134,7 +134,7 @@ class Split(torch_data.Dataset[Sample]):
         return True
 
     def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
-        """Return what metrics can read about some samples besides images, masks and targets.
+        """Return inputs of metrics for some samples, other than images, masks and targets.
 
         Args:
             index: The samples.

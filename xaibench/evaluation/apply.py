@@ -530,7 +530,7 @@ class AppliedMetric:
         return table
 
     def _own_inputs(self, sample_inputs: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return what the metric takes of the inputs that the data set gives."""
+        """Return the parameters of the metric that the data set provides."""
         return {name: value for name, value in (sample_inputs or {}).items() if name in self.info.sample_inputs}
 
     def _move_to_device(self, batch: Batch, model: nn.Module | None) -> tuple[nn.Module, Tensor, Tensor]:

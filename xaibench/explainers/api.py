@@ -424,7 +424,7 @@ def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str,
         maps: The result of the explainer.
         images: ``[N, C, H, W]`` for maps ``[N, H, W]``, or ``[N, C, D, H, W]`` for maps ``[N, D, H, W]``.
         channels: How the channels become one map.
-        name: Name of the explainer, for messages.
+        name: Name of the explainer, for error messages.
         resized: False if the maps may differ from the images in size (``resize=None``).
 
     Raises:

@@ -156,5 +156,5 @@ def gradient_free() -> tuple[str, ...]:
 
 
 def gradient_free_advice() -> str:
-    """Return a sentence that recommends these explainers, for messages."""
+    """Return a sentence that recommends these explainers, for error messages."""
     return f"Use an explainer that needs no gradient: {', '.join(gradient_free())}."

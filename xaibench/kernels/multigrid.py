@@ -213,7 +213,7 @@ def _interpolate(level: int, g: Grids) -> None:
 
 @partial(kernel, freedom=SUMS)
 def _cycle(g: Grids) -> None:
-    """Compute an approximate solution ``found`` of the finest grid for ``wanted``: symmetric and linear in it."""
+    """Run one multigrid cycle: ``found`` approximates the solution, and is linear and symmetric in ``wanted``."""
     level, coarsest = int(np.int64(0)), len(g.places) - 2  # a literal 0 would compile the loops again for another type
     visits = np.zeros(coarsest, np.int64)
     _first_step(level, g)

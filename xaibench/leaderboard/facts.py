@@ -154,7 +154,7 @@ def write_facts(run: Path, folder: Path) -> SuiteFacts:
 
 
 def different_facts(run: SuiteFacts, known: SuiteFacts) -> str:
-    """Return in what the facts of a run differ from those of a repository: images, networks or accuracies."""
+    """Return the differences between the facts of a run and of a repository: images, networks or accuracies."""
     tables = {"networks": NETWORKS, "accuracy": ACCURACY}
     if run.images != known.images:
         return "images"

@@ -309,6 +309,6 @@ def open_repository(address: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error that a file of a stranger caused, safe to print."""
+    """Return the message of an error while reading a submitted file, without control characters."""
     text = str(error) if isinstance(error, ResultError) else f"{type(error).__name__}: {error}"
     return sanitize_text(text[:1000])

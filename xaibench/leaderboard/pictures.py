@@ -111,7 +111,7 @@ def parse_layout(words: Any, file: Path) -> SheetLayout | None:
 
     Args:
         words: The parsed JSON value, which may come from a stranger.
-        file: Its file, for messages.
+        file: Its file, for error messages.
 
     Raises:
         ResultError: If it is not a layout.

@@ -161,7 +161,7 @@ def read_samples(folder: Path) -> list[SampleCell]:
     """Read the example samples of a run folder; empty if it has none.
 
     Raises:
-        RunFolderError: If the file is damaged_file, or lacks its metadata.
+        RunFolderError: If the file is damaged, or lacks its metadata.
     """
     from safetensors.numpy import load
 

@@ -345,7 +345,7 @@ CURVES = TableSchema(
         **{"mean": "float", "low": "float", "high": "float", "n": "int"},
     },
 )
-#: A job that was run again has another row.
+#: One row per attempt: a job that was run again has several rows.
 JOBS = TableSchema(
     "jobs.csv",
     "time and memory of every job",

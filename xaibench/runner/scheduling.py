@@ -30,7 +30,7 @@ class Schedule:
     Attributes:
         failures: Jobs that failed, with their errors, which include the number of dependent jobs that were not run.
         inapplicable: Jobs whose explainer does not support the network, with the reason. They have not failed.
-        damaged: Whether stored results were damaged. They were set aside, and only those that jobs needed are back.
+        damaged: Whether stored results were damaged. They were set aside, and recomputed if jobs needed them.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Schedule:
         self.failures[job] = error
 
     def _skip_dependents(self, job: Job) -> list[Job]:
-        """Skip all jobs that need a lost job, let go those that only wait for it, and return the skipped ones."""
+        """Skip all jobs that need a lost job, release jobs that only wait for it, and return the skipped ones."""
         self._lost.add(job)
         skipped = []
         for other in self._dependents[job]:

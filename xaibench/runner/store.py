@@ -185,7 +185,7 @@ class Store:
             return file.read(use_threads=False)
 
     def set_aside_damaged(self) -> None:
-        """Read every file of the store, and set aside those that are damaged."""
+        """Read every file of the store, and set aside damaged ones."""
         for stage in _FOLDERS:
             for key in self.keys(stage):
                 with contextlib.suppress(CorruptResultError, FileNotFoundError):

@@ -93,12 +93,12 @@ class RemoteFiles:
             ) from error
 
     def exists(self, name: str) -> bool:
-        """As in :class:`LocalFiles`."""
+        """See :class:`LocalFiles`."""
         system, path = self._resolve(name)
         return bool(system.exists(path))
 
     def read(self, name: str) -> bytes:
-        """As in :class:`LocalFiles`."""
+        """See :class:`LocalFiles`."""
         system, path = self._resolve(name)
         try:
             return bytes(system.cat_file(path))
@@ -108,7 +108,7 @@ class RemoteFiles:
             raise OSError(f"Cannot read {self.root}/{name}: {type(error).__name__}: {error}") from error
 
     def write(self, name: str, data: bytes) -> None:
-        """As in :class:`LocalFiles`."""
+        """See :class:`LocalFiles`."""
         system, path = self._resolve(name)
         try:
             system.pipe_file(path, data)
@@ -119,18 +119,18 @@ class RemoteFiles:
             ) from error
 
     def rename(self, name: str, other: str) -> None:
-        """As in :class:`LocalFiles`."""
+        """See :class:`LocalFiles`."""
         system, path = self._resolve(name)
         system.mv(path, self._resolve(other)[1])
 
     def remove(self, name: str) -> None:
-        """As in :class:`LocalFiles`."""
+        """See :class:`LocalFiles`."""
         system, path = self._resolve(name)
         with contextlib.suppress(FileNotFoundError):
             system.rm_file(path)
 
     def listing(self, folder: str) -> list[str]:
-        """As in :class:`LocalFiles`."""
+        """See :class:`LocalFiles`."""
         system, path = self._resolve(folder)
         try:
             paths = system.find(path)

@@ -7,7 +7,7 @@ a part is not new to it.
 
 Departures: the scenes are drawn in two dimensions by integer arithmetic, not rendered in three, so that nothing is
 downloaded; there are 8 classes and 7 parts (FunnyBirds: 50 and 5); three parts carry no information; any three of the
-other four determine the class; and what is behind a removed part is stored with each image.
+other four determine the class; and the pixels behind each part are stored with each image.
 """
 
 from __future__ import annotations

@@ -143,14 +143,14 @@ class PatternMixture:
         return divisors
 
     def _covariance(self, places: _Indices) -> _Floats:
-        """Return ``C_BB``."""
+        """Return the covariance of the noise at some pixels, ``[b, b]``."""
         vectors, values, rounding = self._spectrum
         along = (vectors * values) @ vectors.T
         factors = (along[np.ix_(index, index)] for index in np.unravel_index(places, self._sides))
         return functools.reduce(np.multiply, factors) + rounding * np.eye(len(places))
 
     def _precision(self, places: _Indices) -> _Floats:
-        """Return ``Λ_BB``."""
+        """Return the rows and columns of some pixels of the inverse covariance, ``[b, b]``."""
         vectors, _, rounding = self._spectrum
         waves = np.ones((len(places), 1))
         for index in np.unravel_index(places, self._sides):

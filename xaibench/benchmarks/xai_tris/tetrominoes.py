@@ -292,7 +292,7 @@ class _Scaling:
     def scaled(
         self, scenario: Scenario, alpha: float, table: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what each pattern ``[K, *sides]`` adds to an image, and the factor of the noise."""
+        """Return the scaled patterns ``[K, *sides]`` that are added to images, and the factor of the noise."""
         if scenario == "mult":
             return np.zeros_like(table), (1 - alpha * table) / self.largest
         noise = (1 - alpha) / self.background_norm / self.largest

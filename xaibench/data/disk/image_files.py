@@ -123,7 +123,7 @@ def convert_image(
 
     Args:
         image: Any image of Pillow.
-        name: Its file, for messages.
+        name: Its file, for error messages.
         scale: As in :func:`open_image`.
         ground: As in :func:`open_image`.
         window: As in :func:`open_image`.

@@ -58,7 +58,7 @@ class MaskRow(NamedTuple):
     Attributes:
         name: File name of its image, with or without suffix.
         label: Class of its image; None = not stated.
-        where: Location of the mask (a file, or a file and a line), for messages.
+        where: Location of the mask (a file, or a file and a line), for error messages.
     """
 
     name: str

@@ -44,7 +44,7 @@ def read_mask_picture(picture: Image.Image, name: str, source: str) -> NDArray[n
 
     Args:
         picture: A decoded picture of any mode.
-        name: The file, for messages.
+        name: The file, for error messages.
         source: The folder or table of the masks, for messages that are logged once per source.
 
     Returns:
@@ -79,7 +79,7 @@ def mark_values(values: NDArray[Any], name: str, source: str, *, is_jpeg: bool =
 
     Args:
         values: ``[..., h, w]`` numbers.
-        name: The file, for messages.
+        name: The file, for error messages.
         source: The folder or table of the masks, for messages that are logged once per source.
         is_jpeg: Whether the file is a JPEG, whose values are never exact.
 

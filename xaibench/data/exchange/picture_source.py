@@ -48,7 +48,7 @@ class PictureSource(Source):
     """Rows of a table as samples of a data set; pictures are decoded on access.
 
     Args:
-        name: Name of the table, for messages.
+        name: Name of the table, for error messages.
         row: ``row(number)`` returns a row as a dict.
         labels: ``[N]`` class index of each row.
         classes: Class names.
@@ -99,7 +99,7 @@ def decode_picture(value: Any, where: str) -> Image.Image:
     Args:
         value: A Pillow image; ``{"bytes": ..., "path": ...}`` or bytes of an image file; or an array ``[H, W]``,
             ``[H, W, C]`` or ``[C, H, W]`` of 8-bit numbers, booleans or numbers in [0, 1].
-        where: Place of the cell, for messages.
+        where: Place of the cell, for error messages.
 
     Raises:
         DataFileError: If it is none of these, or damaged.
@@ -189,7 +189,7 @@ def open_columns(
     """Return the columns of images and masks of a table, the class index of each row, and the class names.
 
     Args:
-        name: Name of the table, for messages.
+        name: Name of the table, for error messages.
         columns: Names of its columns.
         read_labels: Returns the values of a column, and the names of integer labels if they are known.
         count: Number of rows.

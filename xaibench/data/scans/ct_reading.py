@@ -305,7 +305,7 @@ def open_dicom(path: Path, kind: str = "CT slice") -> Iterator[_DicomFile | _Com
 
     Args:
         path: The file.
-        kind: The expected content, for messages.
+        kind: The expected content, for error messages.
 
     Raises:
         MissingDataError: If the file does not exist.

@@ -25,7 +25,7 @@ from xaibench.data.scans.lidc_consensus import Nodule, Votes, find_nodules
 from xaibench.data.scans.lidc_xml import Reading, read_reading
 from xaibench.data.scans.scan_geometry import common_value
 
-#: IndexEntry of the cache key; increased when the index is built differently.
+#: Part of the cache key; increased when the index is built differently.
 INDEX_REVISION = 2
 #: Slices of a scan whose positions differ by less (in mm) are duplicates, which occur in a few scans.
 _DUPLICATE_DISTANCE = 1e-3

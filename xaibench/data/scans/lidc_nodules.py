@@ -284,7 +284,7 @@ class _LidcSource(Source):
 
 
 def _read_separate_xml(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return series to XML file for folders of XML files, which may include series that are not on disk."""
+    """Return ``{series: XML file}`` from folders of XML files, which may include series that are not on disk."""
     readings: dict[str, Path] = {}
     for file in (file for folder in folders for file in xml_files(folder)):
         try:

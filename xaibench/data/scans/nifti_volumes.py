@@ -103,7 +103,7 @@ def read_volume_header(path: Path) -> VolumeHeader:
             return _make_header(nibabel.Nifti1Header(start))
         except (OSError, MemoryError, DataFileError):
             raise
-        except Exception as error:  # as in read_volume
+        except Exception as error:  # nibabel raises errors of many types for damaged files
             raise ValueError(str(error) or type(error).__name__) from error
 
 

@@ -45,7 +45,7 @@ from xaibench.data.scans.scan_set import ScanSet
 _LOGGER = logging.getLogger("xaibench")
 
 _CLASSES = ("no_tumor", "tumor")
-#: IndexEntry of the cache key; increased when scans are prepared differently.
+#: Part of the cache key; increased when scans are prepared differently.
 _REVISION = 1
 
 
@@ -188,7 +188,7 @@ class Tumor(ScanSet):
         build_entries(entries, _build_scan, workers=workers, progress=progress)
 
     def is_ready(self, folder: Path) -> bool | None:
-        """Return whether slices with a tumor are cached; None if there are none."""
+        """Return True if slices with a tumor are cached, and None (unknown) otherwise."""
         return any(entry.file.exists() for entry in self._list_entries(folder, "tumor")) or None
 
     def _log_missing(self, entries: Sequence[IndexEntry], advice: str = "") -> None:

@@ -26,7 +26,7 @@ OTHER = len(ITEMS)
 LIST_NAMES = ("train", "test")
 
 _ANNOTATIONS = ("Annotation", "positive-Annotation", "Annotations")
-#: IndexEntry of the cache key; increased when the index is built differently.
+#: Part of the cache key; increased when the index is built differently.
 _REVISION = 2
 #: Number of lines whose names are packed into an array at a time: Python strings would take ten times the memory.
 _CHUNK = 100_000

@@ -30,7 +30,7 @@ class AttentionGradients:
     batch_size: int | None = None
     #: The explained output by default.
     explains: ClassVar[Output] = "logit"
-    #: The name of the explainer, for messages.
+    #: The name of the explainer, for error messages.
     name: ClassVar[str]
 
     def __post_init__(self) -> None:

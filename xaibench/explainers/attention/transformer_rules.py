@@ -44,7 +44,7 @@ class RuleBasedInputXGradient(Attribution):
 
     #: The explained output by default.
     explains: ClassVar[Output] = "logit"
-    #: The name of the explainer, for messages.
+    #: The name of the explainer, for error messages.
     name: ClassVar[str]
 
     def rules(self) -> BackwardRules:

@@ -54,7 +54,7 @@ class ShapleyCAM(FeatureMaps):
 
 
 class _ReST(nn.Module):
-    """Return logits plus log-probabilities ``[N, K]``."""
+    """A network whose outputs are logits plus log-probabilities, ``[N, K]``."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from xaibench.explainers.shared.fitting import NotFittedError, iterate_parts, ne
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.table import gradient_free_advice
 
-#: What the map is (see :class:`AGOP`).
+#: Quantity that the map shows (see :class:`AGOP`).
 Variant: TypeAlias = Literal["weighted", "global"]
 #: The outputs of the network whose gradients are averaged (see :class:`AGOP`).
 AveragedOutputs: TypeAlias = Literal["all", "predicted"]

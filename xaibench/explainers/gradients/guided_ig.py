@@ -76,7 +76,7 @@ class _Path:
         self.at, self.total = start.clone(), torch.zeros_like(end)
 
     def advance(self, share: float, gradient: Tensor) -> None:
-        """Move until ``1 - share`` of the distance is left, and add gradient times step to the total."""
+        """Move each path until ``1 - share`` of its length is left, and add gradient times step to ``total``."""
         least, most = max(share - self.max_dist, 0.0), min(share + self.max_dist, 1.0)
         behind, ahead = (self.start + (self.end - self.start) * limit for limit in (least, most))
         left, way = self.length * (1 - share), self.end - self.start

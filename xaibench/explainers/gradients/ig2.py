@@ -71,7 +71,7 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
         return 3 * self.n_references
 
     def cheaper_each(self) -> str:
-        """Return which other parameter reduces the passes, for messages; empty if there is one reference."""
+        """Return advice on reducing the references, for error messages; empty if there is one reference."""
         return f"n_references below {self.n_references}" if self.n_references > 1 else ""
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

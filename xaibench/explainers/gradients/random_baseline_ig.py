@@ -46,7 +46,7 @@ class RandomBaselineIG(Repeating, Attribution):
         return GRADIENT * self.n_steps
 
     def cheaper_each(self) -> str:
-        """Return which other parameter reduces the passes, for messages."""
+        """Return advice on other parameters that reduce the passes, for error messages."""
         return f"n_steps below {self.n_steps}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

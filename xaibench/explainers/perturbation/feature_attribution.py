@@ -67,7 +67,7 @@ class FeatureAttribution(Attribution):
         return len(images) * (1 + self.feature_count(images))
 
     def cheaper(self) -> str:
-        """Return how to reduce the number of passes, for messages.
+        """Return advice on reducing the number of passes, for error messages.
 
         Returns:
             The change in words.

@@ -67,7 +67,7 @@ class Occlusion:
         return len(images) * (1 + math.prod(len(_window_starts(side, window, stride)) for side in images.shape[2:]))
 
     def cheaper(self) -> str:
-        """Return how to reduce the number of passes, for messages.
+        """Return advice on reducing the number of passes, for error messages.
 
         Returns:
             The change in words.

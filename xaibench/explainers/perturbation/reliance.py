@@ -128,7 +128,7 @@ class Reliance(Repeating):
         return len(self.blocks(images.shape[2:]))
 
     def cheaper_each(self) -> str:
-        """Return which other parameter reduces the passes, for messages."""
+        """Return advice on other parameters that reduce the passes, for error messages."""
         return f"block_size above {self.block_size}"
 
     def blocks(self, sides: Sequence[int]) -> list[NDArray[np.int64]]:

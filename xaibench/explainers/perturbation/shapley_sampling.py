@@ -67,7 +67,7 @@ class ShapleySampling(Repeating, FeatureAttribution):
         return [which for which, _ in self.features(images).alike(len(images))]
 
     def cheaper_each(self) -> str:
-        """Return which other parameter reduces the passes, for messages."""
+        """Return advice on other parameters that reduce the passes, for error messages."""
         return "feature_mask='slic' or 'grid'"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class Sobol(Repeating, GridDesign):
         return math.prod(self.cells(images)) + 1
 
     def cheaper_each(self) -> str:
-        """Return which other parameter reduces the passes, for messages."""
+        """Return advice on other parameters that reduce the passes, for error messages."""
         return f"grid_size below {self.grid_size}"
 
     def affordable(self, count: int) -> int:

@@ -40,7 +40,7 @@ class LinearSurrogate(Repeating, FeatureAttribution, ABC):
         return self.n_samples or default_samples(self.feature_count(images))
 
     def cheaper(self) -> str:
-        """Return the parameter to lower, for messages."""
+        """Return the parameter to lower, for error messages."""
         return "n_samples" if self.n_samples is None else super().cheaper()
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

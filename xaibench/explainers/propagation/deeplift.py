@@ -144,7 +144,7 @@ class DeepSHAP(Attribution):
         return len(images) * 2 * GRADIENT * len(prepare_baselines(self.baselines, images))
 
     def cheaper(self) -> str:
-        """Return how to reduce the number of passes, for messages.
+        """Return advice on reducing the number of passes, for error messages.
 
         Returns:
             The change in words.

@@ -127,7 +127,7 @@ class OperationInterceptor(TorchFunctionMode):
         return outputs
 
     def plain_outputs(self, images: Tensor) -> Any:
-        """Return what the network returns without the treatment."""
+        """Return the outputs of the network without the treatment."""
         with torch.no_grad():
             return self.network(images.detach().clone())
 
@@ -154,7 +154,7 @@ class OperationInterceptor(TorchFunctionMode):
         return name if own and name else f"{name}.{called}".lstrip(".")
 
     def where(self) -> str:
-        """Describe the current layer, for messages."""
+        """Describe the current layer, for error messages."""
         name, module = self.running[-1]
         return f"layer {name!r} ({type(module).__name__})" if name else type(module).__name__
 
@@ -283,7 +283,7 @@ def _differs(plain: Tensor, traced: Tensor) -> bool:
 
 
 class _SavedTensors:
-    """What autograd saves for the backward pass, copied only if the network overwrites it."""
+    """A tensor that autograd saves for the backward pass, copied only if the network overwrites it."""
 
     def __init__(self) -> None:
         self._by_storage: defaultdict[int, weakref.WeakSet[_Saved]] = defaultdict(weakref.WeakSet)

@@ -96,7 +96,7 @@ class Operation:
         name: The name of the layer in ``model.named_modules()``; ``"#2"`` is appended for its second call.
         function: ``function(*inputs, weight)``, without bias; ``weight`` is ``None`` unless the kind is ``"linear"``.
         called: Name of the function that the network called.
-        where: Description of the layer, for messages.
+        where: Description of the layer, for error messages.
         weight: ``[out, in, ...]``, including a batch normalization that follows.
         bias: Broadcasts with the output.
         is_input: Whether it is the first linear operation, whose input is the image.
@@ -216,7 +216,7 @@ def as_bias(value: Tensor, weight: Tensor) -> Tensor | None:
 
 
 def added_constant(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor] | None:
-    """Return what a constant tensor is added to, and the constant; None for another call."""
+    """Split the sum of a tensor and a constant tensor into both; None for another call."""
     if called not in _ADDITIONS or len(args) != 2 or kwargs or not all(isinstance(x, Tensor) for x in args):
         return None
     x, constant = args if args[0].requires_grad else args[::-1]

@@ -167,7 +167,7 @@ class _LayerWalk(OperationInterceptor):
         self.origin: dict[int, tuple[Operation, Tensor, Tensor, tuple[int, int]]] = {}
 
     def outputs(self, images: Tensor) -> Any:
-        """Return what the network returns, with the backward pass of the treatment."""
+        """Run the network, and return its outputs with the backward pass of the treatment."""
         found = self.run(self.network, images)
         if not self.calls:
             raise UnsupportedModelError(

@@ -71,7 +71,7 @@ def w2_rule(operation: Operation, relevance: Tensor, x: Tensor) -> tuple[Tensor,
 
 
 class _Contributions:
-    """The contributions c_ij of one sign: their sum over the inputs, and their transpose."""
+    """Positive or negative contributions c_ij of inputs i to outputs j: sums over i, and the backward pass."""
 
     def __init__(
         self, operation: Operation, inputs: tuple[Tensor, ...], sign: int, bias: bool, relevance: Tensor

@@ -401,7 +401,7 @@ def _find_named_layer(owner: str, runs: list[LayerRun], size: tuple[int, ...], n
 
 
 def _list_usable_layers(runs: list[LayerRun], size: tuple[int, ...]) -> str:
-    """List the layers that can be named, at most the last twelve."""
+    """List the names of layers that ``layer=`` accepts, at most the last twelve."""
     names = []
     for run in runs:
         grid = patch_grid(runs, size, run.output)

@@ -36,7 +36,7 @@ class Countable(Protocol):
         """
 
     def cheaper(self) -> str:
-        """Return how to reduce the number of passes, for messages.
+        """Return advice on reducing the number of passes, for error messages.
 
         Returns:
             The parameter to change with its present value, such as ``"n_samples below 25"``.
@@ -125,7 +125,7 @@ class Repeating:
         return len(images) * (self.once + self.count(images) * self.passes_each(images))
 
     def cheaper(self) -> str:
-        """Return how to reduce the number of passes, for messages.
+        """Return advice on reducing the number of passes, for error messages.
 
         Returns:
             The parameter to lower with its present value.
@@ -134,7 +134,7 @@ class Repeating:
         return f"{self.counted} below {getattr(self, self.counted)}" + (f" or {besides}" if besides else "")
 
     def cheaper_each(self) -> str:
-        """Return which other parameter reduces the passes per unit, for messages.
+        """Return advice on other parameters that reduce the passes per unit, for error messages.
 
         Returns:
             The change in words; empty if there is none.

@@ -215,7 +215,7 @@ def _attend(
 
 
 def _mask_bias(mask: Tensor, scores: Tensor, masked: bool) -> Tensor:
-    """Return what a mask adds to the scores: minus infinity where a boolean mask equals ``masked``."""
+    """Convert an attention mask to a summand of the scores: minus infinity where a boolean mask equals ``masked``."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=scores.dtype).masked_fill(mask == masked, -math.inf)

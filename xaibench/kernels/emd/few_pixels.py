@@ -91,7 +91,7 @@ def few_places_emd(
 def _bounds(
     values: Floats, mask: NDArray[np.bool_], places: Indices, costs: Floats, prices: Floats, free_inside: bool
 ) -> tuple[float, float]:
-    """Return bounds for a map with values in [0, 1], and update the prices to the prices of the optimal plan."""
+    """Return bounds of the EMD of a map with values in [0, 1], and update ``prices`` to those of the optimal plan."""
     if free_inside:
         return _transport_outside(values, mask, places, costs, prices)
     net, moved = _surplus(values, mask)

@@ -19,7 +19,7 @@ EXACT_GAP = 1e-12
 _FEW_PAIRS = 4096
 #: The first pairs are those whose reduced cost is below this multiple of the initial gap.
 _NEAR = 3.0
-#: Smallest gain of a pair that changes the plan, relative to the diagonal of the image.
+#: A pair of pixels enters the plan if it reduces the cost by at least this much, relative to the image's diagonal.
 _WORTH = 1e-12
 #: Maximum number of rounds, in each of which arcs are added or one pivot per node is made. About six suffice.
 _MOST_ROUNDS = 200

@@ -133,7 +133,7 @@ class IncrementalPasses:
     def _run_walks(self, starts: Tensor, steps: Steps, to: Tensor, carry: bool) -> FloatArray:
         """Compute the logits ``[W, S, K]``."""
         area = math.prod(starts.shape[2:])
-        which = (steps.which % area * starts.shape[1] + steps.which // area).numpy()  # channels last
+        which = (steps.which % area * starts.shape[1] + steps.which // area).numpy()  # the kernel stores channels last
         ends = steps.ends.contiguous().numpy()
         row = np.arange(len(to)) // (len(to) // len(which))
         out = np.empty((len(to), ends.shape[1] - 1, self.classes))

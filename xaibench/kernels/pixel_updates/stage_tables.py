@@ -119,7 +119,7 @@ def _weight_runs(y: _Axis, x: _Axis, stage: ConvStage) -> IntArray:
 
 
 def _reached_windows(y: _Axis, x: _Axis) -> IntArray:
-    """Return the affected windows ``[P, U]``."""
+    """Return the pooling windows that each pixel affects, ``[P, U]``; -1 fills the rows."""
     high, along = y.reach[:, None, :, None], x.reach[None, :, None, :]
     found = np.where((high < 0) | (along < 0), -1, high * len(x.windows) + along)
     return found.reshape(len(y.reach) * len(x.reach), -1)

@@ -21,7 +21,7 @@ from xaibench.runfolder.tables import CELL, SCORES, SUMMARY
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """What the results of a method on one suite show, by the metric that orders the leaderboard of a kind of truth.
+    """Summary of a method's results on one suite, by the metric that orders the leaderboard of a kind of truth.
 
     Attributes:
         truth: Kind of truth.

@@ -66,7 +66,7 @@ def build_leaderboards(results: Sequence[Result]) -> tuple[SuiteLeaderboards | N
             unscored |= count_unscored(rows)
             tables.append(rows[_COLUMNS])
             shown.append(one)
-        except Exception as error:  # of an earlier version of the suite, whose rows are not checked
+        except Exception as error:  # rows of results of earlier versions of the suite were not checked before
             left_out.append(ExcludedResult(one.manifest.folder, describe_error(error)))
     if not shown:
         return None, left_out

@@ -58,7 +58,7 @@ def write_site(
 ) -> BuiltSite:
     """Write a static site of all results of a repository. It needs no server and loads nothing from elsewhere.
 
-    Each result is checked first (:func:`xaibench.leaderboard.check`); those that fail are listed with the reason.
+    Each result is checked first (:func:`xaibench.leaderboard.check`); results that fail are listed with the reason.
     The same results give the same files. If the site cannot be completed, a previous one is left unchanged.
 
     Args:

@@ -26,7 +26,7 @@ from xaibench.metrics.shared.inputs import (
 
 
 def _expected_mass_outside(masks: Bools) -> Floats:
-    """Return 1 where there are used and unused pixels: noise puts the same expected mass on each pixel."""
+    """Return 1 for masks with used and unused pixels, otherwise NaN: noise has the same expected mass on each pixel."""
     return 2 * half(masks)
 
 

@@ -307,7 +307,7 @@ def efficient_mprt(
     samples, explain = explainer_inputs(explainer, model, images, targets, output, batch_size, reduction, seed)
     layers = layers_with_parameters(explain.model)
     original = _entropies(explain(samples.images), magnitude, n_bins)
-    for index, layer in enumerate(reversed(layers)):  # the final network of parameter_randomization
+    for index, layer in enumerate(reversed(layers)):  # the final network of ``parameter_randomization``
         reinitialize(layer, seed, index)
     randomized = _entropies(explain(samples.images), magnitude, n_bins)
     rise = np.full(len(original), np.nan)

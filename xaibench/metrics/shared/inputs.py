@@ -46,7 +46,7 @@ MapKernel: TypeAlias = Callable[[Floats], Floats]
 #: Pixels per call of a kernel; bounds the memory (8 MB per temporary array) and does not affect scores.
 _BLOCK_PIXELS = 2**20
 
-#: The shapes that maps and masks can have, for messages.
+#: The shapes that maps and masks can have, for error messages.
 _SHAPES = "[N, H, W] or [H, W], or [N, D, H, W] for volumes"
 
 _T = TypeVar("_T", bound=np.generic)

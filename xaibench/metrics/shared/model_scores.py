@@ -167,7 +167,7 @@ def check_common(batch_size: int | None, reduction: Reduction, seed: int = 0) ->
 
 
 def count_of_share(fraction: float, pixels: int) -> int:
-    """Return the number of pixels that is closest to a share of them, at least one."""
+    """Convert a fraction of the pixels to a number of pixels, at least 1."""
     return max(1, round(fraction * pixels))
 
 

@@ -79,7 +79,7 @@ class PixelOrder(NamedTuple):
 
     @classmethod
     def of_pixels(cls, ranks: Tensor) -> PixelOrder:
-        """Create the order in which each pixel is a segment of its own."""
+        """Create an order of single pixels from their ranks, without segments."""
         return cls(ranks, ranks)
 
 
@@ -201,8 +201,9 @@ def ranks(maps: Tensor) -> Tensor:
 def segment_order(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> PixelOrder:
     """Return the order of the pixels when whole segments are replaced, the largest mean value first.
 
-    ``last < number`` selects the segments that fit entirely into the first ``number`` pixels, and ``first >= number``
-    those that fit into the others. Of segments with equal mean, the one with the smaller number comes first.
+    ``last < number`` selects the segments that fit entirely into the first ``number`` pixels, and ``first >=
+    number`` the segments that fit into the other pixels. Of segments with equal mean, the one with the smaller
+    number comes first.
 
     Args:
         maps: ``[N, H, W]``.

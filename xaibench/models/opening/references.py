@@ -121,7 +121,7 @@ def open_network(
 
 
 def _preprocessing(module: nn.Module, source: Source, in_shape: tuple[int, ...]) -> Preprocessing:
-    """Return what is done to an image, with the normalization that the source states or the network contains."""
+    """Return the preprocessing of an image, with the normalization that the source states or the network contains."""
     known = replace(source.preprocessing or Preprocessing(size=()), size=in_shape[1:])
     inside = find_normalization(module) if known.mean is None else None
     return replace(known, mean=inside[0], std=inside[1]) if inside else known

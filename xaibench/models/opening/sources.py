@@ -1,4 +1,4 @@
-"""The networks behind references: what each kind of source gives."""
+"""Open networks by reference: registered names, Python files, torchvision, timm and transformers."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def import_extra(library: str, extra: str, what: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """What is done to an image before a network gets it; numbers only.
+    """Operations on an image before a network gets it; numbers only.
 
     Pixels in [0, 1] are resized and cropped by whoever reads the images. The module of an :class:`OpenedNetwork` then
     normalizes them itself.
@@ -333,7 +333,7 @@ class Preprocessing:
 
     @property
     def pixels(self) -> str:
-        """What the network gets for pixels in [0, 1], in words."""
+        """Description of the network's input for pixels in [0, 1]."""
         if self.mean is None or self.std is None:
             return "in [0, 1] as they are"
         low, high = self.input_range

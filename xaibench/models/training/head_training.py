@@ -108,7 +108,7 @@ class _TrunkFinished(Exception):  # noqa: N818 - not an error: the trunk has fin
 
 @contextlib.contextmanager
 def _run_trunk(model: nn.Module, head: LinearHead) -> Iterator[Callable[[Tensor], Tensor]]:
-    """Provide a function from images to the input of the head. The head itself is not run."""
+    """Yield a function that runs the network up to its head, and returns the input of the head."""
     held: list[Tensor] = []
 
     def stop(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:

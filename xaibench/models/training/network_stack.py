@@ -109,7 +109,7 @@ class Stack:
         return [weight.view(-1, *shape).requires_grad_() for weight, shape in weights]
 
     def _split_weights(self, rows: Tensor) -> list[Tensor]:
-        """Split ``[..., P]`` into the weights."""
+        """Split rows ``[..., P]`` into the flattened weights of each layer."""
         return list(torch.split(rows[..., : sum(self.sizes)], self.sizes, dim=-1))
 
     @torch.no_grad()

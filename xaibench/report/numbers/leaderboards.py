@@ -501,7 +501,7 @@ class CellTests:
         with np.errstate(invalid="ignore"):
             # The shorter side is Student's t; the other one may be longer, if the differences are skewed.
             deviation = np.minimum(difference - low, high - difference) / t.ppf(0.975, df)
-        methods: list[Any] = tables[0].columns.to_list()  # tuples, from two levels of the columns
+        methods: list[Any] = tables[0].columns.to_list()  # (first, second) pairs: the columns have two levels
         return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df, groups)
 
     def cells_of(self, first: str, second: str) -> list[tuple[str, str, str]]:

@@ -43,8 +43,8 @@ def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
         dataset, model, explainer, metric, first, second`` (means, over the shared images if paired), ``difference``
         (second minus first), ``low, high`` (95 % interval), ``p`` (paired t-test, or unpaired), ``p_holm`` (corrected
         for all rows of the run), ``paired``, ``n`` (pairs, or scores of the smaller run), ``better`` (whether the
-        second is better; None if p_holm is 5 % or more, or if the difference is within rounding, :data:`TOLERANCE`).
-        Sorted by p.
+        second is better; None if ``p_holm`` is 5 % or more, or if the difference is within rounding,
+        :data:`TOLERANCE`). Sorted by p.
 
     Raises:
         RunFolderError: If fewer than two folders are given, a folder is not a run folder, or two runs have nothing in

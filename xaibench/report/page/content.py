@@ -367,7 +367,7 @@ def method_pairs(
 
 
 def comparison_settings(cells: Sequence[tuple[str, ...]], order: Sequence[str]) -> dict[str, Any]:
-    """Return what the script needs besides the pairs: significance level, cells, and the order of the methods."""
+    """Return inputs of the page's script: significance level, cells, and order of the methods."""
     return {"level": ALPHA, "order": list(order), "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells]}
 
 

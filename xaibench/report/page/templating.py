@@ -116,7 +116,7 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a format_duration.
+    """Format a duration in seconds with its units.
 
     Example:
         >>> [format_duration(seconds) for seconds in (0.004, 0.25, 59.7, 61, 3605, 7260)]

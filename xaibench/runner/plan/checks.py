@@ -62,7 +62,7 @@ def check_parts(suite: Suite) -> None:
     """
     count, how = 0, suite.explaining
     slices = -(-int(how.samples) // how.samples_per_job) if how.samples_per_job else 1
-    for cell in suite.cells:  # jobs that train networks or compute maps, at most
+    for cell in suite.cells:  # count jobs of training and explaining; shared ones are counted repeatedly
         trainings = len(suite.training_of(cell).seeds)
         maps = (trainings if how.trainings == "all" else 1) * len(suite.explainers_of(cell)) * slices
         sets = len(cell.datasets) * len(suite.data.seeds) * len(suite.data.variations)

@@ -44,7 +44,7 @@ class Keyed(ABC):
         return hash(self.key)
 
     def as_json(self) -> Any:
-        """Return what other keys hold in place of this: its key."""
+        """Return the key, which stands for the job in the keys of other jobs."""
         return self.key
 
 

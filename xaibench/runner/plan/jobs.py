@@ -178,7 +178,7 @@ class Network(Keyed):
     seed: int | Literal["best"]
 
     def as_json(self) -> list[Any]:
-        """Return what decides the network, for the keys of the jobs that need it."""
+        """Return everything that decides the network, for the keys of the jobs that need it."""
         return [[training.result(seed) for training, seed in self.candidates], self.seed]
 
     @functools.cached_property
@@ -293,7 +293,7 @@ class ExplainJob(Job):
 
     @property
     def passes(self) -> int:
-        """Those that the explainer declares; 0 if unknown, for a control, or if the budget is too small."""
+        """Number of passes that the explainer declares; 0 if unknown, for a control, or if the budget is too small."""
         return self.amount * self.explainer.declared_passes(self.data.image_shape) if self.network else 0
 
     def about(self) -> dict[str, object]:

@@ -75,7 +75,7 @@ class ScoreJob(Job):
 
     @functools.cached_property
     def key(self) -> str:
-        """The group, and a hash of all measurements."""
+        """Key of the results in the store: the group and a hash of all measurements."""
         return f"{self.group}-{self._make_key(kernels=True)}"
 
     @property

@@ -101,7 +101,7 @@ def _precision_context(job: ExplainJob, device: str) -> contextlib.AbstractConte
 def _fit_explainer(
     job: ExplainJob, store: Store, part: Any, network: nn.Module | None, training: Callable[[], Any]
 ) -> Any:
-    """Return the explainer fitted to ``network``: with the shared fit of another job if it is stored."""
+    """Fit the explainer to ``network``, or load the fit that another job stored."""
     if job.shares_fit and store.has("fit", job.fit_key):
         with contextlib.suppress(CorruptResultError, FileNotFoundError):
             return part.with_fit(store.load_tensors("fit", job.fit_key)[0])
