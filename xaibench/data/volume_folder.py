@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +18,14 @@ from torch import Tensor
 from xaibench.component.info import describe_own_data
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import DirectorySet
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.file_readers import (
+    DataFileError,
+    MissingDataError,
+    check_size,
+    read_array_headers,
+    read_arrays,
+    wrap_file_errors,
+)
 from xaibench.data.disk.image_lists import UNLABELED, ImageEntry, assign_groups, choose_optional_classes
 from xaibench.data.disk.lazy_split import Normalize, Transform, VolumeSplit
 from xaibench.data.disk.mask_values import mark_values
@@ -247,10 +254,8 @@ def read_image(file: Path, window: tuple[float, float] | None = None) -> Tensor:
 def _read_shape(file: Path) -> tuple[int, ...]:
     if _is_nifti(file):
         return (1, *read_volume_header(file).shape)
-    if file.name.lower().endswith(".npy"):
-        with wrap_file_errors(file):
-            return _with_channels(file, np.load(file, allow_pickle=False, mmap_mode="r")).shape
-    return _read_values(file).shape
+    shape, kind = _single(file, read_array_headers(file))
+    return _with_channels(file, np.broadcast_to(np.zeros((), kind), shape)).shape
 
 
 def _is_nifti(file: Path) -> bool:
@@ -267,6 +272,8 @@ def _with_channels(file: Path, values: NDArray[Any]) -> NDArray[Any]:
             f"{file} has {values.dtype} values of the shape {list(values.shape)}; expected numbers [D, H, W] or "
             "[C, D, H, W]."
         )
+    with wrap_file_errors(file):
+        check_size(4 * values.size, f"{'×'.join(map(str, values.shape))} voxels")  # as float32
     return values if values.ndim == 4 else values[None]
 
 
@@ -279,15 +286,16 @@ def read_values(file: Path) -> NDArray[Any]:
     """
     if _is_nifti(file):
         return read_volume(file).values
-    with wrap_file_errors(file):
-        archive = np.load(file, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            return archive
-        with archive:
-            if len(archive.files) != 1:
-                raise ValueError(f"it has the arrays {', '.join(archive.files)}; expected a single one")
-            array: NDArray[Any] = archive[archive.files[0]]
-            return array
+    return _single(file, read_arrays(file))
+
+
+_T = TypeVar("_T")
+
+
+def _single(file: Path, arrays: Mapping[str, _T]) -> _T:
+    if len(arrays) != 1:
+        raise DataFileError(f"{file} has the arrays {', '.join(arrays) or 'none'}; expected a single one.")
+    return next(iter(arrays.values()))
 
 
 _LAYOUT = (

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from xaibench.core.files import name_file_in_errors
 from xaibench.core.messages import first_line, listed
+from xaibench.data.disk.file_readers import read_arrays
 
 if TYPE_CHECKING:
     from xaibench.data import Split
@@ -116,29 +117,28 @@ def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
     with open(path, "rb") as stream:
         if not stream.read(6).startswith(_MAGIC):
             raise MapFileError(f"{path} is not a numpy file; write it with numpy.savez or numpy.save.")
-        stream.seek(0)
-        loaded = np.load(stream, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            if loaded.shape[:1] != (len(ids),):
-                raise MapFileError(
-                    f"{path} holds an array {list(loaded.shape)}; expected maps [{len(ids)}, H, W], in the order of "
-                    "the template."
-                )
-            return dict(zip(ids, loaded, strict=True))
-        if (IDS in loaded.files) != (MAPS in loaded.files):
-            raise MapFileError(f"{path} holds {', '.join(loaded.files)}; expected both {IDS!r} and {MAPS!r}.")
-        if IDS not in loaded.files:
-            return {name: loaded[name] for name in loaded.files}
-        names = [str(name) for name in loaded[IDS]]
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
+    loaded = read_arrays(path)
+    if "" in loaded:
+        if loaded[""].shape[:1] != (len(ids),):
             raise MapFileError(
-                f"{path}: the ids {listed(duplicates, _SHOWN)} occur more than once; expected one map for each."
+                f"{path} holds an array {list(loaded[''].shape)}; expected maps [{len(ids)}, H, W], in the order of "
+                "the template."
             )
-        maps = loaded[MAPS]
-        if len(maps) != len(names):
-            raise MapFileError(f"{path} holds {len(names)} ids and {len(maps)} maps; expected one map for each id.")
-        return dict(zip(names, maps, strict=True))
+        return dict(zip(ids, loaded[""], strict=True))
+    if (IDS in loaded) != (MAPS in loaded):
+        raise MapFileError(f"{path} holds {', '.join(loaded)}; expected both {IDS!r} and {MAPS!r}.")
+    if IDS not in loaded:
+        return loaded
+    names = [str(name) for name in loaded[IDS]]
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
+    if duplicates:
+        raise MapFileError(
+            f"{path}: the ids {listed(duplicates, _SHOWN)} occur more than once; expected one map for each."
+        )
+    maps = loaded[MAPS]
+    if len(maps) != len(names):
+        raise MapFileError(f"{path} holds {len(names)} ids and {len(maps)} maps; expected one map for each id.")
+    return dict(zip(names, maps, strict=True))
 
 
 def _read_folder(folder: Path, ids: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,20 @@
+import io
+import pickle
+import tracemalloc
+import zipfile
+
+import numpy as np
 import pytest
 from refusals import refused
 
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, read_lines, read_xml
+from xaibench.data.disk.file_readers import (
+    DataFileError,
+    MissingDataError,
+    read_array_headers,
+    read_arrays,
+    read_lines,
+    read_xml,
+)
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -33,3 +46,53 @@ def test_xml_that_is_cut_off_or_of_no_encoding_is_named(tmp_path):
     assert read_xml(tmp_path / "h.xml").findtext("b") == "1"
     (tmp_path / "a.xml").write_bytes(b'<?xml version="1.0" encoding="utf-4711"?><a/>')
     refused(DataFileError, "a.xml", lambda: read_xml(tmp_path / "a.xml"))
+
+
+def header(shape, kind="<f4"):
+    """The first bytes of an ``.npy`` file of this shape."""
+    start = io.BytesIO()
+    np.lib.format.write_array_header_1_0(start, {"descr": kind, "fortran_order": False, "shape": shape})
+    return start.getvalue()
+
+
+def zipped(*contents):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, content in enumerate(contents):
+            archive.writestr(f"{number}.npy", content)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (header((1000, 10_000, 1000)) + bytes(64), "XAIBENCH_MAX_GB"),
+        (header((2**40, 2**40)) + bytes(64), "1099511627776×1099511627776"),
+        (header((-4, 4)) + bytes(64), "[-4, 4]"),
+        (header((4, 4), "|O") + pickle.dumps([]), "a.npz"),
+        (zipped(header((1000, 10_000, 1000)) + bytes(64)), "XAIBENCH_MAX_GB"),
+        (zipped(*[header((30_000, 20_000)) + bytes(64)] * 2), "4,800,000,000"),
+        (zipped(header((40, 40)) + bytes(64)), "a.npz"),
+        (zipped(b"no array"), "a.npz"),
+        (b"PK\x03\x04", "a.npz"),
+        (b"", "a.npz"),
+    ],
+)
+def test_arrays_of_forged_or_damaged_files_are_refused_before_memory_is_taken(tmp_path, content, said):
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    tracemalloc.start()
+    refused(DataFileError, said, read_arrays, path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20e6
+
+
+def test_the_limit_of_what_is_read_can_be_changed(tmp_path, monkeypatch):
+    arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(2, bool)}
+    np.savez_compressed(tmp_path / "a.npz", **arrays)
+    assert read_array_headers(tmp_path / "a.npz") == {name: (one.shape, one.dtype) for name, one in arrays.items()}
+    read = read_arrays(tmp_path / "a.npz")
+    assert all(np.array_equal(read[name], array) for name, array in arrays.items())
+    monkeypatch.setenv("XAIBENCH_MAX_GB", "49e-9")
+    refused(DataFileError, "50 bytes", read_arrays, tmp_path / "a.npz")

@@ -1,17 +1,22 @@
-"""Reading text and XML files, with errors that name the file."""
+"""Reading text, XML and array files, with errors that name the file and limits on what they unpack to."""
 
 from __future__ import annotations
 
 import codecs
 import io
+import math
 import os
 import unicodedata
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO, Any
 from xml.etree.ElementTree import Element
 
+import numpy as np
 from defusedxml import ElementTree
 from defusedxml.common import DefusedXmlException
+from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 #: Formats of image files that are opened. Pillow also has readers that run other programs (EPS) or are rarely tested.
@@ -64,6 +69,77 @@ class BoundedFile(io.BufferedReader):
         return super().read(left if size is None or size < 0 else min(size, left))
 
 
+class ContentSizeError(ValueError):
+    """A file states more content than may be read."""
+
+
+def check_size(size: int, what: str) -> None:
+    """Refuse content that would take more memory than ``XAIBENCH_MAX_GB`` (an environment variable, default 4).
+
+    Headers state sizes, which may be forged, and readers allocate them first.
+
+    Args:
+        size: Stated size in bytes.
+        what: Its description, such as ``"512×512×100 voxels"``.
+
+    Raises:
+        ContentSizeError: If it is larger.
+    """
+    most = float(os.environ.get("XAIBENCH_MAX_GB") or 4) * 1e9
+    if size > most:
+        raise ContentSizeError(
+            f"its header states {what}, {size:,} bytes in memory, expected at most {most:,.0f}; set the environment "
+            "variable XAIBENCH_MAX_GB to allow more"
+        )
+
+
+def read_array_headers(path: str | os.PathLike[str]) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Return ``{name: (shape, dtype)}`` of the arrays in an ``.npz`` file; of an ``.npy`` file, with the name ``""``.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If it is not such a file, or states too much content (:func:`check_size`).
+    """
+    with wrap_file_errors(path), BoundedFile(path) as file:
+        if not zipfile.is_zipfile(file):
+            file.seek(0)
+            headers = {"": _read_array_header(file)}
+        else:
+            headers = {}
+            with zipfile.ZipFile(file) as archive:
+                for name in archive.namelist():
+                    with archive.open(name) as member:
+                        headers[name.removesuffix(".npy")] = _read_array_header(member)
+        shapes = ", ".join("×".join(map(str, shape)) for shape, _ in headers.values())
+        check_size(sum(math.prod(shape) * kind.itemsize for shape, kind in headers.values()), f"{shapes} values")
+        return headers
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an ``.npz`` file by name; that of an ``.npy`` file has the name ``""``.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: As for :func:`read_array_headers`, or if the file is damaged. Pickled objects are refused.
+    """
+    headers = read_array_headers(path)
+    with wrap_file_errors(path):
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in headers}
+
+
+def _read_array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, kind = read(file)
+    if any(side < 0 for side in shape):
+        raise ValueError(f"its header states the shape {list(shape)}")
+    return shape, kind
+
+
 @contextmanager
 def wrap_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn the errors of reading a file inside the block into errors that name the file.
@@ -80,8 +156,13 @@ def wrap_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise MissingDataError(f"{os.fspath(path)} is missing; the download is incomplete.") from error
     except UnidentifiedImageError as error:
         raise DataFileError(f"{os.fspath(path)} is not an image that Pillow reads; get the file again.") from error
+    except ContentSizeError as error:
+        raise DataFileError(f"{os.fspath(path)} cannot be read ({error}).") from error
     except Image.DecompressionBombError as error:
-        raise DataFileError(f"{os.fspath(path)} is too large to decode safely ({error}) Scale it down.") from error
+        raise DataFileError(
+            f"{os.fspath(path)} is too large to decode safely ({error}) Scale it down, or raise "
+            "PIL.Image.MAX_IMAGE_PIXELS."
+        ) from error
     except DefusedXmlException as error:
         raise DataFileError(
             f"{os.fspath(path)} declares a document type or entities, which is unsafe; get the file again."

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, check_size, wrap_file_errors
 from xaibench.data.disk.image_files import is_image
 from xaibench.data.disk.mask_values import mark_values
 from xaibench.data.scans.ct_reading import import_medical, open_dicom, transfer_syntax, window_image
@@ -216,6 +216,9 @@ def _frame_settings(tags: Any, frame: int) -> Any:
 def _check_pixels(tags: Any) -> tuple[int, int]:
     """Return rows and columns. They are checked, since decoders allocate what a header states."""
     rows, columns = int(tags.Rows), int(tags.Columns)
+    frames, channels = int(tags.get("NumberOfFrames") or 1), int(tags.get("SamplesPerPixel") or 1)
+    each = (int(tags.get("BitsAllocated") or 8) + 7) // 8
+    check_size(frames * rows * columns * channels * each, f"{frames:,} frames of {rows}×{columns} pixels")
     if not 0 < rows * columns <= _MAX_PIXELS:
         raise ValueError(f"its stated size is {rows}×{columns} pixels, expected at most 8192×8192")
     return rows, columns

@@ -13,11 +13,9 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, check_size, wrap_file_errors
 from xaibench.data.scans.ct_reading import import_medical
 
-#: 512×512×1,024, twice the largest scan of these data sets; 2 GiB as float64.
-_MAX_VOXELS = 2**28
 #: Maximum number of bytes before the first voxel: the header and its extensions.
 _MAX_OFFSET = 2**24
 #: Maximum number of bytes after the last voxel.
@@ -177,8 +175,7 @@ def _read_start(name: Path, stream: IO[bytes], limit: int) -> tuple[bytes, int]:
         raise DataFileError(f"{name} has the shape {shape}, expected three axes (further ones of length 1); {advice}.")
     if min(shape) < 1:
         raise ValueError(f"it has shape {shape}, expected three axes")
-    if math.prod(shape) > _MAX_VOXELS:
-        raise ValueError(f"its header states {size_text} voxels, expected at most {_MAX_VOXELS:,} (512×512×1024)")
+    check_size(8 * math.prod(shape), f"{size_text} voxels")  # as float64
     kind_of_voxel = head.get_data_dtype()
     if kind_of_voxel.kind not in "iuf" or kind_of_voxel.itemsize > 8:
         raise ValueError(f"its voxels are {kind_of_voxel}, expected numbers with at most 64 bits")
