@@ -1,7 +1,4 @@
-import marshal
 import math
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -13,7 +10,6 @@ from oracles import exact_transport as oracle
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import cdist
 
-from xaibench.kernels.compilation import hash_code
 from xaibench.kernels.emd import (
     emd_with_free_mass,
     exact_emd,
@@ -322,7 +318,7 @@ def compiled(module):
 
 
 def test_loops_call_only_loops_of_their_own_module():
-    """What is kept on disk is named after its module: see kernel.py."""
+    """What is kept on disk is named after its module: see compilation.py."""
     count = 0
     for module in (pairs, pyramid, simplex):
         for function in compiled(module).values():
@@ -342,65 +338,6 @@ def test_each_loop_that_is_kept_is_called_with_arguments_of_one_type():
     kept = [loop for loop in loops if isinstance(loop._cache, FunctionCache)]
     assert len(kept) == 5
     assert all(len(loop.signatures) == 1 for loop in kept)
-
-
-def test_the_name_of_a_module_tells_all_that_it_does():
-    text = "LIMIT = 3\ndef f(x):\n    return x + 1\ndef g(x):\n    return f(x) * LIMIT\n"
-    name = hash_code(compile(text, "one.py", "exec"))
-    assert name == hash_code(marshal.loads(marshal.dumps(compile("\n\n" + text, "other.py", "exec"))))
-    for old, new in (("3", "4"), ("+ 1", "+ 2"), ("f(x) *", "f(x) -"), ("g(", "h(")):
-        assert hash_code(compile(text.replace(old, new), "one.py", "exec")) != name
-
-
-@pytest.mark.parametrize("outer", ["kernel", pytest.param("numba.njit(cache=True)", marks=pytest.mark.slow)])
-def test_a_file_saved_while_it_is_imported_does_not_leave_old_code_behind(outer, tmp_path):
-    """The trap that kernel.py speaks of, and that plain numba falls into."""
-    module = tmp_path / "loops.py"
-    module.write_text(f"""
-import sys, pathlib, numba
-from xaibench.kernels.compilation import kernel, subroutine
-if "save" in sys.argv:
-    text = pathlib.Path(__file__).read_text()
-    pathlib.Path(__file__).write_text(text.replace("1.0", "2.0"))
-
-@numba.njit
-def inner(x):
-    return x + 1.0
-
-@{outer}
-def outer(x):
-    return inner(x)
-
-print(outer(0.0))
-""")
-
-    def run(*arguments):
-        command = [sys.executable, "-B", "-c", "import loops", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout.strip()
-
-    assert run("save") == "1.0"
-    assert run() == ("2.0" if outer == "kernel" else "1.0")
-
-
-def test_works_where_no_cache_can_be_written():
-    """numba refuses to cache where it finds no folder; then each process compiles anew."""
-    code = """
-import numba
-import numba.core.caching
-numba.core.caching.CacheImpl._locator_classes = []
-from xaibench.kernels.compilation import kernel
-
-def double(x):
-    return 2 * x
-
-try:
-    numba.njit(cache=True)(double)
-except RuntimeError:
-    assert kernel(double)(21.0) == 42.0
-else:
-    raise SystemExit("this numba caches all the same: the test tests nothing")
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (8, 1), (1, 9), (16, 16)])
