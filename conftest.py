@@ -6,7 +6,9 @@ from importlib.util import find_spec
 import pytest
 
 gc.disable()  # see pytest_collection_finish: together they take a tenth off the whole suite
-collect_ignore_glob = [] if find_spec("ray") else ["xaibench/runner/ray_cluster.py"]
+collect_ignore_glob = ["xaibench/kernels/training/gpu_loops.py"]  # needs Triton and has no doctests
+if not find_spec("ray"):
+    collect_ignore_glob.append("xaibench/runner/ray_cluster.py")
 
 
 #: Begun first, so that no worker is left alone with one of them in the end.

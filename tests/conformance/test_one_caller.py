@@ -92,7 +92,8 @@ def same(one, other):
     if torch.cuda.is_available():
         equal = np.allclose(*values, rtol=1e-9, atol=1e-12, equal_nan=True)
     else:
-        equal = values[0].tobytes() == values[1].tobytes()
+        one_nan = [np.where(np.isnan(each), np.nan, each).tobytes() for each in values]  # NaN has two signs
+        equal = one_nan[0] == one_nan[1]
     return equal and [why for _, why in one] == [why for _, why in other]
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
+from huggingface_hub.utils import LocalEntryNotFoundError
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def hub(tmp_path, monkeypatch):
     def download(repo, *, revision, **options):
         target = folder / repo / (revision or "main")
         if not target.exists():
-            raise huggingface_hub.errors.LocalEntryNotFoundError("it cannot be reached.")
+            raise LocalEntryNotFoundError("it cannot be reached.")
         return str(target)
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)

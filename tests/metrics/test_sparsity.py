@@ -23,7 +23,8 @@ CASES = {
 @st.composite
 def images(draw):
     shape = draw(st.tuples(st.integers(1, 6), st.integers(1, 6)))
-    values = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), st.floats(-1e9, 1e9))
+    # NumPy 1.26 warns of an overflow when it divides subnormal numbers by each other.
+    values = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), st.floats(-1e9, 1e9, allow_subnormal=False))
     return draw(hnp.arrays(np.float64, shape, elements=values))
 
 

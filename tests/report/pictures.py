@@ -34,7 +34,7 @@ def make_samples(scores: pd.DataFrame, count: int = 6, side: int = 8) -> list[Sa
         means = rng.random((len(explainers), side, side))
         cells.append(
             SampleCell(
-                **dict(zip(KEYS, names, strict=True)),
+                **{key: name if isinstance(name, str) else int(name) for key, name in zip(KEYS, names, strict=True)},
                 samples=tuple(samples),
                 labels=tuple(f"sample {i}: T" for i in samples),
                 classes=("T",) * len(samples),

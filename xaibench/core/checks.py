@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +89,7 @@ def check_count(name: str, value: object, least: int = 1, *, owner: str = "", no
     """
     if value is None and none:
         return
-    if not (_is_integer(value) and value >= least):  # type: ignore[operator]
+    if not (isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least):
         hint = f", or None {none}" if none else ""
         raise ParameterError(
             f"{_describe(owner, name, value)}: expected an integer of at least {least}{hint}.", parameter=name
@@ -143,14 +142,6 @@ def check_choice(name: str, value: object, choices: Iterable[str], *, owner: str
     if not (isinstance(value, str) and value in choices):
         expected = ", ".join(map(repr, choices))
         raise ParameterError(f"{_describe(owner, name, value)}: expected one of {expected}.", parameter=name)
-
-
-def _is_integer(value: object) -> bool:
-    try:
-        operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
 
 
 def _describe(owner: str, name: str, value: object) -> str:

@@ -36,10 +36,11 @@ def test_kernel_shap_agrees_with_captum_given_the_same_coalitions(double, images
     maps = explain("kernel_shap", model, images, targets, n_samples=25, seed=2)
     method = captum.attr.KernelShap(explained)
     method.perturb_func = generator_of(masks)
+    fit = method.interpretable_model.fit  # in float32 with weights of 1e6, which some versions solve badly
+    method.interpretable_model.fit = lambda batches: fit([[each.double() for each in batch] for batch in batches])
     with pytest.warns(UserWarning, match="multiple inputs for Lime"):
         theirs = method.attribute(images.double(), target=targets)
-    # Captum solves in float32, with weights of 1e6.
-    torch.testing.assert_close(maps, theirs[:, 0].double(), rtol=0, atol=5e-3 * maps.abs().max().item())
+    torch.testing.assert_close(maps, theirs[:, 0].double(), rtol=0, atol=1e-4 * maps.abs().max().item())
 
 
 @pytest.mark.parametrize("samples", [3, 10, 40, 400])

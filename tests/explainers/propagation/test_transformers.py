@@ -50,7 +50,7 @@ def maps(name, model, **given):
 def test_all_but_those_that_cannot_by_definition_explain_it(name):
     if name.startswith("timm"):
         pytest.importorskip("timm")
-    model, images = transformer(name), noise()
+    model, images = transformer(name).double(), noise().double()  # Deep Taylor may leave the range of float32
     averaged, refused = {"lrp", "pattern_net", "pattern_attribution", "fullgrad"}, {}
     for explainer in EXPLAINERS:
         part = EXPLAINERS.resolve(explainer)
@@ -60,7 +60,7 @@ def test_all_but_those_that_cannot_by_definition_explain_it(name):
         try:
             if hasattr(built, "fit"):
                 built = built.fit(model, [(images, TARGETS)])
-            found = explain(built, model, images, TARGETS, device="cpu")
+            found = explain(built, model, images, TARGETS, device="cpu", dtype=torch.float64)
             assert found.shape == (2, 32, 32)
             assert found.isfinite().all()
         except UnsupportedModelError as error:

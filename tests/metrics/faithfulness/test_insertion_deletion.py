@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
+from scipy.integrate import trapezoid
 
 from xaibench.metrics import deletion, insertion
 
@@ -117,7 +118,7 @@ def test_contrasts_and_groups_of_classes_are_outputs(case, question):
             for i, j in oracle.pixel_order(one)[: round(step * 42 / 6)]:
                 current[:, i, j] = 0
             values.append(float(question(model(current[None]).double().softmax(1)).detach()))
-        assert score == pytest.approx(np.trapezoid(values, dx=1 / 6), abs=1e-6)
+        assert score == pytest.approx(trapezoid(values, dx=1 / 6), abs=1e-6)
 
 
 def test_a_perfect_map_is_best_of_all_orders():

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 from xaibench.component.parameters import Frozen
 from xaibench.report.figures.curves import (
@@ -40,7 +41,7 @@ def test_a_panel_shows_mean_band_area_and_the_best_control(run):
     assert list(found) == [entry.label for entry in run.explainers.values()]
     mine = part[part["explainer"] == "rise"]
     axes = found["RISE"]
-    area = np.trapezoid(mine["mean"], mine["fraction"])
+    area = trapezoid(mine["mean"], mine["fraction"])
     assert axes.get_title(loc="left") == f"RISE  {area:.3f}"
     mean, dashed = axes.lines
     assert len(mean.get_xdata()) == POINTS < len(mine)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from generators.pet import write
+from scipy.integrate import trapezoid
 
 import xaibench as xb
 from xaibench.runfolder.sample_file import read_samples
@@ -105,7 +106,7 @@ def test_curves_are_the_means_of_the_scores_curves(finished):
     for explainer, points in curves.groupby("explainer"):
         assert len(points) == 9
         assert (points["low"] <= points["high"]).all()
-        area = np.trapezoid(points["mean"], points["fraction"])
+        area = trapezoid(points["mean"], points["fraction"])
         chosen = scores[(scores["explainer"] == explainer) & (scores["metric"] == "deletion")]["value"]
         assert area == pytest.approx(chosen.mean(), abs=1e-6)
 

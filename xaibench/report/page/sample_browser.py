@@ -198,7 +198,9 @@ class _NetworkScores:
         from scipy.stats import rankdata  # imported on use, because it is slow to load
 
         shown = np.searchsorted(self.samples, cell.samples[:count])
-        ranks = rankdata(self.goodness, axis=0, method="min", nan_policy="omit")
+        undefined = np.isnan(self.goodness)
+        ranks = rankdata(np.where(undefined, np.inf, self.goodness), axis=0, method="min")
+        ranks = np.where(undefined, np.nan, ranks)
         hidden = np.delete(self.goodness, shown, axis=0)
         bar = np.fmin.reduce(hidden, axis=0, initial=np.inf)
         worst = (self.goodness[shown] <= bar).sum(axis=0)
