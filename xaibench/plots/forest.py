@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ROW, _AXIS, _LINE, _CHARACTER = 0.2, 0.62, 0.2, 0.072
 #: Controls per line of the legend.
 _LEGEND = 3
-#: Lines of the controls.
+#: Colors of the controls' lines.
 _COLORS = tuple(THEME[role] for role in ("soft", "series-2", "series-3", "series-4", "ink"))
 _STYLES = ("--", ":", "-.", (0, (1, 3)), (0, (6, 2)), (0, (3, 1, 1, 1, 1, 1)))
 

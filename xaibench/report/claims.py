@@ -42,7 +42,7 @@ class Claim(Statement):
         value: Value in the run.
         low: Lower end of its 95 % interval.
         high: Upper end.
-        note: What is said of the verdict, such as that photographs are repeated.
+        note: A remark on the verdict, such as that photographs are repeated.
     """
 
     metric: str = ""
@@ -488,13 +488,13 @@ def _least_rank_share(scores: Pairs, *, methods: Sequence[str], variant: str) ->
 
 
 def _least_effect_of_form(scores: Pairs, *, methods: Sequence[str], variant: str) -> float:
-    """Return the smallest R² of the form, over methods and subsets."""
+    """Return the smallest share of the variance of scores (R²) that the form explains, over methods and subsets."""
     chosen = _select_pairs(scores, methods, variant).values()
     return min((explained_variance([pairs[..., 0], pairs[..., 1]]) for pairs in chosen), default=math.nan)
 
 
 def _largest_effect_of_subset(scores: Pairs, *, methods: Sequence[str], variant: str, subsets: Sequence[str]) -> float:
-    """Return the largest R² of the subset on the scores of the first form, over methods."""
+    """Return the largest share of the variance in the first form (R²) that the subset explains, over methods."""
     chosen = _select_pairs(scores, methods, variant)
     groups = [[chosen[key][..., 0] for one in subsets if (key := (one, name)) in chosen] for name in methods]
     return max((explained_variance(each) for each in groups if len(each) == len(subsets)), default=math.nan)

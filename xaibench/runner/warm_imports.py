@@ -18,4 +18,4 @@ with collect_rarely():
     import xaibench.metrics
     import xaibench.models
     import xaibench.runner.stages.execute  # noqa: F401
-gc.freeze()  # no worker visits the objects of its imports
+gc.freeze()  # the garbage collector of workers skips the imported objects

@@ -76,7 +76,7 @@ _AFFINE = _ADDITIONS | _names("""
 
 #: Operators that overwrite a tensor.
 _ASSIGNMENTS = _names("__iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __ipow__ __imod__ __setitem__")
-#: What own functions are recognized as, by their values.
+#: Activations that a user's autograd function is compared with: equal values, same backward rule.
 _RECOGNIZED: tuple[Callable[..., Tensor], ...] = (
     *(functional.relu, functional.relu6, functional.silu, functional.mish, functional.hardswish, functional.gelu),
     *(functional.hardsigmoid, functional.elu, functional.selu, functional.softplus, torch.tanh, torch.sigmoid),

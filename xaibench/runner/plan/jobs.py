@@ -122,7 +122,7 @@ class TrainJob(Job):
 
     @property
     def needs(self) -> tuple[Job, ...]:
-        """The data."""
+        """The job of its data."""
         return (self.data,)
 
     @property
