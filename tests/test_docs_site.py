@@ -172,6 +172,19 @@ def understood(fence):
         command.make_context(name, arguments)
 
 
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
+
+
+def test_commands_on_all_pages_exist():
+    """Also those of indented blocks, and of pages without Python."""
+    for page in PAGES:
+        blocks = "".join(fence.text for fence in fences(page) if fence.language in ("sh", "console"))
+        text = (blocks + page.read_text(encoding="utf-8")).replace("\\\n", " ")
+        commands = re.findall(r"^(?:\$ |pip install \. && | {4})(xaibench \w.*)$", text, re.M)
+        commands += re.findall(r"^(xaibench \w.*)$", blocks.replace("\\\n", " "), re.M)
+        understood(Fence("sh", "", "\n".join(command for command in commands if "..." not in command), 0))
+
+
 def test_agreement_of_outputs_can_fail():
     assert agree("a 0.501 ... b\nc", "a 0.500 and\nmuch b  \nc\n")
     assert not agree("a 0.55", "a 0.50")

@@ -61,6 +61,17 @@ def repository() -> str:
     return found if found.startswith("https://") else ""
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Say on pages that name files of the repository where these are: the package does not contain them."""
+    folders = [name for name in ("benchmarks", "docs", "examples", "tests") if re.search(rf"[ `]{name}/\w", markdown)]
+    if not folders:
+        return markdown
+    named = ", ".join(f"`{name}/`" for name in folders)
+    where = f"[repository]({address})" if (address := repository()) else "repository"
+    note = f"*Files in {named} are in the {where}, not in the package: run their commands in a clone.*"
+    return f"{markdown}\n\n---\n\n{note}\n"
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages and the font."""
     made = {f"api/{name}": content for name, content in pages().items()} | part_pages.pages()
