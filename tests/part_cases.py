@@ -22,7 +22,7 @@ class MetricCase:
 
     Attributes:
         quick: Parameters that keep it fast.
-        drawn: Strategies for its parameters, by which it meets whatever there is.
+        drawn: Hypothesis strategies for its parameters, used by tests/metrics/test_fuzz.py.
         constant: Score of a constant map on 30 pixels, 6 of which are in the mask; None = whatever its range has.
         largest: Its largest score on maps of so many pixels, for a metric of the map alone.
         takes_magnitude: Whether a map and its negative score the same; None = to the digits that rounding leaves.

@@ -35,7 +35,7 @@ class Effort:
         budget: Passes per image of explainers that draw no random numbers.
         sampling: Most passes per image of explainers that draw random numbers; they get their usual number (the
             default of their parameters, mostly from their papers) if that is less. 0: they are left out.
-        samples: Samples of each question with a known cause.
+        samples: Number of samples of each question of the truth *use*.
         windows: Regions along each axis of an image that are searched for decisive ones.
         steps: Steps of SRG; 0: SRG is left out.
         percentiles: Shares of pixels that ROAD removes; none: ROAD is left out.

@@ -119,7 +119,7 @@ def loading(
     with _progress_log(verbose) as log:
         log("Loading data...")
         dataset = _load("loading", name, classes, seed, parameters)
-        log("Splitting dataset...")
+        log("Splitting dataset...")  # this and the other lines are those of the paper's Figure 4
         splits = (dataset.train, dataset.val, dataset.test)
         log("Creating dataloaders...")
         train = _make_loader(dataset.train, dataset.batch_size, options, shuffle=shuffle)

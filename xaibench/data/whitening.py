@@ -115,7 +115,7 @@ def whitening_matrix(samples: _Floats, kind: Whitening) -> _Floats:
 
 
 def _power(matrix: _Floats, exponent: float) -> _Floats:
-    """Return a power of a symmetric matrix, with small eigenvalues raised."""
+    """Return a power of a symmetric matrix, whose eigenvalues are clamped to at least _SMALLEST times the largest."""
     values, vectors = np.linalg.eigh(matrix)
     found: _Floats = (vectors * np.maximum(values, _SMALLEST * values[-1]) ** exponent) @ vectors.T
     return found

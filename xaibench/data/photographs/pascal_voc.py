@@ -93,7 +93,7 @@ class Pascal(AnnotatedSet):
         _Files(folder).read_maps(workers=workers, progress=progress)
 
     def is_ready(self, folder: Path) -> bool | None:
-        """Return whether an image on disk shows a class; None if the label maps are not cached."""
+        """Return whether an image of the classes is on disk; None (unknown) until the label maps are cached."""
         return super().is_ready(folder) if _Files(folder).cached.exists() else None
 
 

@@ -133,7 +133,8 @@ def _draw_mark(mark: Mark, slice_of: Mapping[str, int]) -> dict[int, MarkedPixel
 def draw_contours(contours: Sequence[Contour]) -> MarkedPixels:
     """Return the pixels marked by the outlines in one slice, by the even-odd rule.
 
-    Pixels on or inside the outline of a hole are neither inner nor whole.
+    Pixels on or inside the outline of a hole are neither in ``inner`` (inside an outline) nor in ``whole`` (inside or
+    on it).
     """
     points = np.concatenate([contour.points for contour in contours])
     low, high = points.min(axis=0), points.max(axis=0)

@@ -85,7 +85,7 @@ class LeGrad(AttentionGradients):
 
 
 def _find_blocks(owner: str, model: nn.Module, layout: TokenLayout) -> list[nn.Module]:
-    """Return the module around each attention that takes tokens and returns as many."""
+    """Return the transformer block of each attention: the module around it that maps tokens to the same number."""
     network = network_of(model)
     names = [attention.name for attention in layout.attentions]
     tokens = {

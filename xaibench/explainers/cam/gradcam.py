@@ -87,9 +87,9 @@ class CAM(FeatureMaps):
 def _gradients_by(
     model: nn.Module, head: nn.Linear, images: Tensor, targets: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the gradients of the target's logit with respect to the outputs of a layer, and to the images past it.
+    """Return the gradients of the target's logit with respect to the output of a layer, and to the images.
 
-    A gradient is ``None`` if the logit does not depend on that tensor.
+    The gradient with respect to the images is over the paths that bypass the layer. A gradient is ``None`` if the logit does not depend on that tensor.
     """
     leaves: list[Tensor] = []
 

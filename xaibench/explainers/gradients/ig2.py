@@ -180,7 +180,7 @@ class _Representation(contextlib.AbstractContextManager["_Representation"]):
         self._seen = given[0]
 
     def of(self, outputs: Tensor) -> Tensor:
-        """Return the representation ``[n, R]`` of the rows with these outputs."""
+        """Return the representation ``[n, R]`` in the last pass: the input of the last linear layer, or ``outputs``."""
         if self._seen is None:
             return outputs.flatten(1)
         check_rows("IG2: the last linear layer", self._seen, outputs)

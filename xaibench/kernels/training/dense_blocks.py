@@ -87,7 +87,8 @@ class DenseBlock:
         field = F.unfold(torch.eye(math.prod(size)).view(-1, 1, *size), kernel)[..., None]  # [p, k, v, q=1]
         if not first:
             image = torch.eye(math.prod(in_shape[1:])).view(-1, 1, *in_shape[1:])
-            seen = F.unfold(image, size, padding=padding, stride=window)  # [image p, field p, q]
+            # [p: pixel of the image, f: pixel of the field, q: field]
+            seen = F.unfold(image, size, padding=padding, stride=window)
             field = torch.einsum("fkv,pfq->pkvq", field[..., 0], seen)
         filters, channels = torch.eye(conv.out_channels), torch.eye(conv.in_channels)
         placement = torch.einsum("pkvq,ab,cd->ackvbqdp", field, filters, channels).flatten(0, 2).flatten(1)

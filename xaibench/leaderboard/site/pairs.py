@@ -73,7 +73,8 @@ def _write_pair_files(
 ) -> list[tuple[tuple[str, str, str] | None, str]]:
     """Write, for each method, its pairs with all later methods, as base64 of float32 ``[methods, combinations, 4]``.
 
-    A combination is a cell, or None for the means over all cells, and a metric; entries without a test are infinite.
+    A combination is ``(cell, metric)``; its cell is None for the means over all cells. Entries without a test are
+    infinite.
     Returns the combinations.
     """
     pairs, run = leaderboards.pairs, leaderboards.run

@@ -99,7 +99,10 @@ def expected_precision(masks: Bools, *, threshold: Threshold = 0.0, scaled: bool
 
 
 def expected_f1(masks: Bools, *, threshold: Threshold = 0.0, scaled: bool = False) -> Floats:
-    """Return the expected F1: for any number of marked pixels, their expected share inside is :math:`R/N`."""
+    """Return the expected F1: the sum over m of P(m pixels are marked) · 2 m (R / N) / (m + R).
+
+    A marked pixel is inside with probability R / N, for R of N pixels in the mask.
+    """
     if threshold == "area":
         return marked_share(masks)
 
@@ -147,7 +150,7 @@ def expected_iou_at_area(k: int, both: int, tied: int, tied_inside: int, n_tied:
     """
     from scipy.stats import hypergeom  # imported on use, because it is slow to load
 
-    if n_tied == tied:  # nothing is drawn
+    if n_tied == tied:  # all tied pixels are marked, so nothing is random
         drawn, chance = np.array([tied_inside]), np.array([1.0])
     else:
         mean = n_tied * tied_inside / tied

@@ -32,7 +32,7 @@ def make_own(
     if isinstance(part, nn.Module):
         if parameters:
             named = ", ".join(parameters)
-            raise TypeError(f"{name} is a module, which has no parameters; got {named}. Leave them out.")
+            raise TypeError(f"{name} is a finished nn.Module, which takes no arguments; got {named}. Leave them out.")
         return copy_network(part)
     if not callable(part):
         raise TypeError(f"{name}: got {type(part).__name__}, expected a torch.nn.Module, or a class or factory of one.")

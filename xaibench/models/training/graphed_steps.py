@@ -42,7 +42,7 @@ class Graphs(Protocol):
     """Captures computations of a device as graphs."""
 
     def warm_up(self, call: Callable[[], Tensor]) -> Tensor:
-        """Call a function where it will be captured."""
+        """Call a function on the stream on which ``capture`` will record it."""
         ...
 
     def capture(
