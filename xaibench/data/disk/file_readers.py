@@ -167,7 +167,7 @@ def wrap_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise DataFileError(
             f"{os.fspath(path)} declares a document type or entities, which is unsafe; get the file again."
         ) from error
-    except (OSError, SyntaxError, ValueError, EOFError, LookupError) as error:  # LookupError: an unknown encoding
+    except (OSError, SyntaxError, ValueError, EOFError, LookupError, RecursionError) as error:  # LookupError: encodings
         raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file again.") from error
 
 

@@ -22,7 +22,7 @@ from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_names
 from xaibench.core.files import atomic_file
 from xaibench.data.base import Dataset, Split
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, check_size, wrap_file_errors
 from xaibench.data.exchange.picture_source import TableOptions, list_parquet, make_dataset, open_files
 
 _FORMAT = 2
@@ -300,6 +300,7 @@ def _read_split(file: Path, info: DatasetInfo) -> Split:
         schema, count = opened.schema_arrow, opened.metadata.num_rows
         if any(name not in schema.names or schema.field(name).type != kind for name, kind in columns.items()):
             raise DataFileError(f"{file} has other columns than xaibench writes; get the file again.")
+        check_size(4 * count * math.prod(shape), f"{count:,} images {list(shape)}")
         images = torch.empty((count, *shape))
         masks = torch.empty((count, *shape[1:]), dtype=torch.bool)
         targets = torch.empty(count, dtype=torch.int64)

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from xaibench.component.info import describe_own_data
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset
-from xaibench.data.disk.file_readers import IMAGE_FORMATS, DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.file_readers import IMAGE_FORMATS, DataFileError, MissingDataError, check_size, wrap_file_errors
 from xaibench.data.disk.image_files import convert_image
 from xaibench.data.disk.image_lists import UNLABELED
 from xaibench.data.disk.lazy_split import DiskSplit, Normalize
@@ -109,11 +109,9 @@ def decode_picture(value: Any, where: str) -> Image.Image:
     if isinstance(value, Mapping):
         value = value.get("bytes")
     if isinstance(value, bytes):
-        try:
+        with wrap_file_errors(where):
             picture = Image.open(io.BytesIO(value), formats=IMAGE_FORMATS)
             picture.load()
-        except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
-            raise DataFileError(f"{where}: the bytes are not an image that Pillow reads ({error}).") from error
         return picture
     values = np.asarray(value)
     if values.dtype.kind not in "buif" or values.ndim not in (2, 3):
@@ -248,9 +246,12 @@ def open_files(
         DataFileError: If a file is damaged, differs in its columns, or has no column of images.
         ValueError: If a named column does not exist.
     """
-    tables = []
+    tables, cells = [], 0
     for file in files:
         with wrap_file_errors(file):
+            stated = pq.read_metadata(file)
+            cells += stated.num_rows * stated.num_columns
+            check_size(8 * cells, f"{stated.num_rows:,} rows of {stated.num_columns} columns")
             tables.append(pq.read_table(file, memory_map=True))
     folder = str(files[0].parent if len(files) > 1 else files[0])
     try:
@@ -264,7 +265,7 @@ def open_files(
         try:  # the class names that the datasets library has written into the schema
             notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
             names = notes["info"]["features"][column]["names"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             names = None
         return table[column].to_pylist(), names
 
