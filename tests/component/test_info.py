@@ -36,3 +36,8 @@ def test_an_info_attaches_itself_to_functions_and_classes(info):
     assert function(1) == 2
     assert info(Thing) is Thing
     assert Thing.info is Thing().info is info
+
+
+def test_classes_that_look_alike_are_refused():
+    with pytest.raises(ValueError, match="mine: class names 'a' and '.u0430' look alike"):
+        DatasetInfo("mine", classes=("a", "\u0430"), image_shape=(1, 8, 8))

@@ -3,8 +3,9 @@ import sys
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.checks import check_amount, check_choice, check_count, check_labels
 
 
 @pytest.mark.parametrize("value", [1, 7, np.int64(1), np.uint8(3)])
@@ -68,3 +69,21 @@ def test_the_foundation_loads_neither_torch_nor_numpy():
     modules = ", ".join(f"xaibench.{name}" for name in names)
     code = f"import sys, {modules}; sys.exit(bool({{'torch', 'numpy'}} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (["cat", "c\u0430t"], "look alike"),
+        (["\uff23AT", "CAT"], "look alike"),
+        (["tac\u202e"], "u202e"),
+        (["c\u200bat"], "u200b"),
+        (["a\nb"], "invisible"),
+    ],
+)
+def test_labels_that_look_alike_or_hide_characters_are_refused(labels, said):
+    refused(ValueError, said, check_labels, "class", labels)
+
+
+def test_labels_of_any_language_are_accepted():
+    check_labels("class", ["cat", "Cat", "кот", "猫", "γάτα", "très <b>", "=x", "قط"])

@@ -322,6 +322,12 @@ def test_a_formula_is_text_in_the_tables_of_the_site(result):
         assert [cell for cell in cells if cell[:1] in ("=", "@", "\t") or (cell[:1] == "+" and len(cell) > 1)] == []
 
 
+@pytest.mark.parametrize(("label", "is_right"), [("S\u0430liency", False), ("Карта важности", True), ("α-LRP", True)])
+def test_labels_do_not_imitate_others(result, label, is_right):
+    with_text(result, label=label)
+    assert (check(result) == []) == is_right
+
+
 def test_a_table_of_too_many_rows_is_not_read(result, monkeypatch):
     with_scores(result, inflated)
     monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("it was read"))

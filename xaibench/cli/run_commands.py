@@ -222,6 +222,7 @@ def compare(
     """
     with clear_errors():
         from xaibench.report.numbers.run_comparison import compare_runs
+        from xaibench.report.tables import quote_formula
 
         made_folder_of(out)
         table = compare_runs(folders)
@@ -239,7 +240,7 @@ def compare(
             typer.echo(f"... {len(moved) - 40} more; --out FILE.csv has all.")
         if out is not None:
             with name_file_in_errors(out):
-                table.to_csv(out, index=False)
+                table.map(quote_formula).to_csv(out, index=False)
 
 
 def _print_cost(cost: Estimate) -> None:

@@ -111,8 +111,10 @@ def score(
                 html.write_text(page, encoding="utf-8")
             typer.echo(f"\nPage: {html.resolve()}")
         if out is not None:
+            from xaibench.report.tables import quote_formula
+
             with name_file_in_errors(out):
-                result.scores.to_csv(out, index=False)
+                result.scores.map(quote_formula).to_csv(out, index=False)
             typer.echo(f"\nScores: {out.resolve()}")
 
 

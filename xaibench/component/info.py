@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from xaibench.component.parameters import Frozen
-from xaibench.core.checks import check_choice
+from xaibench.core.checks import check_choice, check_labels
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -63,7 +63,8 @@ class DatasetInfo(PartInfo):
         revision: Increased whenever the same parameters give other samples.
 
     Raises:
-        ValueError: If the kind of truth is unknown (did you mean).
+        ValueError: If the kind of truth is unknown (did you mean), or class names have invisible characters or look
+            alike.
     """
 
     name: str
@@ -85,6 +86,7 @@ class DatasetInfo(PartInfo):
 
     def __post_init__(self) -> None:
         check_choice("truth", self.truth, TRUTHS)
+        check_labels(f"{self.name}: class", self.classes)
 
 
 def describe_own_data(

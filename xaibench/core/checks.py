@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,48 @@ Known: n_samples, seed.
     for name in given:
         if name not in known:
             raise UnknownParameterError(unknown(f"{owner} has no parameter", name, known), parameter=name)
+
+
+#: Unicode categories: control characters, formatting (such as marks of the writing direction), line separators.
+_HIDDEN = ("Cc", "Cf", "Zl", "Zp")
+#: Letters of other scripts that look like Latin ones (Unicode Technical Standard 39, the most frequent ones).
+_LOOKALIKES = str.maketrans(
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406\u0408"
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf",
+    "ABEKMHOPCTXSIJaeopcyxsijABEZHIKMNOPTYXo",
+)
+
+
+def to_latin(label: str) -> str:
+    """Replace characters that look like Latin letters by these, such as Cyrillic ones and those of double width."""
+    return unicodedata.normalize("NFKC", label).translate(_LOOKALIKES)
+
+
+def check_labels(what: str, labels: Iterable[str]) -> None:
+    r"""Check that labels can be told apart by eye, and cannot disturb the text around them.
+
+    Args:
+        what: What they name, as the error says it: ``"class"``.
+        labels: The labels.
+
+    Raises:
+        ValueError: If a label has control characters, marks of the writing direction or invisible characters, or two
+            labels look alike.
+
+    Example:
+        >>> check_labels("class", ["cat", "c\u0430t"])
+        Traceback (most recent call last):
+            ...
+        ValueError: class names 'cat' and 'c\u0430t' look alike; rename one.
+    """
+    seen: dict[str, str] = {}
+    for label in labels:
+        if hidden := sorted({char for char in label if unicodedata.category(char) in _HIDDEN}):
+            raise ValueError(f"{what} name {label!a} has the invisible character {hidden[0]!a}; rename it.")
+        other = seen.setdefault(to_latin(label), label)
+        if other != label:
+            raise ValueError(f"{what} names {other!a} and {label!a} look alike; rename one.")
 
 
 def check_count(name: str, value: object, least: int = 1, *, owner: str = "", none: str = "") -> None:

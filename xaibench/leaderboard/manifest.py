@@ -27,6 +27,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from xaibench.core.checks import to_latin
 from xaibench.core.messages import did_you_mean
 from xaibench.data.exchange.hub_sets import HubAddress, download_snapshot
 from xaibench.runfolder.descriptions import PARTS
@@ -172,6 +173,8 @@ def _problems(content: Any) -> Iterator[str]:
             yield f"{name} is {str(value)[:80]!r}, expected text like {_TEXTS[name]}"
         elif name == "submitted" and not _is_date(value):
             yield f"submitted is {value!r}, expected a date"
+        elif name == "label" and to_latin(value) != value and to_latin(value).isascii():
+            yield f"label is {value!a}, which looks like {to_latin(value)!r}; use Latin letters"
     for name in content.keys() & _OTHERS.keys():
         value, kind = content[name], _OTHERS[name]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

@@ -222,6 +222,28 @@ def _shown(cell: TableCell, text: str) -> str:
     return _normalize(f"{cell.badge} {text}{cell.suffix}")
 
 
+def quote_formula(value: Any) -> Any:
+    """Quote a text that a spreadsheet would run as a formula: one that begins with =, @, a sign, a tab or a line break.
+
+    Args:
+        value: A cell of a CSV file.
+
+    Returns:
+        The text after an apostrophe; numbers and other values as they are.
+
+    Example:
+        >>> [quote_formula(value) for value in ("=1+1", "-x", "-0.5", "a=b", 3)]
+        ["'=1+1", "'-x", '-0.5', 'a=b', 3]
+    """
+    if not isinstance(value, str) or len(value) < 2 or value[0] not in "=+-@\t\r\n":
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
 def to_csv(table: Table) -> str:
     r"""Render a table as CSV.
 
@@ -245,13 +267,13 @@ def to_csv(table: Table) -> str:
     for column in (table.columns[i] for i in chosen):
         head = _normalize(" ".join([*(group.label for group in column.groups), column.label]))
         heads += [head, f"{head} low", f"{head} high"] if column.has_interval else [head]
-    writer.writerow(heads)
+    writer.writerow(map(quote_formula, heads))
     for row in table.rows:
         cells = table.cells(row)
         line: list[str] = []
         for i in chosen:
             line += _csv_values(*cells[i]) if i < len(cells) else [""] * (1 + 2 * table.columns[i].has_interval)
-        writer.writerow(line)
+        writer.writerow(map(quote_formula, line))
     return out.getvalue()
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from xaibench.leaderboard.site.read import ExcludedResult
 from xaibench.report.page.templating import json_block, script, template_environment
+from xaibench.report.tables import quote_formula
 
 #: Marks a folder as a site, which may be replaced.
 SITE_MARKER = ".xaibench-leaderboard"
@@ -95,10 +96,10 @@ class Site:
         self.write(f"data/{name}.js", f"xaibenchData({json_block(name)},{json_block(value)});\n")
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a downloadable table as CSV and Parquet. In CSV, a text that a spreadsheet would run is quoted by '."""
+        """Write a downloadable table as CSV and Parquet. In CSV, formulas are quoted."""
         path = self.folder / "downloads" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        table.map(_without_formula).to_csv(f"{path}.csv", index=False, lineterminator="\n")
+        table.map(quote_formula).to_csv(f"{path}.csv", index=False, lineterminator="\n")
         table.to_parquet(f"{path}.parquet", index=False, compression="zstd")
 
     def write_assets(self) -> None:
@@ -106,10 +107,6 @@ class Site:
         self.write("assets/site.css", self.templates.get_template("site/site.css.j2").render())
         self.write("assets/site.js", str(script(_SCRIPTS).text))
         self.write(SITE_MARKER, "A site that `xaibench leaderboard` wrote; it replaces this folder as a whole.\n")
-
-
-def _without_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and len(value) > 1 and value[0] in "=+-@\t\r\n" else value
 
 
 @contextmanager
