@@ -1,4 +1,4 @@
-"""Draw a picture per metric: ``python docs/generate/pictures.py``.
+"""Draw a picture per metric.
 
 Every number in a picture is the return value of the library for the example.
 """
@@ -6,11 +6,8 @@ Every number in a picture is the return value of the library for the example.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 import map_pictures as of_maps
 import model_pictures as of_models
@@ -94,15 +91,3 @@ def pictures() -> dict[str, str]:
     """Return the SVG of each metric."""
     shown = example()
     return {name: drawn(name, shown) for name in METRICS}
-
-
-def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    made = pictures()
-    for name, svg in made.items():
-        (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
-    print(f"wrote {len(made)} pictures to {FOLDER}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Generate the stubs from which type checkers and editors learn where the registered metrics are defined.
-
-python docs/generate/typing_stubs.py      # writes xaibench/metrics/registered_functions.pyi
-"""
+"""Generate the stubs from which type checkers and editors learn where the registered metrics are defined."""
 
 from __future__ import annotations
 
@@ -24,13 +21,3 @@ def functions() -> str:
 def stubs() -> dict[Path, str]:
     """Return the path of each stub file and its content."""
     return {PATH: functions()}
-
-
-def main() -> None:
-    for path, text in stubs().items():
-        path.write_text(text, encoding="utf-8")
-        print(f"wrote {path}")
-
-
-if __name__ == "__main__":
-    main()

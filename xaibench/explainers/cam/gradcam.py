@@ -89,7 +89,8 @@ def _gradients_by(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of the target's logit with respect to the output of a layer, and to the images.
 
-    The gradient with respect to the images is over the paths that bypass the layer. A gradient is ``None`` if the logit does not depend on that tensor.
+    The gradient with respect to the images is over the paths that bypass the layer. A gradient is ``None`` if the logit
+    does not depend on that tensor.
     """
     leaves: list[Tensor] = []
 
