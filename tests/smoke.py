@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+#: The source distribution lacks these; a wheel that is built from it does, too.
+NETWORKS = [f"benchmarks/xai_tris/networks/xai-tris-64x64{suffix}" for suffix in (".json", ".safetensors.xz")]
+
 IMPORT_IS_LIGHT = """
 import sys, time
 started = time.perf_counter()
@@ -86,7 +89,7 @@ def said(command: list[str], folder: Path) -> str:
 def package_is_whole(folder: Path) -> None:
     code = "import importlib.resources as r; print(r.files('xaibench'))"
     installed = Path(python(code, folder).strip())
-    for file in ("py.typed", "benchmarks/xai_tris/suites/xai-tris-8x8.toml"):
+    for file in ("py.typed", "benchmarks/xai_tris/suites/xai-tris-8x8.toml", *NETWORKS):
         assert (installed / file).is_file(), f"{file} is not in {installed}"
 
 

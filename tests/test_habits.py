@@ -10,6 +10,11 @@ import xaibench
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+#: Addresses of files of the repository: pages and pictures.
+REPOSITORY_FILES = (
+    f"{PROJECT['urls']['Source']}/blob/main/",
+    f"{PROJECT['urls']['Source'].replace('github.com', 'raw.githubusercontent.com')}/main/",
+)
 
 
 def yaml_of(name):
@@ -62,6 +67,7 @@ def test_the_citation_has_the_version_and_the_license():
     citation = yaml_of("CITATION.cff")
     assert citation["version"] == xaibench.__version__
     assert citation["license"] == PROJECT["license"] == "MIT"
+    assert citation["repository-code"] == PROJECT["urls"]["Source"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"])
@@ -69,6 +75,11 @@ def test_what_the_pages_name_is_there(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:xaibench|tests|docs|examples|\.ci)/[\w./-]*\w)`", text)
     named += re.findall(r"\]\((?!https?:)([\w./-]+)(?:#[\w-]+)?\)", text)
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    if page == "README.md":  # PyPI shows it, where relative links are dead
+        assert [link for link in links if not link.startswith("https://")] == []
+    for prefix in REPOSITORY_FILES:
+        named += [link.removeprefix(prefix).partition("#")[0] for link in links if link.startswith(prefix)]
     assert named or page == "SECURITY.md"
     for path in named:
         assert (ROOT / path).exists() or (ROOT / page).parent.joinpath(path).exists(), path

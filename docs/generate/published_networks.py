@@ -2,7 +2,7 @@
 
 xaibench run xai-tris-8x8 --train && python docs/generate/published_networks.py runs/xai-tris-8x8
 
-writes xaibench/benchmarks/xai_tris/networks/xai-tris-8x8.json and .safetensors. Repeat it when a revision of a data
+writes xaibench/benchmarks/xai_tris/networks/xai-tris-8x8.json and .safetensors.xz. Repeat it when a revision of a data
 set, an architecture or the training has changed; the keys of the networks change with it. A second argument is another
 name of the files: networks on photographs are apart, so that the checksum of the others does not depend on them.
 
@@ -32,8 +32,8 @@ def main(folder: Path, name: str = "") -> None:
     index = file.parents[1] / "networks" / f"{name or suite.name}.json"
     index.parent.mkdir(exist_ok=True)
     records = write_networks(plan, store, index)
-    size = index.with_suffix(".safetensors").stat().st_size
-    print(f"{index.with_suffix('.safetensors')}: {len(records)} networks, {size:,} bytes")
+    size = index.with_suffix(".safetensors.xz").stat().st_size
+    print(f"{index.with_suffix('.safetensors.xz')}: {len(records)} networks, {size:,} bytes")
     table = pd.DataFrame(
         {
             "model": record["model"],

@@ -149,12 +149,12 @@ def test_trained_and_published_networks_have_keys_of_their_own(suite, published)
 
 
 def test_a_damaged_file_is_an_error(suite, published, tmp_path):
-    weights = published.with_suffix(".safetensors")
+    weights = published.with_suffix(".safetensors.xz")
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
     key = next(iter(module._index()))
-    with pytest.raises(NetworkFileError, match=r"small.safetensors are damaged: SHA-256 \w+, expected"):
+    with pytest.raises(NetworkFileError, match=r"small.safetensors.xz are damaged: SHA-256 \w+, expected"):
         read_network(key)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,12 @@ ACCURACY_LOSS, AGREEMENT = 0.005, 0.98
 #: Validation samples by which gradient maps are compared.
 _COMPARED = 200
 _LOSSES = ("train_loss", "val_loss")
+#: For numbers of two bytes: the position in a number counts, not the byte before.
+_COMPRESSION = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": 1, "pb": 1}]
 
 
 def write_networks(plan: Plan, store: Store, index: Path) -> dict[str, dict[str, Any]]:
-    """Write the networks of a run: ``NAME.json`` with a record of each, ``NAME.safetensors`` with their weights.
+    """Write the networks of a run: ``NAME.json`` with a record of each, ``NAME.safetensors.xz`` with the weights.
 
     Weights are rounded (:mod:`xaibench.runner.weight_coding`); accuracies are measured with the rounded weights.
 
@@ -64,7 +67,8 @@ def write_networks(plan: Plan, store: Store, index: Path) -> dict[str, dict[str,
             records[key] = facts | record | measured
     data = save(tensors)
     text = json.dumps({"sha256": hashlib.sha256(data).hexdigest(), "networks": records}, indent=1)
-    for file, content in ((index.with_suffix(".safetensors"), data), (index, f"{text}\n".encode())):
+    compressed = lzma.compress(data, filters=_COMPRESSION)
+    for file, content in ((index.with_suffix(".safetensors.xz"), compressed), (index, f"{text}\n".encode())):
         with atomic_file(file) as stream:
             stream.write(content)
     return records

@@ -3,9 +3,9 @@
 A network is identified by the key of the training that made it, which covers the data set, the seeds, the parameters
 and the revisions. A suite uses the published network of a training if there is one; every other training is run.
 
-``xaibench/benchmarks/*/networks/`` has two files per suite: ``NAME.safetensors`` with the weights (rounded,
-:mod:`xaibench.runner.weight_coding`) and the losses of each epoch, and ``NAME.json`` with the checksum of that file and
-a record of each training. :mod:`xaibench.runner.network_publishing` writes them.
+``xaibench/benchmarks/*/networks/`` has two files per suite: ``NAME.safetensors.xz`` with the weights (rounded,
+:mod:`xaibench.runner.weight_coding`) and the losses of each epoch, compressed, and ``NAME.json`` with the checksum of
+the content and a record of each training. :mod:`xaibench.runner.network_publishing` writes them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import lzma
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,8 +150,10 @@ def _load(index: Path) -> dict[str, Any]:
 def _read_weights(index: Path) -> dict[str, Tensor]:
     from safetensors.torch import load
 
-    file = index.with_suffix(".safetensors")
+    file = index.with_suffix(".safetensors.xz")
     data = file.read_bytes()
+    with suppress(lzma.LZMAError):  # the checksum below is then that of the damaged file
+        data = lzma.decompress(data)
     if (found := hashlib.sha256(data).hexdigest()) != (expected := _load(index)["sha256"]):
         raise NetworkFileError(
             f"The published networks {file} are damaged: SHA-256 {found}, expected {expected}. Install xaibench again."

@@ -101,7 +101,8 @@ def weight_gradient(
     to = (tl.program_id(0) * (tl.num_programs(1) // groups) + member) * F + filters
     weights = ((to * C + channel) * KH + k) * KW
     tl.store(found + weights[None, :] + taps[:, None], tl.sum(total, axis=2), mask=(taps < KW)[:, None])
-    tl.store(found_bias + to, tl.sum(total_bias, axis=1), mask=tl.program_id(2) == 0)
+    if tl.program_id(2) == 0:
+        tl.store(found_bias + to, tl.sum(total_bias, axis=1))
 
 
 @triton.jit(do_not_specialize=_SIZES)  # type: ignore[untyped-decorator]
