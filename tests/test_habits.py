@@ -1,5 +1,7 @@
 """What the files around the code say of it stays true: pins, versions, names."""
 
+import importlib.machinery
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -61,6 +63,20 @@ def test_actions_are_pinned_and_rights_are_least(name):
         for step in job["steps"]:
             if "uses" in step:
                 assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])
+
+
+def test_the_text_of_a_release_is_the_section_of_its_version():
+    loader = importlib.machinery.SourceFileLoader("release_notes", str(ROOT / ".ci/release-notes"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("release_notes", loader))
+    loader.exec_module(module)
+    text = "# A\n\n## 0.3.0 (unreleased)\n\n- New\n\n## 0.2.0 (2026-12-01)\n\n- [A](docs/a.md#b)\n\n## 0.1.0\n- Old\n"
+    notes = module.release_notes(text, "0.2.0", "https://host/name")
+    assert notes == "- [A](https://host/name/blob/v0.2.0/docs/a.md#b)\n"
+    for version in ("0.3.0", "0.1.0", "0.2"):
+        with pytest.raises(ValueError, match=version):
+            module.release_notes(text, version, "https://host/name")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("(unreleased)", "(2026-12-01)")
+    assert "### Added" in module.release_notes(changelog, xaibench.__version__, "https://host/name")
 
 
 def test_the_citation_has_the_version_and_the_license():
