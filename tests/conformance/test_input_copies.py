@@ -128,3 +128,40 @@ def test_arrays_that_hold_more_than_numbers(what, networks, samples):
     if np.finfo(np.longdouble).max > np.finfo(float).max:
         with pytest.raises(ValueError, match="beyond the range of float64"):
             METRICS.resolve("mass_accuracy")(odd * np.longdouble(10) ** 4000, masks)
+
+
+#: Tensors without real values one after another in memory.
+ODD = {
+    "complex": lambda tensor: torch.complex(tensor.float(), tensor.float()),
+    "meta": lambda tensor: tensor.to("meta"),
+    "sparse": lambda tensor: tensor.to_sparse(),
+    "quantized": lambda tensor: torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.quint8),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", METRICS)
+def test_tensors_without_values_are_refused_by_metrics(name, odd, networks, samples):
+    images, masks, targets = samples
+    metric, network = METRICS.resolve(name), networks[1]
+    maps = images[:, 0].clone()
+    arguments = {
+        "ground-truth": {"maps": maps, "masks": masks},
+        "map": {"maps": maps},
+        "model": {"model": network, "images": images, "maps": maps, "targets": targets},
+        "explainer": {
+            "explainer": functools.partial(explain, "saliency"), "model": network, "images": images, "targets": targets
+        },
+    }[metric.info.kind]  # fmt: skip
+    for argument in arguments.keys() & {"images", "maps", "targets"}:
+        with pytest.raises(TypeError, match=argument):
+            metric(*(arguments | {argument: ODD[odd](arguments[argument])}).values())
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ["saliency", "occlusion", "lime", "sobel", "uniform"])
+def test_tensors_without_values_are_refused_by_explainers(name, odd, networks, samples):
+    images, _, targets = samples
+    for argument, given in (("images", (ODD[odd](images), targets)), ("targets", (images, ODD[odd](targets)))):
+        with pytest.raises(TypeError, match=argument):
+            explain(name, networks[1], *given)

@@ -29,7 +29,7 @@ from xaibench.compute.network_outputs import (
     ends_in_sigmoid,
     find_logits,
 )
-from xaibench.core.checks import check_choice, plain_array
+from xaibench.core.checks import check_choice, check_values, plain_array
 from xaibench.core.messages import kind_of, listed, warn_caller
 from xaibench.core.types import Output
 
@@ -132,6 +132,7 @@ def label_pairs(targets: Any) -> tuple[Tensor, Tensor]:
 
 def _as_tensor(targets: Any) -> Tensor:
     if isinstance(targets, Tensor):
+        check_values(targets, "targets")
         with torch.inference_mode(False):
             return targets.clone() if targets.is_inference() else targets.detach()
     if isinstance(targets, np.ndarray | np.generic | int | list | tuple):

@@ -110,6 +110,23 @@ def check_labels(what: str, labels: Iterable[str]) -> None:
             raise ValueError(f"{what} names {other!a} and {label!a} look alike; rename one.")
 
 
+def check_values(tensor: Any, name: str) -> None:
+    """Check that a tensor holds real numbers in memory, one after another.
+
+    Args:
+        tensor: A tensor of torch.
+        name: Name of the parameter.
+
+    Raises:
+        TypeError: If it is complex, quantized or sparse, or on the device ``meta``, where tensors have no values.
+    """
+    if tensor.is_complex() or tensor.is_quantized:
+        raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}.")
+    if tensor.is_meta or "strided" not in str(tensor.layout):
+        kind = "on the device meta, which has no values" if tensor.is_meta else f"with the layout {tensor.layout}"
+        raise TypeError(f"{name} must be a dense tensor with values, got one {kind}.")
+
+
 def check_count(name: str, value: object, least: int = 1, *, owner: str = "", none: str = "") -> None:
     """Check that a value is an integer, of Python or numpy, of at least ``least``.
 

@@ -29,7 +29,7 @@ from xaibench.compute.output import (
     network_of,
 )
 from xaibench.compute.random_numbers import seeded_by
-from xaibench.core.checks import check_count, check_names, plain_array
+from xaibench.core.checks import check_count, check_names, check_values, plain_array
 from xaibench.core.messages import equal_warnings_once, listed
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
@@ -404,6 +404,7 @@ def _check_images(images: Any) -> Tensor:
         array = plain_array(images, "images")
         x = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
     else:
+        check_values(images, "images")
         x = images.detach()
     if x.ndim not in (4, 5) or x.numel() == 0:
         raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.checks import plain_array
+from xaibench.core.checks import check_values, plain_array
 from xaibench.core.types import Array, Bools, Floats, Reduction
 
 NOT_FINITE = "map is not finite"
@@ -210,6 +210,7 @@ def _check_finite(values: NDArray[Any], name: str = "maps") -> None:
 
 def _as_numpy(array: Array, name: str) -> NDArray[Any]:
     if _is_tensor(array):
+        check_values(array, name)
         tensor: Any = array.detach().cpu()  # type: ignore[union-attr]
         # numpy has no bfloat16; every bfloat16 is a float32.
         values: NDArray[Any] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()

@@ -23,7 +23,7 @@ from xaibench.compute.lending import copy_network, evaluation_mode, place_networ
 from xaibench.compute.network_contract import check_network
 from xaibench.compute.network_outputs import check_exported_batch, check_scalars, model_device_and_dtype, probe
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, Targets, as_targets, target_margins, two_sided
-from xaibench.core.checks import check_count, plain_array
+from xaibench.core.checks import check_count, check_values, plain_array
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
 
@@ -187,6 +187,7 @@ def random_generator(seed: int, index: int) -> np.random.Generator:
 
 def _tensor(array: object, name: str) -> Tensor:
     if isinstance(array, Tensor):
+        check_values(array, name)
         # Tensors created in inference mode cannot require gradients, which attacks and explainers need.
         with torch.inference_mode(False):
             return array.clone() if array.is_inference() else array.detach()
