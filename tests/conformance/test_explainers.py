@@ -26,7 +26,8 @@ every_control = pytest.mark.parametrize("name", [name for name in EVERY if INFOS
 
 
 def make_images():
-    return torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(1)).clamp(-1, 1)
+    contrast = torch.linspace(0.8, 1.0, 6)[:, None, None, None]  # the extremes of the batch are in its last image
+    return torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(1)).clamp(-1, 1) * contrast
 
 
 def make_targets():
