@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import xaibench
 from xaibench.runner import environment as run_environment
+from xaibench.runner import run
 from xaibench.runner.environment import environment
 
 
@@ -42,3 +44,29 @@ def test_an_installed_package_names_the_commit_that_pip_took(
     )
 
     assert environment()["commit"] == commit
+
+
+def test_a_resumed_run_lists_every_version_that_computed_results(tmp_path, monkeypatch):
+    suite = tmp_path / "suite.toml"
+    suite.write_text(
+        'name = "small"\ntitle = "Small"\ndata = { parameters = { n_samples = 100 } }\ntraining = { epochs = 1 }\n'
+        'explaining = { samples = 2 }\ncells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr"] }]\n'
+        "explainers = { saliency = {} }\nmetrics = { iou = {} }\n"
+    )
+
+    def versions():
+        run(suite, tmp_path / "run", engine="serial")
+        content = json.loads((tmp_path / "run" / "environment.json").read_text())
+        return content["xaibench"], [each["xaibench"] for each in content.get("earlier", [])]
+
+    known = xaibench.__version__
+    assert versions() == versions() == (known, [])
+    monkeypatch.setattr(xaibench, "__version__", "9.9.9")
+    with monkeypatch.context() as patch:  # stopped before its first job
+        patch.setitem(run.__globals__, "_compute", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(suite, tmp_path / "run", engine="serial")
+    monkeypatch.setattr(xaibench, "__version__", "10.0")
+    assert versions() == versions() == ("10.0", [known, "9.9.9"])
+    (tmp_path / "run" / "environment.json").write_text("{")
+    assert versions() == ("10.0", [])

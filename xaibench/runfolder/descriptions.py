@@ -210,6 +210,7 @@ class Environment(TypedDict, total=False):
     inapplicable: dict[str, str]
     beside: list[str]
     notes: dict[str, str]
+    earlier: list[Environment]  # of calls that were stopped, or of other versions
 
 
 def read_environment(folder: Path) -> Environment:

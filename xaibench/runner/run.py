@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from xaibench.component.registry import IMPORTING
 from xaibench.compute.device import resolve_device
 from xaibench.compute.host_threads import available_cpus
 from xaibench.core.markup import html_table
 from xaibench.core.messages import unknown
-from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
-from xaibench.runfolder.tables import JOBS
+from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment, read_environment
+from xaibench.runfolder.tables import JOBS, RunFolderError
 from xaibench.runner.engines import Engine, Processes, Serial
 from xaibench.runner.environment import environment
 from xaibench.runner.plan.job_base import STAGES, Job, Outcome, Stage
@@ -143,6 +143,7 @@ def run(
             raise ArgumentError(str(error)) from error
     with asked.opened(download=asked.download) as opened, _lock_folder(opened.folder):
         write_atomic(opened.folder / SUITE, opened.text.encode())
+        ran_on = _record_environment(opened.folder)
         with _engine(engine, opened.store, asked, address) as runner, _job_log(opened.folder) as ended:
             done = _compute(opened.plan, opened.store, opened.folder, runner, progress, ended)
         seconds = time.monotonic() - start
@@ -153,7 +154,7 @@ def run(
         )
         notes = dataset_notes(opened.store, {cell.dataset_name: cell.data for cell in opened.plan.cells})
         conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable, notes=notes)
-        write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
+        write_atomic(opened.folder / ENVIRONMENT, json.dumps(ran_on | conditions, indent=2).encode())
     return Run(
         opened.folder,
         failed,
@@ -164,6 +165,21 @@ def run(
         tuple(opened.beside),
         notes,
     )
+
+
+def _record_environment(folder: Path) -> Environment:
+    """Write the environment into the run folder, with the others in which earlier calls computed its results."""
+    here = environment()
+    try:
+        before = dict[str, Any](read_environment(folder))
+    except RunFolderError:  # damaged; it is written anew
+        before = {}
+    earlier = [*before.pop("earlier", []), cast("Environment", {name: before[name] for name in here if name in before})]
+    others = [ran_on for number, ran_on in enumerate(earlier) if ran_on and ran_on not in (here, *earlier[:number])]
+    if others:
+        here["earlier"] = others
+    write_atomic(folder / ENVIRONMENT, json.dumps(here, indent=2).encode())
+    return here
 
 
 def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: float) -> Environment:
