@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from multiprocessing import Pipe, forkserver, spawn
 
 import pytest
@@ -40,6 +41,18 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
             outcomes.append(_outcome(engine, _job(1)))
     assert not outcomes[-1].error
     assert store.has("data", _job(1).key)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="states of processes are unknown")
+def test_a_stopped_worker_is_reported_and_the_run_continues_with_it(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(engines, "_PATIENCE", 0.05)
+    with Processes(Store(tmp_path), "cpu", workers=1) as engine:
+        assert not _outcome(engine, _job(0)).error
+        (pid,) = engine._pools[False].executor._processes
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
+        assert not _outcome(engine, _job(1)).error
+    assert f"kill -CONT {pid}" in caplog.text
 
 
 @pytest.fixture

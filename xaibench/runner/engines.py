@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -156,7 +157,13 @@ class Processes(Engine):
     def wait(self) -> list[Outcome]:
         """Return the outcomes of finished jobs of both pools."""
         running = {future: pool for pool in self._pools.values() for future in pool.running}
-        done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+        done: set[concurrent.futures.Future[Outcome]] = set()
+        while not done:
+            done, _ = concurrent.futures.wait(running, _PATIENCE, concurrent.futures.FIRST_COMPLETED)
+            stopped = [pid for pool in set(self._pools.values()) for pid in _stopped_workers(pool.executor)]
+            if not done and stopped:
+                numbers = " ".join(map(str, stopped))
+                log.warning("Worker processes are stopped and wait for a signal: kill -CONT %s continues.", numbers)
         return [running[future].take(future) for future in done]
 
     def __exit__(
@@ -166,10 +173,23 @@ class Processes(Engine):
             end_workers(pool.executor, at_once=kind is not None)  # do not wait for a training to end
 
 
+#: Seconds without the end of a job after which stopped workers are reported.
+_PATIENCE = 60.0
 #: Seconds that workers get to end.
 _SECONDS_TO_END = 5
 #: Seconds to wait before each attempt to restart worker processes; a dead fork server takes a moment to disappear.
 _PAUSES = (0.0, 0.1, 1.0)
+
+
+def _stopped_workers(executor: concurrent.futures.ProcessPoolExecutor) -> list[int]:
+    """Return the process numbers of the workers that were stopped by a signal, where the system tells (Linux)."""
+    stopped = []
+    for pid in list(getattr(executor, "_processes", None) or {}):
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2]
+            if state[:1] in "Tt":
+                stopped.append(pid)
+    return stopped
 
 
 class _Pool:
