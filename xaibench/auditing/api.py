@@ -143,8 +143,11 @@ def audit(
         if not isinstance(images, Tensor | np.ndarray):
             collection = images if isinstance(images, ImageCollection) else open_images(images)
             check_module(model)
-            outputs = logits_of(model, collection[0].images, output, device).shape[1]
-            read = read_samples(collection, samples, classes, outputs, seed, progress, labeled)
+
+            def count_outputs(image: Tensor) -> int:
+                return logits_of(model, image, output, device).shape[1]
+
+            read = read_samples(collection, samples, classes, count_outputs, seed, progress, labeled)
             given = read | {key: value for key, value in given.items() if value is not None}
             images = given.pop("images")
         subject = make_subject(model, images, output=output, device=device, **given)

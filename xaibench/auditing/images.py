@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, TypeAlias
@@ -29,7 +29,7 @@ from xaibench.compute.network_outputs import (
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, skip_last_layer, two_sided
 from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
 from xaibench.core.progress import ProgressBar
-from xaibench.data.disk.file_readers import to_nfc
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, to_nfc
 from xaibench.data.image_collection import ImageBatch, ImageCollection
 from xaibench.data.photographs.labeled_photographs import imagenet_synsets
 from xaibench.evaluation.apply import to_device
@@ -57,6 +57,7 @@ class Subject:
         device: Where the network is called.
         logits: ``[N, K]`` float64, the network's outputs for the images.
         label_names: Class number by name of the label, such as a class folder; empty if labels were given as numbers.
+        left_out: Reason by name of the images that cannot be read.
         stored: Results of an audit that was stopped.
     """
 
@@ -71,6 +72,7 @@ class Subject:
     device: str
     logits: Tensor
     label_names: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
     stored: StoredArrays = field(default_factory=StoredArrays)
 
     @property
@@ -176,6 +178,7 @@ def make_subject(
     ids: Sequence[str] | None = None,
     groups: Any = None,
     label_names: Mapping[str, int] | None = None,
+    left_out: Mapping[str, str] | None = None,
     output: OutputOrFunction | None = None,
     device: str = "auto",
 ) -> Subject:
@@ -190,6 +193,7 @@ def make_subject(
         ids: Names of the images; None numbers them.
         groups: ``[N]``; None: every image is a group.
         label_names: Class number by name of the label.
+        left_out: Reason by name of the images that cannot be read.
         output: The explained output.
         device: Where the network is called.
 
@@ -235,7 +239,20 @@ def make_subject(
             f"groups: got {len(different)} different ones, expected at least {FEWEST_GROUPS}: images of a group, such "
             "as a patient, count as one. Add images of other groups."
         )
-    return Subject(model, x, named, output, names, y, m, numbers.astype(np.int64), device, logits, label_names or {})
+    return Subject(
+        model,
+        x,
+        named,
+        output,
+        names,
+        y,
+        m,
+        numbers.astype(np.int64),
+        device,
+        logits,
+        label_names=label_names or {},
+        left_out=left_out or {},
+    )
 
 
 def _without_softmax(model: nn.Module, images: Tensor, outputs: Tensor, output: OutputOrFunction | None) -> nn.Module:
@@ -264,44 +281,48 @@ def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
 
 #: Images that are read at a time.
 _BATCH_SIZE = 16
+#: Largest share of images that cannot be read.
+_MOST_DAMAGED = 0.05
 
 
 def read_samples(
     collection: ImageCollection,
     samples: int | None,
     classes: Sequence[str] | None,
-    outputs: int,
+    count_outputs: Callable[[Tensor], int],
     seed: int,
     progress: bool = False,
     labeled: bool = True,
 ) -> dict[str, Any]:
-    """Read images with their labels, masks and groups.
+    """Read images with their labels, masks and groups. Up to 5 % that cannot be read are left out with a warning.
 
     Args:
         collection: The images.
         samples: Number of images, drawn at random; None = all.
         classes: Names of the network's classes, if known.
-        outputs: Number of the network's classes.
+        count_outputs: Returns the number of the network's classes for an image ``[1, C, H, W]``.
         seed: Seed of the choice.
         progress: Show a progress bar.
         labeled: Read the labels, too.
 
     Returns:
-        Arguments of :func:`xaibench.auditing.images.make_subject`: images, labels, masks, ids, groups, classes and
-        label_names.
+        Arguments of :func:`xaibench.auditing.images.make_subject`: images, labels, masks, ids, groups, classes,
+        label_names and left_out.
 
     Raises:
+        DataFileError: If more than 5 % of the images cannot be read.
         ValueError: If a name of the labels is not the name of a class (:func:`number_classes`).
     """
+    numbers = np.arange(len(collection))
+    if samples is not None and samples < len(numbers):
+        numbers = np.sort(np.random.default_rng(seed).choice(numbers, samples, replace=False))
+    batch, numbers, left_out = _read(collection, numbers, progress)
+    outputs = count_outputs(batch.images[:1])
     named = collection.classes or ()
     label_names: dict[str, int] = {}
     if labeled and collection.targets is not None and not collection.numbered:
         present = sorted(set(collection.targets.tolist()))
         label_names = number_classes([named[label] for label in present], classes, outputs)
-    numbers = np.arange(len(collection))
-    if samples is not None and samples < len(numbers):
-        numbers = np.sort(np.random.default_rng(seed).choice(numbers, samples, replace=False))
-    batch = _read(collection, numbers.tolist(), progress)
     labels = batch.targets if labeled else None
     if labels is not None and label_names:
         labels = torch.tensor([label_names[named[label]] for label in labels.tolist()])
@@ -316,6 +337,7 @@ def read_samples(
         "groups": None if groups is None else groups[numbers],
         "classes": classes or _name_outputs(collection, label_names, outputs),
         "label_names": label_names,
+        "left_out": left_out,
     }
 
 
@@ -326,16 +348,35 @@ def _name_outputs(collection: ImageCollection, label_names: Mapping[str, int], o
     return imagenet_synsets() if label_names else None
 
 
-def _read(collection: ImageCollection, numbers: list[int], progress: bool) -> ImageBatch:
-    """Read images in batches, with a progress bar."""
-    parts = []
+def _read(
+    collection: ImageCollection, numbers: NDArray[np.int64], progress: bool
+) -> tuple[ImageBatch, NDArray[np.int64], dict[str, str]]:
+    """Read images in batches; return them, their numbers, and the reason for each that cannot be read, by its name."""
+    parts: list[ImageBatch] = []
+    damaged: dict[int, str] = {}
     with ProgressBar("reading", len(numbers), "image", shown=progress) as bar:
         for start in range(0, max(1, len(numbers)), _BATCH_SIZE):
-            parts.append(collection[numbers[start : start + _BATCH_SIZE]])
-            bar.advance(len(parts[-1].ids))
+            chosen = numbers[start : start + _BATCH_SIZE].tolist()
+            try:
+                parts.append(collection[chosen])
+            except (DataFileError, MissingDataError):  # some are read one by one
+                for number in chosen:
+                    try:
+                        parts.append(collection[[number]])
+                    except (DataFileError, MissingDataError) as error:
+                        damaged[number] = str(error)
+            bar.advance(len(chosen))
+    if damaged:
+        found = f"{len(damaged)} of {len(numbers)} images cannot be read: {listed(damaged.values(), most=5)}"
+        if len(damaged) > _MOST_DAMAGED * len(numbers):
+            raise DataFileError(f"{found} More than 5 % are an error; repair or remove them.")
+        warn_caller(f"{found} They are left out.")
+    names = collection.samples.ids
     ids, images, masks, targets = zip(*parts, strict=True)
     known = [part for part in targets if part is not None]
-    return ImageBatch(list(chain(*ids)), torch.cat(images), list(chain(*masks)), torch.cat(known) if known else None)
+    batch = ImageBatch(list(chain(*ids)), torch.cat(images), list(chain(*masks)), torch.cat(known) if known else None)
+    kept = np.array([number for number in numbers.tolist() if number not in damaged], dtype=np.int64)
+    return batch, kept, {names[number]: reason for number, reason in damaged.items()}
 
 
 def number_classes(names: Sequence[str], classes: Sequence[str] | None, outputs: int) -> dict[str, int]:

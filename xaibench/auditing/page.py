@@ -80,6 +80,7 @@ def make_record(
         "images": {
             "count": len(subject.images),
             "groups": len(np.unique(subject.groups)),
+            "left_out": dict(subject.left_out),
             "with_mask": 0 if subject.masks is None else int(subject.masks.flatten(1).any(1).sum()),
             "shape": list(subject.images.shape[1:]),
             "range": [float(subject.images.min()), float(subject.images.max())],
@@ -372,6 +373,7 @@ def _facts(audit: Audit) -> dict[str, dict[str, str]]:
             "Number": str(images["count"]),
             "Independent groups": str(images["groups"]),
             "With a mask": str(images["with_mask"]),
+            **({"Left out, as they cannot be read": ", ".join(lost)} if (lost := images["left_out"]) else {}),
             "Shape": " × ".join(map(str, images["shape"])),
             "Content (sha256)": images["sha256"],
         },

@@ -17,7 +17,7 @@ from torch import Tensor
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.annotated_set import AnnotatedSet
-from xaibench.data.disk.file_readers import MissingDataError
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.image_lists import (
     UNLABELED,
     ImageEntry,
@@ -325,8 +325,15 @@ def _open_folder(
     if not len(source):
         raise MissingDataError(f"{path}: none of {len(images)} files has an image.")
     if size is None:
-        files = {source.meta(number)["file"] for number in range(len(source))}
-        size = _require_one({reader.size_of(folder / str(file)) for file in files})
+        sizes, damaged = set(), None
+        for file in {source.meta(number)["file"] for number in range(len(source))}:
+            try:
+                sizes.add(reader.size_of(folder / str(file)))
+            except DataFileError as error:  # reported when the image is read
+                damaged = error
+        if damaged is not None and not sizes:
+            raise damaged
+        size = _require_one(sizes)
     return _collect(os.fspath(path), source, chosen, size, channels or 3)
 
 
