@@ -67,9 +67,9 @@ assert double(21.0) == 42.0
 print(double.stats.cache_path)
 """
 
-    def call(**variables):
+    def call(before="", **variables):
         variables = {"HOME": file, "XDG_CACHE_HOME": file, "NUMBA_CACHE_DIR": "", "XAIBENCH_CACHE": file} | variables
-        done = run_fresh(code, str(tmp_path), **variables, TMPDIR=str(tmp_path), TQDM_DISABLE="0")
+        done = run_fresh(before + code, str(tmp_path), **variables, TMPDIR=str(tmp_path), TQDM_DISABLE="0")
         assert len(done.stderr.splitlines()) <= 1
         return done.stdout.strip(), done.stderr
 
@@ -105,3 +105,7 @@ def test_a_temporary_folder_that_others_can_change_is_not_used(fault, call, tmp_
     assert kept == "None"
     assert "XAIBENCH_CACHE" in announced
     assert call() == (kept, announced)
+
+
+def test_worker_processes_announce_nothing(call):
+    assert call("import multiprocessing; multiprocessing.parent_process = lambda: True")[1] == ""

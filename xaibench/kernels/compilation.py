@@ -18,6 +18,7 @@ called with arguments of one type.
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import stat
 import sys
@@ -112,8 +113,14 @@ def _cache_folder() -> Path | None:
 
 @cache
 def _announce_first_compilation() -> None:
-    """Print a line when the first function of this process is compiled, which takes seconds."""
+    """Print a line when the first function of this process is compiled, which takes seconds.
+
+    Worker processes print none: each would print the same one, and their run shows its progress.
+    """
     from numba.core import event
+
+    if multiprocessing.parent_process() is not None:
+        return
 
     class Announcement(event.Listener):  # type: ignore[misc]  # numba has no types
         done = False
