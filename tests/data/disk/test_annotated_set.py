@@ -1,7 +1,9 @@
+import contextlib
 import inspect
 import logging
 
 import numpy as np
+import pytest
 from refusals import refused
 
 from xaibench.data.annotated import MissingDataError
@@ -44,6 +46,21 @@ def test_download_is_tried_once_and_only_when_the_set_is_missing(painted_set, tm
     assert calls == []
     part(root=tmp_path / "new", download=True)
     assert calls == [tmp_path / "new"]
+
+
+def test_what_another_process_downloaded_meanwhile_is_not_downloaded_again(painted_set, tmp_path, monkeypatch):
+    part, root = painted_set()
+
+    @contextlib.contextmanager
+    def one_process(folder, name):
+        (root / "painted" / "list.txt").rename(root / "painted" / "new.txt")
+        yield
+
+    part.marker = "new.txt"
+    monkeypatch.setattr("xaibench.data.disk.annotated_set.one_process", one_process)
+    monkeypatch.setattr(part, "archives", ["of which there is one"])
+    monkeypatch.setattr(part, "download", lambda base: pytest.fail("it is there"))
+    assert part.find(root, download=True) == root / "painted"
 
 
 def test_unannotated_samples_are_left_out_and_counted(painted_set, painted, caplog):

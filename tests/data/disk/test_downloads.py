@@ -36,6 +36,11 @@ def silent(handler):
     time.sleep(1)
 
 
+def elsewhere(handler):
+    """Continues at another byte than it was asked for."""
+    handler.send(5_000)
+
+
 @pytest.fixture
 def archive(server):
     return server.offer("set.tar", {"images/a.png": b"a" * 50_000, "images/deep/c.png": b"c"})
@@ -61,8 +66,15 @@ def test_archives_are_downloaded_once_and_unpacked_next_to_the_files_there(serve
 
 @pytest.mark.parametrize(
     ("answers", "requests"),
-    [([10_000, 20_000], 3), ([10_000, 0, 0, 0], 5), ([10_000, busy, 0], 4), ([10_000, whole], 2), ([silent], 2)],
-    ids=["cut twice", "cut at once", "busy", "from the start again", "silent"],
+    [
+        ([10_000, 20_000], 3),
+        ([10_000, 0, 0, 0], 5),
+        ([10_000, busy, 0], 4),
+        ([10_000, whole], 2),
+        ([10_000, elsewhere], 3),
+        ([silent], 2),
+    ],
+    ids=["cut twice", "cut at once", "busy", "from the start again", "from elsewhere", "silent"],
 )
 def test_a_download_that_breaks_off_is_continued(server, archive, tmp_path, monkeypatch, answers, requests):
     monkeypatch.setattr(downloads, "_TIMEOUT", 0.3)
