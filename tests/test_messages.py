@@ -26,6 +26,7 @@ REASONS = {
     "data/scans/medical_images.py",
     "data/scans/nifti_volumes.py",
     "data/scans/scan_geometry.py",
+    "data/disk/file_readers.py",
     "data/volume_folder.py",
     "benchmarks/xai_tris/photo_backgrounds.py",
     "benchmarks/xai_tris/released_pickles.py",

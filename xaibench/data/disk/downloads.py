@@ -29,7 +29,7 @@ _TIMEOUT = 60.0
 #: Connections in a row that may bring nothing, and the seconds before the second one, which double from then on.
 _ATTEMPTS, _PAUSE = 4, 1.0
 _CHUNK = 1 << 20
-_OTHER_FOLDER = "choose another folder: root=... (--root), or the environment variable XAIBENCH_DATA"
+_OTHER_FOLDER = "Choose another folder: root=... (--root), or the environment variable XAIBENCH_DATA."
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,8 @@ def one_process(folder: Path, name: str) -> Iterator[None]:
     except NotImplementedError:  # a network file system without locks: all download
         pass
     except OSError as error:
-        raise OSError(
-            error.errno, f"{name} cannot be downloaded ({error.strerror}); {_OTHER_FOLDER}", os.fspath(folder)
-        ) from error
+        message = f"{name} cannot be downloaded into {folder} ({error.strerror}). {_OTHER_FOLDER}"
+        raise OSError(error.errno, message) from error
     try:
         yield
     finally:
@@ -113,9 +112,8 @@ def _check_free_space(archives: Sequence[Archive], missing: Sequence[Archive], f
     if (free := shutil.disk_usage(folder).free) < needed:
         raise OSError(
             errno.ENOSPC,
-            f"the data set and its archives need {format_bytes(needed)}, and {format_bytes(free)} are free; make room, "
-            f"or {_OTHER_FOLDER}",
-            os.fspath(folder),
+            f"{folder} has {format_bytes(free)} of free space, and the data set and its archives need "
+            f"{format_bytes(needed)}. {_OTHER_FOLDER}",
         )
 
 
