@@ -47,7 +47,7 @@ def names():
     nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     arguments = {node.arg for node in nodes if isinstance(node, ast.arg)}
     fields = {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
-    return arguments | fields
+    return arguments | fields | {"xb"}  # and calls, such as the one that downloads a set
 
 
 def literal(node):
