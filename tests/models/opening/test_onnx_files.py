@@ -84,9 +84,7 @@ def test_a_network_with_channels_last_is_the_network_that_torch_would_write(tmp_
     for name in ("saliency", "ig", "gradcam", "lrp", "lrp_epsilon", "lrp_gamma", "lrp_alpha_beta", "deeplift"):
         with pytest.warns(UserWarning, match="ends in a softmax") as shown:
             maps = xb.explain(name, opened.module, x, targets)
-        assert (
-            sum("ends in a softmax" in str(each.message) for each in shown) == 1
-        )  # onnx2torch 1.5 warns, too
+        assert sum("ends in a softmax" in str(each.message) for each in shown) == 1  # onnx2torch 1.5 warns, too
         torch.testing.assert_close(maps, xb.explain(name, twin, x, targets), rtol=1e-4, atol=1e-7)
     assert sum(isinstance(layer, nn.Linear) for layer in opened.module.modules()) == 2
     assert not list(opened.module.buffers())
