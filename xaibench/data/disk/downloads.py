@@ -99,7 +99,7 @@ def one_process(folder: Path, name: str) -> Iterator[None]:
         pass
     except OSError as error:
         message = f"{name} cannot be downloaded into {folder} ({error.strerror}). {_OTHER_FOLDER}"
-        raise OSError(error.errno, message) from error
+        raise OSError(error.errno, message) from None
     try:
         yield
     finally:
