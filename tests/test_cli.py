@@ -143,7 +143,10 @@ def test_bad_arguments_are_exit_code_2_and_one_line(invoke, arguments, message):
     ("arguments", "message"),
     [
         (("show", "xai-tris/lin-white-8x8", "--out", "small.toml/x.png"), "small.toml: File exists. Give another path"),
-        (("prepare", "pet", "--download", "--root", "small.toml/x"), "pet cannot be downloaded into small.toml/x (Not a directory)"),
+        (
+            ("prepare", "pet", "--download", "--root", "small.toml/x"),
+            "pet cannot be downloaded into small.toml/x (Not a directory)",
+        ),
         (("score", "small.toml/t.npz", *ON, "--template"), "small.toml: File exists. Give another path"),
         (("run", "small.toml", "--store", "small.toml"), "Cannot read the store small.toml: Not a directory"),
         (("run", "small.toml", "--store", "nowhere://x"), "Cannot reach the store nowhere://x: Protocol not known"),
