@@ -1,6 +1,8 @@
 """Images of an audit that cannot be read: a few are left out, counted and named; many are an error."""
 
 import json
+import os
+import sys
 
 import pytest
 from oracles.tag_network import tag_network, tagged_images
@@ -45,3 +47,11 @@ def test_many_damaged_images_are_an_error(folder):
         (folder / "plain" / f"{number:02}.png").write_bytes(b"")
     with pytest.raises(DataFileError, match="3 of 40 images cannot be read"):
         audit(folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system allows UTF-8 names only")
+def test_file_names_that_are_not_utf_8_are_written_with_their_bytes(folder, tmp_path):
+    os.rename(folder / "plain" / "00.png", os.fsencode(folder / "plain") + b"/\xff0.png")
+    audit(folder).write(tmp_path / "out")
+    content = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert r"plain/\xff0.png" in [image["id"] for image in content["images"]]

@@ -68,8 +68,9 @@ Known: n_samples, seed.
             raise UnknownParameterError(unknown(f"{owner} has no parameter", name, known), parameter=name)
 
 
-#: Unicode categories: control characters, formatting (such as marks of the writing direction), line separators.
-_HIDDEN = ("Cc", "Cf", "Zl", "Zp")
+#: Unicode categories: control characters, formatting (such as marks of the writing direction), line separators, and
+#: surrogates (bytes of file names that are not UTF-8).
+_HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 #: Letters of other scripts that look like Latin ones (Unicode Technical Standard 39, the most frequent ones).
 _LOOKALIKES = str.maketrans(
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406\u0408"

@@ -326,9 +326,9 @@ def _open_folder(
         raise MissingDataError(f"{path}: none of {len(images)} files has an image.")
     if size is None:
         sizes, damaged = set(), None
-        for file in {source.meta(number)["file"] for number in range(len(source))}:
+        for file in source.files():
             try:
-                sizes.add(reader.size_of(folder / str(file)))
+                sizes.add(reader.size_of(file))
             except DataFileError as error:  # reported when the image is read
                 damaged = error
         if damaged is not None and not sizes:

@@ -33,6 +33,16 @@ def to_nfc(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
+def legible(name: str) -> str:
+    r"""Replace the bytes of a file name that are not UTF-8 by their codes, so that it can be printed and stored.
+
+    Example:
+        >>> legible("caf\udce9.png")
+        'caf\\xe9.png'
+    """
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 class MissingDataError(FileNotFoundError):
     """A data set or file is missing; the message says where it was expected and how to get it.
 

@@ -17,7 +17,14 @@ from PIL import Image
 
 from xaibench.core.messages import listed
 from xaibench.data.disk.cache_folders import hash_contents
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, text_encoding, to_nfc, wrap_file_errors
+from xaibench.data.disk.file_readers import (
+    DataFileError,
+    MissingDataError,
+    legible,
+    text_encoding,
+    to_nfc,
+    wrap_file_errors,
+)
 from xaibench.data.disk.image_files import IMAGE_SUFFIXES, MEDICAL_SUFFIXES, is_image, is_medical, open_image
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes
@@ -157,10 +164,19 @@ class ListedSource(Source):
             return None
         return self._masks.read(row, self._folder / self._images[index].file, self._frames[index])
 
+    def files(self) -> set[Path]:
+        """Return the files of the images."""
+        return {self._folder / image.file for image in self._images}
+
     def meta(self, index: int) -> dict[str, object]:  # noqa: D102
         file, frame = self._images[index].file, self._frames[index]
-        name = file if frame is None else f"{file}#{frame}"
-        return {"id": name, "file": file, "annotated": bool(self.annotated[index]), **self._notes}
+        name = legible(file)
+        return {
+            "id": name if frame is None else f"{name}#{frame}",
+            "file": name,
+            "annotated": bool(self.annotated[index]),
+            **self._notes,
+        }
 
 
 def _number_groups(folder: Path, images: Sequence[ImageEntry]) -> NDArray[np.int64]:
