@@ -1,7 +1,8 @@
 """Download and unpacking of archives, from a server on this machine that breaks off, is silent or answers wrongly."""
 
 import itertools
-import multiprocessing
+import subprocess
+import sys
 import threading
 import time
 
@@ -147,20 +148,23 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     refused(OSError, str(tmp_path / "file" / "data"), download)
 
 
-def _hold(folder, ready, release):
-    with one_process(folder, "set"):
-        ready.set()
-        release.wait(30)
+HOLD = """
+import sys
+from pathlib import Path
+from xaibench.data.disk.downloads import one_process
+
+with one_process(Path(sys.argv[1]), "set"):
+    print("locked", flush=True)
+    input()
+"""
 
 
 def test_one_process_downloads_while_another_waits(tmp_path, capsys):
-    context = multiprocessing.get_context("spawn")
-    ready, release = context.Event(), context.Event()
-    other = context.Process(target=_hold, args=(tmp_path, ready, release))
-    other.start()
-    assert ready.wait(30)
-    threading.Timer(0.2, release.set).start()
-    with one_process(tmp_path, "set"):
-        assert release.is_set()
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "locked\n"
+        ended = threading.Event()
+        threading.Timer(0.2, lambda: (ended.set(), other.stdin.write("\n"), other.stdin.flush())).start()
+        with one_process(tmp_path, "set"):
+            assert ended.is_set()
     assert "waiting" in capsys.readouterr().err
-    other.join()
