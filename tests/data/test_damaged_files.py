@@ -72,6 +72,9 @@ def test_damaged_files_are_read_or_named(kind, tmp_path):
         except Exception as error:
             if isinstance(error, ValueError) and "class" in str(error):  # that has too few samples now
                 continue
-            raise AssertionError(f"{file.relative_to(tmp_path)}, {damage.__name__}: {error!r}") from error
+            place = f"{file.relative_to(tmp_path)}, {damage.__name__}"
+            raise AssertionError(
+                f"{place}: {error!r}; read files inside wrap_file_errors() or opened_image()"
+            ) from error
         finally:
             file.write_bytes(content)

@@ -178,6 +178,7 @@ from PIL import Image
 
 from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
+from xaibench.data.disk.file_readers import opened_image
 from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.source import Source
 
@@ -224,7 +225,7 @@ class _Bars(Source):
         return open_image(self._folder / "images" / self._files[index], size)
 
     def mask(self, index: int) -> NDArray[np.bool_] | None:
-        with Image.open(self._folder / "masks" / self._files[index]) as image:
+        with opened_image(self._folder / "masks" / self._files[index]) as image:
             return np.asarray(image.convert("L")) > 0
 
     def meta(self, index: int) -> dict[str, object]:
