@@ -76,6 +76,7 @@ def test_the_foundation_loads_neither_torch_nor_numpy():
     [
         (["cat", "c\u0430t"], "look alike"),
         (["\uff23AT", "CAT"], "look alike"),
+        (["cat", "ca\u200ct"], "look alike"),
         (["tac\u202e"], "u202e"),
         (["c\u200bat"], "u200b"),
         (["a\nb"], "invisible"),
@@ -86,4 +87,4 @@ def test_labels_that_look_alike_or_hide_characters_are_refused(labels, said):
 
 
 def test_labels_of_any_language_are_accepted():
-    check_labels("class", ["cat", "Cat", "кот", "猫", "γάτα", "très <b>", "=x", "قط"])
+    check_labels("class", ["cat", "Cat", "кот", "猫", "γάτα", "très <b>", "=x", "قط", "می\u200cرود"])

@@ -359,7 +359,7 @@ def _read(
             chosen = numbers[start : start + _BATCH_SIZE].tolist()
             try:
                 parts.append(collection[chosen])
-            except (DataFileError, MissingDataError):  # some are read one by one
+            except (DataFileError, MissingDataError):  # the others of the batch are read one by one
                 for number in chosen:
                     try:
                         parts.append(collection[[number]])
@@ -367,7 +367,7 @@ def _read(
                         damaged[number] = str(error)
             bar.advance(len(chosen))
     if damaged:
-        found = f"{len(damaged)} of {len(numbers)} images cannot be read: {listed(damaged.values(), most=5)}"
+        found = " ".join([f"{len(damaged)} of {len(numbers)} images cannot be read.", *list(damaged.values())[:5]])
         if len(damaged) > _MOST_DAMAGED * len(numbers):
             raise DataFileError(f"{found} More than 5 % are an error; repair or remove them.")
         warn_caller(f"{found} They are left out.")

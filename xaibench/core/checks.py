@@ -71,12 +71,15 @@ Known: n_samples, seed.
 #: Unicode categories: control characters, formatting (such as marks of the writing direction), line separators, and
 #: surrogates (bytes of file names that are not UTF-8).
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+#: Characters of these categories that some languages are spelled with: the zero-width (non-)joiner.
+_JOINERS = "\u200c\u200d"
 #: Letters of other scripts that look like Latin ones (Unicode Technical Standard 39, the most frequent ones).
 _LOOKALIKES = str.maketrans(
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406\u0408"
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458"
     "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf",
     "ABEKMHOPCTXSIJaeopcyxsijABEZHIKMNOPTYXo",
+    _JOINERS,  # left out
 ) | {0xFF00 + ascii_code - 0x20: ascii_code for ascii_code in range(0x21, 0x7F)}  # of double width
 
 
@@ -104,7 +107,8 @@ def check_labels(what: str, labels: Iterable[str]) -> None:
     """
     seen: dict[str, str] = {}
     for label in labels:
-        if hidden := sorted({char for char in label if unicodedata.category(char) in _HIDDEN}):
+        hidden = [char for char in label if unicodedata.category(char) in _HIDDEN and char not in _JOINERS]
+        if hidden:
             raise ValueError(f"{what} name {label!a} has the invisible character {hidden[0]!a}; rename it.")
         other = seen.setdefault(to_latin(label), label)
         if other != label:

@@ -35,6 +35,7 @@ from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, 
 from xaibench.data.scans.ct_reading import check_center_width
 from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
 
+_T = TypeVar("_T")
 _ARRAYS, _NIFTI = (".npy", ".npz"), (".nii", ".nii.gz")
 #: Suffixes of the files that :func:`read_values` reads.
 VALUE_SUFFIXES = _ARRAYS + _NIFTI
@@ -287,9 +288,6 @@ def read_values(file: Path) -> NDArray[Any]:
     if _is_nifti(file):
         return read_volume(file).values
     return _single(file, read_arrays(file))
-
-
-_T = TypeVar("_T")
 
 
 def _single(file: Path, arrays: Mapping[str, _T]) -> _T:

@@ -91,6 +91,7 @@ def test_coco_alone_is_listed_by_its_captions(tmp_path, caplog, part):
 def test_coco_alone_is_no_set_with_masks(tmp_path):
     write_coco(tmp_path)
     assert gender.find(tmp_path) == tmp_path / "coco"
+    assert [found for _, found in gender.list_contents(tmp_path)] == [False]  # the masks; the photographs are there
     refused(MissingDataError, "'men'", lambda: load("gender", root=tmp_path))
     refused(MissingDataError, "by hand", lambda: load("gender", root=tmp_path / "none", download=True))
 

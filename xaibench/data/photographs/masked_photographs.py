@@ -94,6 +94,11 @@ class MarkedPhotographs(AnnotatedSet):
         raw = (base / name for name in self.raw_folders)
         return super().look_in(base) or next((folder for folder in raw if self.is_raw(folder)), None)
 
+    def list_contents(self, base: Path) -> list[tuple[str, bool]]:  # noqa: D102  # as in AnnotatedSet
+        masks, *photographs = super().list_contents(base)
+        folder = self.look_in(base)  # the public data set has its photographs elsewhere
+        return [masks] if folder is not None and self.is_raw(folder) else [masks, *photographs]
+
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the masks."""
         prepare_masks(folder / TABLE_FOLDER, workers=workers, progress=progress)
