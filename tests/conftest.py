@@ -14,14 +14,18 @@ from pathlib import Path
 import pytest
 import torch
 import typer.testing
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)
 # What is imported and the 14,000 collected tests stay: visiting these objects often takes a tenth of the time.
 gc.set_threshold(100_000, 50, 100)
-# Property tests that state no number of examples; --hypothesis-profile replaces it.
-settings.register_profile("suite", max_examples=20, deadline=None)  # a busy machine is no failure
+# Property tests that state no number of examples: few and always the same ones, or those of tests/fuzz.py. There is no
+# deadline, since a busy machine is no failure.
+settings.register_profile("suite", max_examples=20, deadline=None, derandomize=True)
+settings.register_profile(
+    "fuzz", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("suite")
 
 # Typer builds all commands again each time that a test calls one, which takes as long as many a command.

@@ -1,7 +1,6 @@
 """Anything that numpy can hold goes into every metric: a score in its range, a documented ``nan``, or a clear error.
 
-pytest tests/metrics/test_fuzz.py --hypothesis-profile=fuzz                     # 10,000 inputs for each metric
-pytest tests/metrics/test_fuzz.py --hypothesis-profile=fuzz -k "model and road" # of one kind, or of one metric
+python tests/fuzz.py metrics --minutes 60 runs it longer.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Damaged files in the tree of every data set: what is read is read, and what is not is an error that names a file.
 
-pytest tests/data/test_damaged_files.py --hypothesis-profile=fuzz    # 500 times as many
+python tests/fuzz.py data --minutes 60 runs it longer.
 """
 
 import importlib
@@ -8,7 +8,8 @@ import random
 import warnings
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from part_cases import DatasetCase, case
 
 from xaibench.data import DATASETS, load
@@ -46,8 +47,10 @@ def forge(rng, content):
     return bytes(damaged)
 
 
-@pytest.mark.parametrize("kind", NAMES)
-def test_damaged_files_are_read_or_named(kind, tmp_path):
+@pytest.fixture(params=NAMES)
+def tree(request, tmp_path):
+    """The files of a set as its own case writes them; each example damages one and puts it back."""
+    kind = request.param
     write = (
         case(DATASETS, kind, DatasetCase()).write
         if kind in DATASETS
@@ -55,26 +58,30 @@ def test_damaged_files_are_read_or_named(kind, tmp_path):
     )
     write(tmp_path)
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size)
-    rng = random.Random(kind)
     parameters = {"splits": (0.0, 0.0, 1.0)} | ({} if ":" in NAMES[kind] else {"root": tmp_path})
-    for _ in range(settings.default.max_examples // 4):
-        file, damage = rng.choice(files), rng.choice([flip, cut, grow, forge])
-        content = file.read_bytes()
-        file.write_bytes(damage(rng, content))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                samples = load(NAMES[kind].format(root=tmp_path), size=32, **parameters).test
-                for number in range(len(samples)):
-                    samples[number]
-        except (DataFileError, MissingDataError):
-            pass
-        except Exception as error:
-            if isinstance(error, ValueError) and "class" in str(error):  # that has too few samples now
-                continue
-            place = f"{file.relative_to(tmp_path)}, {damage.__name__}"
-            raise AssertionError(
-                f"{place}: {error!r}; read files inside wrap_file_errors() or opened_image()"
-            ) from error
-        finally:
-            file.write_bytes(content)
+    return files, lambda: load(NAMES[kind].format(root=tmp_path), size=32, **parameters).test
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_damaged_files_are_read_or_named(tree, seed):
+    files, read = tree
+    rng = random.Random(seed)
+    file, damage = rng.choice(files), rng.choice([flip, cut, grow, forge])
+    content = file.read_bytes()
+    file.write_bytes(damage(rng, content))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            samples = read()
+            for number in range(len(samples)):
+                samples[number]
+    except (DataFileError, MissingDataError):
+        pass
+    except Exception as error:
+        if isinstance(error, ValueError) and "class" in str(error):  # that has too few samples now
+            return
+        place = f"{file.name}, {damage.__name__}"
+        raise AssertionError(f"{place}: {error!r}; read files inside wrap_file_errors() or opened_image()") from error
+    finally:
+        file.write_bytes(content)
