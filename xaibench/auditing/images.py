@@ -29,7 +29,8 @@ from xaibench.compute.network_outputs import (
 from xaibench.compute.output import ExplainedOutput, OutputOrFunction, skip_last_layer, two_sided
 from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
 from xaibench.core.progress import ProgressBar
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, to_nfc
+from xaibench.data.disk.damaged_files import describe_damaged, read_undamaged
+from xaibench.data.disk.file_readers import to_nfc
 from xaibench.data.image_collection import ImageBatch, ImageCollection
 from xaibench.data.photographs.labeled_photographs import imagenet_synsets
 from xaibench.evaluation.apply import to_device
@@ -279,12 +280,6 @@ def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
         check_classes(labels, outputs, "labels")
 
 
-#: Images that are read at a time.
-_BATCH_SIZE = 16
-#: Largest share of images that cannot be read.
-_MOST_DAMAGED = 0.05
-
-
 def read_samples(
     collection: ImageCollection,
     samples: int | None,
@@ -351,32 +346,23 @@ def _name_outputs(collection: ImageCollection, label_names: Mapping[str, int], o
 def _read(
     collection: ImageCollection, numbers: NDArray[np.int64], progress: bool
 ) -> tuple[ImageBatch, NDArray[np.int64], dict[str, str]]:
-    """Read images in batches; return them, their numbers, and the reason for each that cannot be read, by its name."""
-    parts: list[ImageBatch] = []
+    """Read images; return them, their numbers, and the reason for each that cannot be read, by its name."""
     damaged: dict[int, str] = {}
     with ProgressBar("reading", len(numbers), "image", shown=progress) as bar:
-        for start in range(0, max(1, len(numbers)), _BATCH_SIZE):
-            chosen = numbers[start : start + _BATCH_SIZE].tolist()
-            try:
-                parts.append(collection[chosen])
-            except (DataFileError, MissingDataError):  # the others of the batch are read one by one
-                for number in chosen:
-                    try:
-                        parts.append(collection[[number]])
-                    except (DataFileError, MissingDataError) as error:
-                        damaged[number] = str(error)
-            bar.advance(len(chosen))
-    if damaged:
-        found = " ".join([f"{len(damaged)} of {len(numbers)} images cannot be read.", *list(damaged.values())[:5]])
-        if len(damaged) > _MOST_DAMAGED * len(numbers):
-            raise DataFileError(f"{found} More than 5 % are an error; repair or remove them.")
-        warn_caller(f"{found} They are left out.")
+
+        def read(number: int) -> ImageBatch:
+            bar.advance(1)
+            return collection[[number]]
+
+        parts = list(read_undamaged(read, numbers.tolist(), damaged))
     names = collection.samples.ids
+    left_out = {names[number]: reason for number, reason in damaged.items()}
+    if said := describe_damaged(left_out, len(numbers)):
+        warn_caller(said)
     ids, images, masks, targets = zip(*parts, strict=True)
     known = [part for part in targets if part is not None]
     batch = ImageBatch(list(chain(*ids)), torch.cat(images), list(chain(*masks)), torch.cat(known) if known else None)
-    kept = np.array([number for number in numbers.tolist() if number not in damaged], dtype=np.int64)
-    return batch, kept, {names[number]: reason for number, reason in damaged.items()}
+    return batch, np.setdiff1d(numbers, list(damaged)), left_out
 
 
 def number_classes(names: Sequence[str], classes: Sequence[str] | None, outputs: int) -> dict[str, int]:

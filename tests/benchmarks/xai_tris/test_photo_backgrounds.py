@@ -9,6 +9,7 @@ from refusals import refused
 import xaibench.benchmarks.xai_tris.photo_backgrounds as module
 from xaibench.benchmarks.xai_tris.photo_backgrounds import assign_backgrounds, image_backgrounds, prepare_image
 from xaibench.data import load
+from xaibench.data.annotated import DataFileError
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def cache(tmp_path):
 
 
 def backgrounds(folder, cache, n=30, seed=0, **how):
-    return image_backgrounds(folder, n, 64, seed=seed, cache_dir=cache, **how)
+    return image_backgrounds(folder, n, 64, seed=seed, cache_dir=cache, **how)[0]
 
 
 def test_an_image_is_scaled_cropped_and_grayed():
@@ -127,12 +128,17 @@ def test_a_set_on_few_images_says_how_often_each_is_repeated(folder, cache, capl
     assert (enough.note, enough.train.groups) == ("", None)
 
 
-def test_unreadable_images_are_named(folder, cache):
+def test_a_few_unreadable_images_are_left_out_by_name_and_many_are_an_error(folder, cache):
     victim = folder / "dogs" / "00.png"
     victim.write_bytes(victim.read_bytes()[:200])
+    for _ in range(2):  # from the folder, and from the cache
+        pixels, left_out = image_backgrounds(folder, 30, 64, seed=0, cache_dir=cache)
+        assert len(pixels) == 29
+        assert left_out.startswith("1 of 32 images cannot be read.")
+        assert str(victim) in left_out
     (folder / "text.jpg").write_text("no image")
     for name in ("dogs/00.png", "text.jpg"):
-        refused(ValueError, name, backgrounds, folder, cache)
+        refused(DataFileError, name, backgrounds, folder, cache)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from generators.pet import write
+from PIL import Image
 from scipy.integrate import trapezoid
 
 import xaibench as xb
@@ -146,6 +147,48 @@ def test_files_that_changed_under_the_run_are_noticed(pets, tmp_path):
     read_test_split.cache_clear()
     with pytest.raises(DataChangedError, match="The samples of pet have changed on disk since this run began"):
         run(tmp_path / "suite.toml", tmp_path / "run", engine="serial", root=other)
+
+
+@pytest.fixture
+def photographs(tmp_path, monkeypatch):
+    """Twenty photographs of each of two classes; the third of a class cannot be read."""
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for label, damaged in (("cat", 1), ("dog", 0)):
+        (tmp_path / "photographs" / label).mkdir(parents=True)
+        for number in range(20):
+            file = tmp_path / "photographs" / label / f"{number:02}.png"
+            Image.fromarray(rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(file)
+            if damaged and number == 3:
+                file.write_bytes(file.read_bytes()[:100])
+    return tmp_path / "photographs"
+
+
+def test_a_damaged_image_is_left_out_of_the_run_by_name(photographs, tmp_path):
+    suite = SUITE.format(method="none", model=SMALL).replace('root = "$XAIBENCH_DATA", ', "splits = [0.0, 0.0, 1.0], ")
+    suite = suite.replace(", prior = {}", "").replace('"pet"', f'"photographs:{photographs}"')
+    (tmp_path / "suite.toml").write_text(suite)
+    result = run(tmp_path / "suite.toml", tmp_path / "run", engine="serial")
+    assert result.failures == {}
+    assert result.notes["animals"].startswith("1 of 40 images cannot be read.")
+    assert str(photographs / "cat" / "03.png") in result.notes["animals"]
+    samples = pd.read_csv(tmp_path / "run" / "samples.csv")
+    assert len(samples) == 39
+    assert not samples["id"].str.contains("cat/03").any()
+    scores = pd.read_parquet(tmp_path / "run" / "scores.parquet")
+    assert (scores.groupby(["explainer", "metric"], observed=True)["sample"].nunique() == 39).all()
+
+
+def test_many_damaged_images_are_an_error_of_the_run(photographs, tmp_path):
+    for number in range(3):
+        (photographs / "dog" / f"{number:02}.png").write_bytes(b"no picture")
+    (tmp_path / "suite.toml").write_text(
+        SUITE.format(method="none", model=SMALL)
+        .replace('root = "$XAIBENCH_DATA", ', "")
+        .replace('"pet"', f'"photographs:{photographs}"')
+    )
+    result = run(tmp_path / "suite.toml", tmp_path / "run", engine="serial")
+    assert any("4 of 40 images cannot be read" in error for error in result.failures.values())
 
 
 @pytest.mark.parametrize("method", ["all", "none"])

@@ -14,6 +14,7 @@ from xaibench.benchmarks.mosaics.image_grids import make_mosaics, select_confide
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, Split
+from xaibench.data.disk.damaged_files import leave_out, leave_out_damaged
 from xaibench.data.photographs.labeled_photographs import Photographs
 
 #: Photographs loaded and classified at a time.
@@ -97,7 +98,7 @@ class PhotoMosaics:
             check_count(name, number)
         if size % side:
             raise ValueError(f"size={size} with side={side}: expected a size that is a multiple of side.")
-        images, targets, tried = self._select_photographs(network, seed, size // side, least, among)
+        images, targets, tried, left_out = self._select_photographs(network, seed, size // side, least, among)
         shown, classes = len(set(targets.tolist())), self.info.classes
         if shown < side**2:
             raise ValueError(
@@ -121,19 +122,21 @@ class PhotoMosaics:
             info,
             {"seed": seed, "side": side, "size": size, "count": count, "least": least, "disconnected": disconnected},
             note=f"mosaics of {len(targets)} photographs of {shown} classes, selected from {tried} because the network "
-            f"assigns them to their class with a probability of at least {least:g}",
+            f"assigns them to their class with a probability of at least {least:g}{'. ' * bool(left_out)}{left_out}",
         )
 
     def _select_photographs(
         self, network: Callable[[Tensor], Tensor], seed: int, size: int, least: float, among: int
-    ) -> tuple[Tensor, Tensor, int]:
-        """Return the confidently classified photographs, their classes, and the number of photographs classified."""
-        split = self._photographs(seed=seed, size=size, splits=(0.0, 0.0, 1.0)).test
-        tried = min(among, len(split))
+    ) -> tuple[Tensor, Tensor, int, str]:
+        """Return the confidently classified photographs, their classes, how many were classified, and what was not."""
+        photographs = self._photographs(seed=seed, size=size, splits=(0.0, 0.0, 1.0))
+        few = leave_out(photographs, {"test": range(among, len(photographs.test))})
+        read, _, left_out = leave_out_damaged(few)
+        split, tried = read.test, len(read.test)
         images, targets = [], []
         for start in range(0, tried, _BATCH_SIZE):
             shown, _, labels = split[start : min(start + _BATCH_SIZE, tried)]
             sure = select_confident(network, shown, labels, least)
             images.append(shown[sure])
             targets.append(labels[sure])
-        return torch.cat(images), torch.cat(targets), tried
+        return torch.cat(images), torch.cat(targets), tried, left_out

@@ -21,6 +21,7 @@ from xaibench.benchmarks.watermarks.regimes import (
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.data.base import Dataset
+from xaibench.data.disk.damaged_files import leave_out_damaged
 from xaibench.data.photographs.labeled_photographs import Photographs
 from xaibench.data.stratified_splits import check_fractions
 
@@ -103,7 +104,8 @@ class WatermarkedPhotographs:
         """
         check_choice("regime", regime, REGIMES)
         check_count("size", size, least=LEAST_SIDE)
-        read = self._photographs(seed=seed, size=size, splits=check_fractions(split))
+        photographs = self._photographs(seed=seed, size=size, splits=check_fractions(split))
+        read, _, note = leave_out_damaged(photographs)
         mask, rng = banner_mask(size), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
         train, val = (
             training_split(
@@ -120,4 +122,4 @@ class WatermarkedPhotographs:
         images, _, targets = read.test[:]
         shown = paired_split(images.double().numpy(), targets.numpy(), mask, opacity=opacity, inverted=inverted)
         parameters = {"regime": regime, "seed": seed, "size": size, "inverted": inverted, "opacity": float(opacity)}
-        return Dataset(train, val, shown, self.info, parameters | {"split": tuple(split)})
+        return Dataset(train, val, shown, self.info, parameters | {"split": tuple(split)}, note=note)

@@ -25,6 +25,7 @@ from PIL import Image
 from xaibench.benchmarks.xai_tris.noise import images_rng
 from xaibench.core.files import default_cache_dir
 from xaibench.data.disk.cache_folders import read_cached, write_cached
+from xaibench.data.disk.damaged_files import describe_damaged
 from xaibench.data.disk.file_readers import IMAGE_FORMATS, BoundedFile
 from xaibench.data.disk.image_files import is_image
 
@@ -33,7 +34,7 @@ _LOGGER = logging.getLogger("xaibench")
 #: Weights of red, green and blue, in thousandths, so that sums are exact.
 _GRAY_WEIGHTS = (299, 587, 114)
 #: Part of the cache key; increased when the preprocessing changes.
-_REVISION = 3
+_REVISION = 4
 #: Files submitted to the workers at a time: enough to keep them busy, few enough to stop soon after the last one.
 _BATCH_SIZE = 256
 
@@ -46,7 +47,7 @@ def image_backgrounds(
     seed: int,
     cache_dir: str | os.PathLike[str] | None = None,
     workers: int = 1,
-) -> NDArray[np.float32]:
+) -> tuple[NDArray[np.float32], str]:
     """Return backgrounds from a folder of images.
 
     The files are shuffled with the seed, and the first ``n_samples`` that are large enough are used, or all if there
@@ -62,10 +63,12 @@ def image_backgrounds(
         workers: Number of threads.
 
     Returns:
-        ``[n, size, size]`` with n <= n_samples, each image with mean 0, in [−255, 255].
+        ``[n, size, size]`` with n <= n_samples, each image with mean 0, in [−255, 255]; and a sentence about images
+        that cannot be read and were left out, or an empty string.
 
     Raises:
-        ValueError: If the folder does not exist, has no usable image, or has images that cannot be read.
+        DataFileError: If more than 5 % of the images cannot be read.
+        ValueError: If the folder does not exist or has no usable image.
     """
     root = Path(images_dir)
     if not root.is_dir():
@@ -73,11 +76,11 @@ def image_backgrounds(
     files = _list_images(root)
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     cached = folder / f"backgrounds-{_cache_key(root, files, n_samples, size, seed)}.npz"
-    pixels = read_cached(cached, lambda arrays: _pixels_from_cache(arrays, n_samples, size))
-    if pixels is None:
-        pixels = _prepare_images(root, files, n_samples, size, seed, workers)
-        write_cached(cached, "The backgrounds", {"pixels": pixels})
-    return pixels
+    found = read_cached(cached, lambda arrays: _from_cache(arrays, n_samples, size))
+    if found is None:
+        found = _prepare_images(root, files, n_samples, size, seed, workers)
+        write_cached(cached, "The backgrounds", {"pixels": found[0], "left_out": np.array(found[1])})
+    return found
 
 
 def assign_backgrounds(images: int, sizes: Sequence[int]) -> NDArray[np.int64]:
@@ -173,25 +176,22 @@ def _cache_key(root: Path, files: Sequence[Path], n_samples: int, size: int, see
 
 def _prepare_images(
     root: Path, files: Sequence[Path], n_samples: int, size: int, seed: int, workers: int
-) -> NDArray[np.float32]:
+) -> tuple[NDArray[np.float32], str]:
     order = iter([files[index] for index in images_rng(seed).permutation(len(files))])
     pixels = np.empty((min(n_samples, len(files)), size, size), dtype=np.float32)
-    count, small, unreadable = 0, 0, []
+    count, small, tried, damaged = 0, 0, 0, dict[str, str]()
     with ThreadPoolExecutor(workers) as pool:
         while count < n_samples and (batch := list(itertools.islice(order, _BATCH_SIZE))):
+            tried += len(batch)
             for file, prepared in zip(batch, pool.map(lambda file: _read_image(file, size), batch), strict=True):
                 if isinstance(prepared, str):
-                    unreadable.append(f"{file.relative_to(root).as_posix()} ({prepared})")
+                    damaged[file.relative_to(root).as_posix()] = f"{file}: {prepared}."
                 elif prepared is None:
                     small += 1
                 elif count < len(pixels):
                     pixels[count] = prepared
                     count += 1
-    if unreadable:
-        more = f" and {len(unreadable) - 5} more" if len(unreadable) > 5 else ""
-        raise ValueError(
-            f"{root} has images that cannot be read: {'; '.join(unreadable[:5])}{more}. Remove or replace them."
-        )
+    left_out = describe_damaged(damaged, tried)
     if count == 0:
         raise ValueError(
             f"{root} has no usable image ({len(files)} image files, {small} of them smaller than {size} px); expected "
@@ -199,7 +199,7 @@ def _prepare_images(
         )
     if small:
         _LOGGER.info("Skipped %d images smaller than %d px.", small, size)
-    return pixels[:count]
+    return pixels[:count], left_out
 
 
 def _read_image(file: Path, size: int) -> NDArray[np.float32] | str | None:
@@ -212,9 +212,9 @@ def _read_image(file: Path, size: int) -> NDArray[np.float32] | str | None:
         return str(error).split(" <")[0] or type(error).__name__
 
 
-def _pixels_from_cache(arrays: Mapping[str, NDArray[Any]], n_samples: int, size: int) -> NDArray[np.float32]:
+def _from_cache(arrays: Mapping[str, NDArray[Any]], n_samples: int, size: int) -> tuple[NDArray[np.float32], str]:
     pixels: NDArray[np.float32] = arrays["pixels"]
     fits = pixels.shape[1:] == (size, size) and 0 < len(pixels) <= n_samples
     if not fits or pixels.dtype != np.float32:
         raise ValueError(f"it has {pixels.dtype} {list(pixels.shape)}")
-    return pixels
+    return pixels, str(arrays["left_out"])

@@ -156,7 +156,7 @@ split=(0.8, 0.1, 0.1))
 
         Raises:
             ValueError: If a parameter is out of range, ``alpha`` is None but the paper has no value for this data set,
-                or the folder has fewer usable images than splits, or images that cannot be read.
+                or the folder has fewer usable images than splits, or too many that cannot be read.
         """
         alpha = self._check_alpha(alpha)
         n_samples = _N_SAMPLES[self.size] if n_samples is None else n_samples
@@ -182,11 +182,11 @@ split=(0.8, 0.1, 0.1))
         background_of, note = np.arange(n_samples), ""
         fill_background: Callable[[int, NDArray[np.float32]], None] = partial(fill_noise, self.background, seed)
         if images_dir is not None:
-            photographs = image_backgrounds(
+            photographs, left_out = image_backgrounds(
                 images_dir, n_samples, self.size, seed=seed, cache_dir=cache_dir, workers=workers
             )
             background_of = assign_backgrounds(len(photographs), [len(part) for part in parts])
-            note = describe_repetition(len(photographs), n_samples)
+            note = " ".join(filter(None, (describe_repetition(len(photographs), n_samples), left_out)))
             fill_background = partial(_fill_photographs, photographs, background_of)
         work = _ChunkedWork(n_samples, workers, chunk_size)
         masks = torch.empty(images.shape, dtype=torch.bool).numpy()

@@ -142,6 +142,12 @@ class LazySplit(Split):
         split.transform = transform
         return split
 
+    def without(self, positions: Sequence[int]) -> Self:
+        """Return a split that lacks the samples at some positions; this one is unchanged."""
+        split = copy.copy(self)
+        split.indices = np.delete(self.indices, positions)
+        return split
+
     def _read(self, numbers: NDArray[np.int64]) -> Sample:
         images, masks = self._read_samples(numbers)
         if self.transform is not None and len(numbers):

@@ -31,6 +31,7 @@ class DataChangedError(RuntimeError):
 def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
     """Generate or open the data set and store its samples; for a set on disk, only the list of samples.
 
+    Up to 5 % of the samples on disk that cannot be read are left out, which the note of the data set says.
     Data sets are always generated on the CPU, so that they are the same everywhere.
     """
     import torch
@@ -38,11 +39,17 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
     from xaibench.benchmarks.checksums import check_published
 
     dataset = _load(job)
-    first = " ".join(filter(None, (check_published(dataset), dataset.note)))
+    on_disk = "" if dataset.test.in_memory else _hash_samples(dataset)
+    damaged: dict[str, list[int]] = {}
+    left_out = ""
+    if on_disk:
+        from xaibench.data.disk.damaged_files import leave_out_damaged
+
+        dataset, damaged, left_out = leave_out_damaged(dataset)
+    first = " ".join(filter(None, (check_published(dataset), dataset.note, left_out)))
     groups = _describe_groups(dataset.test)
     # A note of a data set may be a phrase without a period.
     note = f"{first.rstrip('.')}. {groups}" if first and groups else first or groups
-    on_disk = not dataset.test.in_memory
     tensors: dict[str, Tensor] = {}
     ids: dict[str, list[str]] = {}
     for name in SPLITS:
@@ -61,9 +68,9 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "classes": list(dataset.info.classes),
         "parameters": dict(dataset.parameters),
         "image_shape": list(dataset.test[0][0].shape),
-        "on_disk": _hash_samples(dataset) if on_disk else "",
+        "on_disk": on_disk,
         "grouped": dataset.test.groups is not None,
-    } | {name: value for name, value in (("ids", ids), ("note", note)) if value}
+    } | {name: value for name, value in (("ids", ids), ("note", note), ("damaged", damaged)) if value}
     test = {name: tensor for name, tensor in tensors.items() if name.startswith("test.")}
     fit = {name: tensor for name, tensor in tensors.items() if name not in test}
     store.save_tensors("data", job.fit_key, fit, {})
@@ -75,7 +82,7 @@ def read_data(store: Store, job: DataJob) -> tuple[dict[str, Split], dict[str, A
     """Read the splits of a data set and its metadata (``classes``, ``parameters``, ``image_shape``)."""
     meta = store.load_meta("data", job.key)
     if meta.get("on_disk"):
-        dataset = _open_unchanged(job, meta["on_disk"])
+        dataset = _open_unchanged(job, meta)
         return {name: getattr(dataset, name) for name in SPLITS}, meta
     tensors = store.load_tensors("data", job.key)[0] | store.load_tensors("data", job.fit_key)[0]
     return {name: _make_split(tensors, name, meta) for name in SPLITS}, meta
@@ -86,7 +93,7 @@ def read_test_split(store: Store, job: DataJob) -> Split:
     """Read the test split only, which is all that explain and score jobs need."""
     meta = store.load_meta("data", job.key)
     if meta.get("on_disk"):
-        return _open_unchanged(job, meta["on_disk"]).test
+        return _open_unchanged(job, meta).test
     return _make_split(store.load_tensors("data", job.key)[0], "test", meta)
 
 
@@ -172,15 +179,17 @@ def _network(job: DataJob) -> Callable[[Tensor], Tensor]:
     return network
 
 
-def _open_unchanged(job: DataJob, identity: str) -> Dataset:
-    """Load the data set and check that it has not changed since the run began."""
+def _open_unchanged(job: DataJob, meta: Mapping[str, Any]) -> Dataset:
+    """Load the data set as the data job found it, and check that it has not changed since."""
+    from xaibench.data.disk.damaged_files import leave_out
+
     dataset = _load(job)
-    if _hash_samples(dataset) != identity:
+    if _hash_samples(dataset) != meta["on_disk"]:
         raise DataChangedError(
             f"The samples of {job.name} have changed on disk since this run began. Start a new run folder, or restore "
             "the files."
         )
-    return dataset
+    return leave_out(dataset, meta.get("damaged", {}))
 
 
 def _hash_samples(dataset: Any) -> str:
