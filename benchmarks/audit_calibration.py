@@ -33,11 +33,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from PIL import Image
 from scipy import ndimage
 from torch import nn
 
 import xaibench as xb
+from xaibench.data.disk.file_readers import opened_image
 
 SIDE, TAG, PATTERN, IMAGES, TRAINING = 24, 5, 9, 24, 480
 EXPLAINERS = ("saliency", "input_x_gradient", "integrated_gradients", "gradcam", "lrp_gamma", "occlusion", "rise")
@@ -99,7 +99,7 @@ def crops(folder: str | None) -> np.ndarray:
     rng = np.random.default_rng(0)
     found = []
     for path in sorted(Path(folder).rglob("*.jp*g"))[:400] if folder else ():
-        with Image.open(path) as image:
+        with opened_image(path) as image:
             pixels = np.asarray(image.convert("L").reduce(4), dtype=np.float64) / 255
         for _ in range(3 if min(pixels.shape) >= SIDE else 0):
             top, left = (int(rng.integers(side - SIDE + 1)) for side in pixels.shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.core.files import atomic_file
+from xaibench.data.disk.file_readers import DAMAGED_FILE_ERRORS
 from xaibench.models.networks.pretrained_weights import update_digest
 
 
@@ -53,7 +53,7 @@ class StoredArrays:
         try:
             with np.load(path, allow_pickle=False) as stored:
                 return dict(stored)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile):  # also a damaged file
+        except DAMAGED_FILE_ERRORS:
             pass
         arrays = compute()
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,6 @@ import hashlib
 import logging
 import os
 import tempfile
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 
 from xaibench.compute.fork_server import worker_context
 from xaibench.core.files import atomic_file, default_cache_dir
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.file_readers import DAMAGED_FILE_ERRORS, DataFileError, MissingDataError, wrap_file_errors
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -138,10 +136,6 @@ def _state(name: str, status: os.stat_result) -> bytes:
 
 
 _T = TypeVar("_T")
-
-#: Exceptions that NumPy and its zip container (which has checksums) raise for damaged files.
-DAMAGED_FILE_ERRORS = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError, zlib.error)
-
 
 def read_cached(file: Path, make: Callable[[Mapping[str, NDArray[Any]]], _T]) -> _T | None:
     """Return ``make(arrays)`` for the arrays in ``file``; None if the file is missing or (with a warning) damaged.

@@ -6,8 +6,11 @@ import codecs
 import io
 import math
 import os
+import struct
+import tokenize
 import unicodedata
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -21,6 +24,13 @@ from PIL import Image, UnidentifiedImageError
 
 #: Formats of image files that are opened. Pillow also has readers that run other programs (EPS) or are rarely tested.
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+
+#: What libraries raise for damaged files: NumPy tokenizes headers as Python, zip has errors of its own, encodings are
+#: looked up, and deep nesting recurses.
+DAMAGED_FILE_ERRORS = (
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, RecursionError, NotImplementedError, OverflowError),
+    *(struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
 
 
 def to_nfc(name: str) -> str:
@@ -177,7 +187,7 @@ def wrap_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise DataFileError(
             f"{os.fspath(path)} declares a document type or entities, which is unsafe; get the file again."
         ) from error
-    except (OSError, SyntaxError, ValueError, EOFError, LookupError, RecursionError) as error:  # LookupError: encodings
+    except DAMAGED_FILE_ERRORS as error:
         raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file again.") from error
 
 

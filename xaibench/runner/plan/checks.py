@@ -46,7 +46,7 @@ _SET_BY_JOBS = {
 _FEW = 200
 
 #: Largest number of trainings and maps jobs of a suite; the largest built-in suite has fewer than 20,000.
-MAX_JOBS = 1_000_000
+MAX_JOBS = 200_000
 
 
 def check_parts(suite: Suite) -> None:
