@@ -233,6 +233,13 @@ def test_transformers_are_explained_as_they_are(transformer):
         assert open_network(str(folder)).preprocessing.mean is None
 
 
+def test_weights_that_lack_the_classifier_are_refused_instead_of_drawn_at_random(transformer):
+    network, folder = transformer
+    network.vit.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(network.config.to_dict()))
+    refused(ValueError, "classifier.weight", lambda: open_network(str(folder)))
+
+
 def test_what_is_no_image_classifier_of_transformers_is_refused(tmp_path):
     pytest.importorskip("transformers")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))

@@ -137,6 +137,7 @@ def _state(name: str, status: os.stat_result) -> bytes:
 
 _T = TypeVar("_T")
 
+
 def read_cached(file: Path, make: Callable[[Mapping[str, NDArray[Any]]], _T]) -> _T | None:
     """Return ``make(arrays)`` for the arrays in ``file``; None if the file is missing or (with a warning) damaged.
 

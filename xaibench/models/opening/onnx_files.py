@@ -56,10 +56,9 @@ def open_onnx(file: Path, request: Request) -> Source:
         )
     try:
         network: fx.GraphModule = library.convert(str(file))
-    except NotImplementedError as error:
+    except Exception as error:  # an operation that it does not know, or one of many errors of its own
         raise ValueError(
-            f"{file}: onnx2torch, which makes differentiable layers of it, does not know an operation: "
-            f"{first_line(error)}."
+            f"{file}: onnx2torch, which makes differentiable layers of it, cannot convert it: {first_line(error)}."
         ) from error
     constants = _constants(network)
     _simplify_reshapes(network, constants, shape[0] if shape else None)

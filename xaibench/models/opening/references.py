@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from xaibench.component.registry import UnknownNameError
 from xaibench.compute.lending import set_evaluation
 from xaibench.compute.network_outputs import probe
 from xaibench.compute.random_numbers import isolated_rng
+from xaibench.core.messages import first_line
 from xaibench.models.networks.pretrained import find_normalization
 from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.models.opening.onnx_files import open_onnx
@@ -132,15 +134,18 @@ def _open(reference: str, request: Request) -> tuple[str, Source]:
     named = {"timm": open_timm, "torchvision": open_torchvision, "hf": open_hugging_face}
     path = Path(reference).expanduser()
     if prefix in named and name:
-        return prefix, named[prefix](name, request)
+        with _errors_with(name):
+            return prefix, named[prefix](name, request)
     if path.suffix in _FILES:
         if not path.is_file():
             raise ValueError(f"{path}: there is no such file.")
-        if path.suffix == ".onnx":
-            return "onnx", open_onnx(path, request)
-        return "torchscript", open_torchscript(path)
+        with _errors_with(str(path)):
+            if path.suffix == ".onnx":
+                return "onnx", open_onnx(path, request)
+            return "torchscript", open_torchscript(path)
     if (path / "config.json").is_file():
-        return "hf", open_hugging_face(str(path), request)
+        with _errors_with(str(path)):
+            return "hf", open_hugging_face(str(path), request)
     if ":" in reference and MODELS.target(reference) == reference:
         return "python", open_python(reference, request)
     if MODELS.canonical(reference) in MODELS:
@@ -148,6 +153,19 @@ def _open(reference: str, request: Request) -> tuple[str, Source]:
     if not set(reference) & set(":/\\") and not path.exists():
         return _open_bare(reference, request)
     raise ValueError(f"{reference!r} is no reference of a network. {_EXPECTED}")
+
+
+@contextmanager
+def _errors_with(name: str) -> Iterator[None]:
+    """Turn errors of libraries about a damaged file into a ``ValueError`` with its name; ours have it already."""
+    try:
+        yield
+    except Exception as error:
+        if name in str(error) or isinstance(error, ModuleNotFoundError):
+            raise
+        raise ValueError(
+            f"{name} cannot be opened ({type(error).__name__}: {first_line(error)}). If it is damaged, get it again."
+        ) from error
 
 
 def _open_bare(name: str, request: Request) -> tuple[str, Source]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
-from xaibench.core.messages import did_you_mean, first_line, warn_caller
+from xaibench.core.messages import did_you_mean, first_line, listed, warn_caller
 from xaibench.models.networks.efficientnet_lite import EfficientNetLite
 from xaibench.models.networks.imagenet import Torchvision
 from xaibench.models.networks.pretrained import Classifier
@@ -223,8 +223,12 @@ def open_hugging_face(name: str, request: Request) -> Source:
     try:
         config = transformers.AutoConfig.from_pretrained(name)
         kind = transformers.AutoModelForImageClassification
-        network = kind.from_pretrained(name) if request.pretrained else kind.from_config(config)
-        network.eval()
+        missing: Sequence[str] = ()
+        if request.pretrained:
+            network, loaded = kind.from_pretrained(name, output_loading_info=True)
+            missing = sorted(loaded["missing_keys"])
+        else:
+            network = kind.from_config(config)
     except OSError as error:
         raise WeightsNotFoundError(
             f"hf:{name}: neither a folder with config.json and the weights, nor on this machine, and it cannot be "
@@ -233,6 +237,11 @@ def open_hugging_face(name: str, request: Request) -> Source:
         ) from error
     except ValueError as error:
         raise ValueError(f"hf:{name} is no image classifier of transformers ({first_line(error)}).") from error
+    if missing:
+        raise ValueError(
+            f"hf:{name}: its file of weights lacks {listed(missing, 5)}, which would be random numbers. Save the whole "
+            "classifier (network.save_pretrained), or take the one that was trained for your classes."
+        )
     names = [str(config.id2label[index]) for index in sorted(config.id2label)]
     generic = all(label == f"LABEL_{index}" for index, label in enumerate(names))
     processor = _read_processor(name)
