@@ -105,6 +105,13 @@ def test_a_wrong_answer_is_refused_and_leaves_what_has_arrived(server, archive, 
     assert (tmp_path / "set.tar.partial").stat().st_size == 10_000
 
 
+@pytest.mark.parametrize("names", [["../elsewhere.png"], ["a", "a/b.png"], ["/etc/a.png", "a/../../b.png"]])
+def test_members_that_cannot_be_unpacked_safely_are_refused(server, tmp_path, names):
+    hostile = server.offer("set.tar", dict.fromkeys(names, b"x"))
+    refused(DataFileError, "set.tar", lambda: fetch_archives([hostile], tmp_path / "data"))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["data", "set.tar"]
+
+
 def test_a_file_with_another_checksum_is_deleted(server, archive, tmp_path):
     right, server.files["set.tar"] = server.files["set.tar"], b"x" * archive.size
     refused(DataFileError, archive.md5, lambda: fetch_archives([archive], tmp_path))

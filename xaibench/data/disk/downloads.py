@@ -220,7 +220,7 @@ def _unpack(archive: Path) -> None:
         try:
             with tarfile.open(archive) as opened:
                 opened.extractall(temporary, filter="data")
-        except tarfile.TarError as error:
+            for entry in Path(temporary).iterdir():
+                shutil.copytree(entry, archive.parent / entry.name, copy_function=os.replace, dirs_exist_ok=True)
+        except (tarfile.TarError, KeyError, FileExistsError, NotADirectoryError) as error:  # or a name is there twice
             raise DataFileError(f"{archive} cannot be unpacked safely ({error}).") from error
-        for entry in Path(temporary).iterdir():
-            shutil.copytree(entry, archive.parent / entry.name, copy_function=os.replace, dirs_exist_ok=True)
