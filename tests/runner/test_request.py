@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from xaibench.cli.run_commands import run as run_command
+from xaibench.component.registry import UnknownNameError
 from xaibench.runner import RunRequest, estimate, run
 from xaibench.runner.request import RequestFields
 from xaibench.runner.stages import execute as execution
@@ -154,3 +155,15 @@ def test_sets_on_photographs_run_if_a_folder_is_given_and_say_how_often_each_is_
     assert samples["group"].nunique() == 1, "all test samples lie on one photograph, and are one draw"
     assert "XAIBENCH_IMAGES" not in os.environ
     assert estimate(request).stages["done"].sum() == 6
+
+
+def test_code_of_a_suite_is_named_before_it_is_imported(request_of, tmp_path, capsys):
+    estimate(request_of())
+    assert "runs code" not in capsys.readouterr().err
+    (tmp_path / "of_a_stranger.py").write_text("import sys\nprint('ran', file=sys.stderr)\n")
+    (tmp_path / "suite.toml").write_text(SUITE.replace("iou = {}", 'mine = { use = "of_a_stranger:score" }'))
+    with pytest.raises(UnknownNameError, match="no attribute 'score'"):
+        estimate(request_of())
+    named, ran = capsys.readouterr().err.splitlines()[-2:]
+    assert "'of_a_stranger:score'" in named
+    assert ran == "ran"

@@ -11,8 +11,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from xaibench.component.component import registry
 from xaibench.core.checks import check_names
 from xaibench.core.files import data_root
+from xaibench.core.messages import listed
+from xaibench.core.progress import announce
 from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store import Store
@@ -163,6 +166,8 @@ class RunRequest:
             SuiteError: If the suite cannot be run as written, or the published scores are not of this suite.
         """
         loaded, text = load_suite(self.suite, quick=self.quick)
+        if suite_file(self.suite) and (code := _own_code(loaded)):
+            announce(f"{self.suite} runs code of its author, with your rights: {listed(map(repr, code))}.", always=True)
         # Suites name the folder of the annotated sets as a variable, so that their results do not depend on it.
         root = data_root(self.root) if loaded.data.parameters.get("root") == "$XAIBENCH_DATA" else self.root
         folders = {"XAIBENCH_DATA": root, IMAGES: self.images}
@@ -202,6 +207,19 @@ class OpenRequest:
     store: Store
     published: Published | None = None
     beside: Sequence[str] = ()
+
+
+def _own_code(suite: Suite) -> list[str]:
+    """Return the parts of a suite that are imported from modules outside of the library."""
+    cells = suite.cells + suite.optional.cells
+    named = {
+        "explainer": [part.use for part in suite.explainers + suite.optional.explainers],
+        "metric": [part.use for part in suite.metrics],
+        "dataset": [name for cell in cells for name in cell.datasets],
+        "model": [name for cell in cells for name in cell.models],
+    }
+    pairs = [(registry(kind), name) for kind, names in named.items() for name in names if ":" in name]
+    return list(dict.fromkeys(name for known, name in pairs if known.target(name) == name))
 
 
 @contextlib.contextmanager
