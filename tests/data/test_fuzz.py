@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from file_damage import damage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from part_cases import DatasetCase, case
@@ -25,30 +26,6 @@ from xaibench.models import open_network
 from xaibench.models.networks.pretrained_weights import read_weights
 
 OF_DATA = (DataFileError, MissingDataError)
-
-
-def flip(rng, content):
-    damaged = bytearray(content)
-    for _ in range(rng.choice([1, 8, 64])):
-        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
-    return bytes(damaged)
-
-
-def cut(rng, content):
-    return content[: rng.randrange(len(content))]
-
-
-def grow(rng, content):
-    return content + rng.randbytes(rng.choice([1, 1000]))
-
-
-def forge(rng, content):
-    """Large or negative numbers where a header may state a size."""
-    damaged, at = bytearray(content), rng.randrange(min(len(content), 400))
-    damaged[at : at + 4] = rng.choice(
-        [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"-999"]
-    )
-    return bytes(damaged)
 
 
 # Each function writes sound files into a folder, and returns what reads them, and the errors that reading may have.
@@ -200,10 +177,7 @@ def reader(request, tmp_path, monkeypatch):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_damaged_files_are_read_or_named(reader, seed):
     files, read, errors = reader
-    rng = random.Random(seed)
-    file, damage = rng.choice(files), rng.choice([flip, cut, grow, forge])
-    content = file.read_bytes()
-    file.write_bytes(damage(rng, content))
+    file, content, done = damage(random.Random(seed), files)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -214,8 +188,6 @@ def test_damaged_files_are_read_or_named(reader, seed):
             return  # an error of a data set may name another file, which does not match
         if isinstance(error, ValueError) and "class" in str(error):  # that has too few samples now
             return
-        raise AssertionError(
-            f"{file.name}, {damage.__name__}: {error!r}; read files inside wrap_file_errors() or opened_image()"
-        ) from error
+        raise AssertionError(f"{done}: {error!r}; read files inside wrap_file_errors() or opened_image()") from error
     finally:
         file.write_bytes(content)

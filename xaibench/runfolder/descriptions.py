@@ -223,9 +223,16 @@ def read_environment(folder: Path) -> Environment:
 
 
 def read_suite(folder: Path) -> str:
-    """Read the suite of a run as TOML; empty if the folder has no ``suite.toml``."""
+    """Read the suite of a run as TOML; empty if the folder has no ``suite.toml``.
+
+    Raises:
+        RunFolderError: If the file is not text.
+    """
     file = folder / SUITE
-    return sanitize_text(file.read_text(encoding="utf-8")) if file.exists() else ""
+    try:
+        return sanitize_text(file.read_text(encoding="utf-8")) if file.exists() else ""
+    except UnicodeDecodeError as error:
+        raise damaged_file(file, error) from error
 
 
 def _read_object(file: Path) -> dict[str, Any]:
