@@ -101,6 +101,10 @@ GRADIENT = {
     "detached": (Branches(lambda net, x: net.lost(x).detach()), "detach in the forward of Branches"),
     "data": (Branches(lambda net, x: net.lost(x.data)), "data in the forward of Branches"),
     "rounded": (Branches(lambda net, x: net.lost((x * 64).round() / 64)), "round in the forward of Branches"),
+    "other values": (
+        Branches(lambda net, x: net.lost(x) + torch.is_grad_enabled()),
+        "in the forward of Branches",
+    ),
     "own function": (Branches(lambda net, x: WrongBackward.apply(net.lost(x) - 0.1)), "WrongBackward"),
 }
 

@@ -70,6 +70,19 @@ def test_one_output_per_image_is_a_column():
         check_logits(torch.zeros(2), 3)
 
 
+@pytest.mark.parametrize("change", [Z.long, Z.bool, Z.cfloat, Z.to_sparse, lambda: Z.to("meta")])
+def test_logits_are_dense_numbers(change):
+    with pytest.raises(ValueError, match=r"returns \[2, 3\] .* expected floating-point numbers in a dense tensor"):
+        check_logits(change(), 2)
+    with pytest.raises(ValueError, match="expected"):
+        check_scalars(change()[:, 0], 2)
+
+
+def test_a_network_without_classes_is_refused():
+    with pytest.raises(ValueError, match=r"returns \[2, 0\] for 2 images"):
+        check_logits(Z[:, :0], 2)
+
+
 def test_training_needs_a_tensor():
     assert check_plain_logits(Z, 2) is Z
     with pytest.raises(ValueError, match=r"expected a tensor of logits \[2, K\] .*Wrap it: xaibench"):

@@ -53,7 +53,7 @@ def test_a_single_column_is_the_positive_class():
         ([[0, 1], [1], [1, 0]], ValueError, "different lengths"),
         (torch.zeros(3, 1, 1), TypeError, "expected integers"),
         ("cat", TypeError, "got str, expected one class, or a list"),
-        (["cat", "dog", "cat"], TypeError, "expected integers"),
+        (["cat", "dog", "cat"], TypeError, "expected real numbers"),
         (None, TypeError, "got NoneType"),
     ],
 )

@@ -174,6 +174,12 @@ def test_numpy_in_numpy_out(cnn, images, targets):
     np.testing.assert_allclose(maps[::-1], expected.numpy(), rtol=1e-12, atol=1e-15)
 
 
+def test_arrays_of_a_network_in_bfloat16_are_float32(mlp, images, targets):
+    maps = explain("saliency", mlp, images.numpy(), targets, dtype=torch.bfloat16)
+    assert maps.dtype == np.float32
+    assert np.array_equal(maps, explain("saliency", mlp, images, targets, dtype=torch.bfloat16).float())
+
+
 def test_what_is_explained(cnn, images, targets):
     probability, logit, margin = (
         explain("ig", cnn, images, targets, output=output, n_steps=300) for output in ("probability", "logit", "margin")
@@ -221,6 +227,8 @@ def replace(tensor, index, value):
         ({"images": torch.zeros(0, 1, 8, 8)}, ValueError),
         ({"images": torch.zeros(7, 1, 8, 8, dtype=torch.uint8)}, TypeError),
         ({"images": "cat.png"}, TypeError),
+        ({"images": np.full((7, 1, 8, 8), None)}, TypeError),
+        ({"images": np.full((7, 1, 8, 8), "cat")}, TypeError),
         ({"images": torch.zeros(7, 1, 9, 9)}, ValueError),
         ({"targets": torch.zeros(6, dtype=torch.long)}, ValueError),
         ({"targets": torch.zeros(7)}, TypeError),

@@ -22,9 +22,11 @@ BAD = [
     ("attnlrp", {"attention_rule": "none"}),
     ("attnlrp", {"gamma": -1}),
     ("blur_ig", {"grad_step": 0.0}),
+    ("blur_ig", {"grad_step": 10**30}),
     ("blur_ig", {"max_sigma": 0.0}),
     ("crp", {"concepts": (-1,)}),
     ("crp", {"n_concepts": 0}),
+    ("deep_shap", {"baselines": ()}),
     ("deep_shap", {"max_pool": "max"}),
     ("deeplift", {"max_pool": "max"}),
     ("finercam", {"gamma": -0.1}),
@@ -36,11 +38,15 @@ BAD = [
     ("gradcam++", {"epsilon": -1.0}),
     ("gradient_pattern", {"n_training_images": 0}),
     ("gradient_pattern", {"neighbor_fraction": 0.0}),
+    ("gradient_pattern", {"neighbor_fraction": ""}),
     ("gradient_rollout", {"resize": "cubic"}),
     ("guided_ig", {"fraction": 1.5}),
     ("guided_ig", {"max_dist": -0.1}),
     ("guided_ig", {"n_steps": 0}),
     ("hsic", {"n_samples": 0}),
+    ("hsic", {"seed": -1}),
+    ("hsic", {"seed": 10**30}),
+    ("kernel_shap", {"baseline": np.inf}),
     ("ig", {"n_steps": 0}),
     ("ig2", {"step_size": 0}),
     ("kernel_shap", {"n_samples": 2}),
@@ -51,6 +57,7 @@ BAD = [
     ("lime", {"cell_size": 0}),
     ("lime", {"n_samples": 2.5}),
     ("lrp", {"channels": "rgb"}),
+    ("lrp_epsilon", {"rules": 2}),
     ("occlusion", {"stride": True}),
     ("occlusion", {"window": 0}),
     ("pattern_local", {"alpha": 0.0}),
@@ -102,6 +109,11 @@ def test_the_error_names_the_parameter(explainer, parameters):
     assert name in str(error.value)
     if isinstance(error.value, ParameterError):
         assert error.value.parameter.startswith(name)
+
+
+def test_numbers_of_numpy_and_tensors_are_parameters():
+    assert build("ig", n_steps=np.int64(3), baseline=np.float32(0.5)).n_steps == 3
+    assert build("deep_shap", baselines=torch.zeros(2, 1, 4, 4)).baselines.shape == (2, 1, 4, 4)
 
 
 class Attends(nn.Module):

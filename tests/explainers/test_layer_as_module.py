@@ -50,3 +50,11 @@ def test_evaluate_takes_it_where_the_network_is_copied(model):
     how = {"metrics": ["roc_auc"], "controls": False, "scored": "all", "precision": "float64"}
     scores = xb.evaluate(methods, split, model, **how).matrix("roc_auc")
     assert scores["module"].tolist() == scores["name"].tolist()
+
+
+def test_a_module_that_runs_again_on_vectors_keeps_its_maps():
+    act, last = nn.ReLU(), nn.Linear(4, 2)
+    layers = nn.Conv2d(1, 3, 3, padding=1), act, nn.Flatten(), nn.Linear(192, 4)
+    shared, plain = nn.Sequential(*layers, act, last), nn.Sequential(*layers, nn.ReLU(), last)
+    for name in ("gradcam", "hirescam", "ablationcam"):
+        assert torch.equal(*(xb.explain(name, network, IMAGES, TARGETS, layer="1") for network in (shared, plain)))

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import datetime
 import inspect
+import numbers
 import sys
 import types
 import typing
@@ -171,13 +172,15 @@ def check_types(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> No
     """Raise an error if a value is not of the annotated type of its parameter.
 
     Args:
-        values: Values by parameter, as a TOML file holds them.
+        values: Values by parameter.
         annotations: Types by parameter (:func:`annotations_of`). Parameters without one are not checked.
 
     Raises:
         ParameterError: Gives the value, and describes the type.
     """
     for name, value in values.items():
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise ParameterError(f"{name} is {value}; expected a number below 2**63.", parameter=name)
         if name in annotations and not is_of_type(value, annotations[name]):
             expected = describe_type(annotations[name])
             raise ParameterError(f"{name} is {value!r}; expected {expected}.", parameter=name)
@@ -209,10 +212,10 @@ def annotations_of(part: Any) -> dict[str, Any]:
 
 
 def is_of_type(value: Any, annotation: Any) -> bool:
-    """Return whether a value, as a TOML file holds it, is of an annotated type; True if this cannot be decided.
+    """Return whether a value is of an annotated type; True if this cannot be decided.
 
     Args:
-        value: A string, number, boolean, date, list or table.
+        value: A string, number, boolean, date, list or table; from Python also a tensor, an array or a function.
         annotation: The type.
 
     Example:
@@ -222,9 +225,9 @@ def is_of_type(value: Any, annotation: Any) -> bool:
         True
     """
     if annotation is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, numbers.Real) and not isinstance(value, bool)
     if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if annotation in (bool, str, type(None)):
         return isinstance(value, annotation)
     origin, inner = get_origin(annotation), get_args(annotation)
@@ -240,10 +243,11 @@ def is_of_type(value: Any, annotation: Any) -> bool:
         if origin is tuple and inner[-1:] != (...,):
             return len(inner) == len(value) and all(map(is_of_type, value, inner))
         return all(is_of_type(item, inner[0]) for item in value)
-    # A TOML file holds neither arrays nor functions. Other classes may be built from what it holds.
     kind = origin or annotation
-    is_array = inspect.isclass(kind) and kind.__module__.partition(".")[0] in ("torch", "numpy")
-    return not is_array and origin is not collections.abc.Callable
+    if inspect.isclass(kind) and kind.__module__.partition(".")[0] in ("torch", "numpy"):
+        return isinstance(value, kind)
+    # Other classes may be built from what a TOML file holds.
+    return origin is not collections.abc.Callable or callable(value)
 
 
 def describe_type(annotation: Any) -> str:
@@ -260,7 +264,7 @@ def describe_type(annotation: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, inner))
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(describe_type(one) for one in inner if _is_writable(one)))
+        return " or ".join(dict.fromkeys(describe_type(one) for one in list(filter(_is_writable, inner)) or inner))
     if origin in (dict, collections.abc.Mapping):
         return "a table"
     if origin in (list, tuple, collections.abc.Sequence):

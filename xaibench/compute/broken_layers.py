@@ -164,7 +164,7 @@ def describe_randomness(network: object, call: Callable[[], Tensor], moved: list
         if not where:
             return ""
     else:
-        where = f"first {_first_difference(network, call, call)}"
+        where = f"first {first_difference(network, call, call)}"
     return (
         f"The network draws random numbers in evaluation mode ({where}), so that equal calls have different results "
         "and global random generators change. Draw in training mode only: "
@@ -224,7 +224,8 @@ def describe_batch_dependence(
     )
 
 
-def _first_difference(network: object, first: Callable[[], object], second: Callable[[], object]) -> str:
+def first_difference(network: object, first: Callable[[], object], second: Callable[[], object]) -> str:
+    """Describe the innermost module that first has other outputs for equal inputs in the second of two calls."""
     run = _first_different_run(network, first, second)
     return f"in {type(network).__name__}" if run is None else _place(network, run.name, run.module)
 

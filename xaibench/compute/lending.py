@@ -212,14 +212,19 @@ def check_initialized(network: object) -> None:
         network: A module; other callables are not checked.
 
     Raises:
-        ValueError: If a layer is lazy and was never called; the message names it.
+        ValueError: If a layer is lazy and was never called, or its weights are on the device meta; the message names
+            it.
     """
-    for module in network.modules() if isinstance(network, nn.Module) else ():
-        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
-            name = next(name for name, each in cast(nn.Module, network).named_modules() if each is module)
+    for name, module in network.named_modules() if isinstance(network, nn.Module) else ():
+        if isinstance(module, LazyModuleMixin) and cast(Any, module).has_uninitialized_params():
             raise ValueError(
                 f"The weights of layer {name!r} ({type(module).__name__}) are not initialized. Call the network "
                 "once with images, and load its weights or train it."
+            )
+        if any(tensor.is_meta for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
+            raise ValueError(
+                f"Weights of layer {name!r} ({type(module).__name__}) are on the device meta, which has no values. "
+                "Load them: network.to_empty(device='cpu'), then network.load_state_dict(state)."
             )
 
 

@@ -6,7 +6,8 @@ Four comparisons on two images, before a network is explained or scored for the 
 2. An image alone and with another image gives the same output: nothing depends on the batch.
 3. The calls change neither the global random generators nor the buffers of the network.
 4. For methods that use gradients, the gradient equals the slope of the outputs along a line between the images: no part
-   of the network is computed under ``torch.no_grad()``, detached or rounded.
+   of the network is computed under ``torch.no_grad()``, detached or rounded, and the outputs are the same while
+   gradients are recorded.
 
 Rounding errors of float32 depend on the batch size, and outputs with many kinks are not linear between two points. A
 difference is therefore a suspicion at first. It is an error only if a float64 copy of the network shows it as well.
@@ -27,7 +28,12 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.batching import is_out_of_memory
-from xaibench.compute.broken_layers import describe_batch_dependence, describe_lost_gradient, describe_randomness
+from xaibench.compute.broken_layers import (
+    describe_batch_dependence,
+    describe_lost_gradient,
+    describe_randomness,
+    first_difference,
+)
 from xaibench.compute.lending import copy_network, evaluation_mode, original_of
 from xaibench.compute.network_outputs import check_logits, model_device_and_dtype
 from xaibench.compute.output import UnsupportedModelError
@@ -209,6 +215,10 @@ class _Calls:
         # The network may modify its input.
         return torch.cat([self.select(self.network(part.clone()), len(part), "The model") for part in parts])
 
+    def with_gradient(self, images: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return self(images.clone().requires_grad_())
+
     def without_gradient(self, images: Tensor) -> Tensor:
         with torch.no_grad():
             return self(images)
@@ -289,7 +299,7 @@ def _gradient_is_suspicious(calls: _Calls, pair: Tensor) -> bool:
         calls, pair = _in_precision(calls, pair, torch.float32)
     points, line = _between(pair)
     try:
-        _, gradient = _derivative(calls, points, line)
+        values, gradient = _derivative(calls, points, line)
         ends = calls.without_gradient(torch.cat([points + _STEP * line, points - _STEP * line]))
     except RuntimeError as error:
         if not is_out_of_memory(error) or calls.rows == 1:
@@ -297,7 +307,10 @@ def _gradient_is_suspicious(calls: _Calls, pair: Tensor) -> bool:
         calls.rows = 1
         return _gradient_is_suspicious(calls, pair)
     upper, lower = (ends.cpu().double() @ _weights(ends.shape[1])).chunk(2)
-    noise = 4 * torch.finfo(ends.dtype).eps * float(torch.maximum(upper.abs(), lower.abs()).max()) / (2 * _STEP)
+    largest = float(torch.maximum(upper.abs(), lower.abs()).max())
+    if ((values - (upper + lower) / 2).abs() > 0.01 * largest).any():
+        return True  # other outputs with gradients than without
+    noise = 4 * torch.finfo(ends.dtype).eps * largest / (2 * _STEP)
     return bool(_disagree((upper - lower) / (2 * _STEP), gradient, _SUSPICIOUS_SLOPE, noise).any())
 
 
@@ -378,6 +391,12 @@ def _diagnose(calls: _Calls, pair: Tensor, moved: list[str], gradients: bool) ->
         alone = pair[[image]] if calls.rows is None else pair[[image, image]]
         if _is_different(first[image : image + 1], calls.without_gradient(alone)[-1:], tolerance):
             return describe_batch_dependence(calls.network, calls.without_gradient, pair[order], alone)
+    if gradients and _is_different(first, calls.with_gradient(pair), tolerance):
+        where = first_difference(calls.network, lambda: calls.without_gradient(pair), lambda: calls.with_gradient(pair))
+        return (
+            f"The network computes other outputs while gradients are recorded, first {where}, so that a map explains "
+            "another function than the outputs. Do not use torch.is_grad_enabled() or requires_grad in its forward."
+        )
     if gradients and (slopes := _find_wrong_gradient(calls, pair)):
         return describe_lost_gradient(calls.network, calls, _between(pair)[0], *slopes)
     return ""

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from xaibench.compute.batching import is_out_of_memory
 from xaibench.compute.lending import evaluation_mode, remember_writer
@@ -85,7 +86,8 @@ def check_logits(result: object, count: int, name: str = "The model") -> Tensor:
     """Return the logits ``[count, K]`` in the output of a model for ``count`` images (see :func:`find_logits`).
 
     Raises:
-        ValueError: If there are none; the message describes the output and names the remedy.
+        ValueError: If there are none, or they are not floating-point numbers in a dense tensor; the message describes
+            the output and names the remedy.
 
     Example:
         >>> import torch
@@ -93,7 +95,8 @@ def check_logits(result: object, count: int, name: str = "The model") -> Tensor:
         torch.Size([2, 3])
     """
     logits = find_logits(result)
-    if isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == count:
+    if isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == count and logits.shape[1] > 0:
+        check_dense_floats(logits, name)
         return logits
     raise ValueError(
         f"{name} returns {describe(result)} for {count} image{'s' if count != 1 else ''}, expected logits "
@@ -101,6 +104,26 @@ def check_logits(result: object, count: int, name: str = "The model") -> Tensor:
         "dictionary or tuple with one tensor [N, K], or with logits and their softmax. For any other network pass "
         "output=, a function of its outputs that returns one number per image [N], such as output=lambda outputs: "
         f"outputs['masks'].mean((1, 2, 3)).{_SEVERAL_TABLES if len(_find_tables(result)[0]) > 1 else ''}"
+    )
+
+
+def check_dense_floats(output: Tensor, name: str) -> None:
+    """Check that an output holds floating-point numbers in memory.
+
+    Args:
+        output: The logits, or the value of a function of the outputs.
+        name: What returned it, for the error.
+
+    Raises:
+        ValueError: If it has integers or complex numbers, is sparse, or is on the device ``meta``.
+    """
+    if output.is_floating_point() and output.layout == torch.strided and not output.is_meta:
+        return
+    kind = f"{output.dtype} on {output.device}".replace("torch.", "")
+    layout = "" if output.layout == torch.strided else f" with the layout {output.layout}"
+    raise ValueError(
+        f"{name} returns {list(output.shape)} {kind}{layout}, expected floating-point numbers in a dense tensor with "
+        "values. Convert them in the forward of the network (.float(), .to_dense()); load weights that are on meta."
     )
 
 
@@ -126,6 +149,7 @@ def check_scalars(result: object, count: int) -> Tensor:
         ValueError: If it did not.
     """
     if isinstance(result, Tensor) and result.shape == (count,) and result.is_floating_point():
+        check_dense_floats(result, "output: the function")
         return result
     raise ValueError(
         f"output: the function returned {describe(result)} for {count} image{'s' if count != 1 else ''}, expected one "
@@ -267,6 +291,9 @@ def probe(
         ) from error
     if images._version != before:
         remember_writer(model)
+    for tensor in tree_leaves(result):
+        if isinstance(tensor, Tensor) and tensor.is_meta:
+            check_dense_floats(tensor, name)
     logits = select(result, len(images), name)
     if classes is not None:
         _check_class_count(logits.shape[1], classes, name)

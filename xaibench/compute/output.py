@@ -131,23 +131,39 @@ def label_pairs(targets: Any) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(targets: Any) -> Tensor:
-    if isinstance(targets, Tensor):
-        check_values(targets, "targets")
-        with torch.inference_mode(False):
-            return targets.clone() if targets.is_inference() else targets.detach()
-    if isinstance(targets, np.ndarray | np.generic | int | list | tuple):
+    if isinstance(targets, int | list | tuple):
         try:
-            array: np.ndarray[Any, Any] = plain_array(np.asanyarray(targets), "targets")
+            targets = np.asanyarray(targets)
         except ValueError as error:
             raise ValueError(f"targets: rows of different lengths; expected [N] or [N, K] ({error}).") from error
-        if array.dtype.kind in "fiub":
-            # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
-            return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
-        raise TypeError(f"targets: got {array.dtype}, expected integers, the class index of each sample.")
-    raise TypeError(
-        f"targets: got {kind_of(targets)}, expected one class, or a list, array or tensor of class indices [N] or "
-        "multi-hot rows [N, K]."
-    )
+    return as_tensor(targets, "targets", "one class, or a list, array or tensor of class indices [N] or rows [N, K]")
+
+
+def as_tensor(values: Any, name: str, expected: str = "a torch tensor or a numpy array") -> Tensor:
+    """Return real numbers as a tensor without gradient, outside of inference mode.
+
+    Args:
+        values: A tensor, or an array, whose values are copied.
+        name: Name of the argument, for errors.
+        expected: Accepted types, for errors.
+
+    Raises:
+        TypeError: If it is something else, or does not hold real numbers in memory.
+        ValueError: For numbers beyond the range of float64.
+    """
+    if isinstance(values, Tensor):
+        check_values(values, name)
+        # Tensors created in inference mode cannot require gradients, which attacks and explainers need.
+        with torch.inference_mode(False):
+            return values.clone() if values.is_inference() else values.detach()
+    if not isinstance(values, np.ndarray | np.generic):
+        raise TypeError(f"{name}: got {kind_of(values)}, expected {expected}.")
+    array: np.ndarray[Any, Any] = plain_array(np.asanyarray(values), name)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: got {array.dtype}, expected real numbers.")
+    # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
+    with torch.inference_mode(False):
+        return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
 class UnsupportedModelError(ValueError):

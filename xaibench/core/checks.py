@@ -133,7 +133,7 @@ def check_values(tensor: Any, name: str) -> None:
 
 
 def check_count(name: str, value: object, least: int = 1, *, owner: str = "", none: str = "") -> None:
-    """Check that a value is an integer, of Python or numpy, of at least ``least``.
+    """Check that a value is an integer, of Python or numpy, of at least ``least`` and below 2**63.
 
     Args:
         name: Name of the parameter.
@@ -154,8 +154,9 @@ def check_count(name: str, value: object, least: int = 1, *, owner: str = "", no
     """
     if value is None and none:
         return
-    if not (isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least):
+    if not (isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) < 2**63):
         hint = f", or None {none}" if none else ""
+        hint = f"{hint}, below 2**63" if isinstance(value, int) and value > least else hint
         raise ParameterError(
             f"{_describe(owner, name, value)}: expected an integer of at least {least}{hint}.", parameter=name
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, cast
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.parameters import has_any_parameter, named_parameters
+from xaibench.component.parameters import annotations_of, check_types, has_any_parameter, named_parameters
 from xaibench.compute.batching import halve_batch
 from xaibench.compute.device import precision_context, resolve_device, resolve_precision
 from xaibench.compute.lending import lock_network, place_network, protect_input, restore_model_state
@@ -26,10 +27,11 @@ from xaibench.compute.output import (
     OutputOrFunction,
     Targets,
     as_targets,
+    as_tensor,
     network_of,
 )
 from xaibench.compute.random_numbers import seeded_by
-from xaibench.core.checks import check_count, check_names, check_values, plain_array
+from xaibench.core.checks import ParameterError, check_count, check_names
 from xaibench.core.messages import equal_warnings_once, listed
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
@@ -220,7 +222,9 @@ def explain(
         # With resize=None, the maps have the size of the layer's output.
         resized = getattr(part, "resize", "") is not None
         checked = _check_maps(maps, x, channels, name, resized=resized)
-    return checked if isinstance(images, Tensor) else checked.numpy()
+    if isinstance(images, Tensor):
+        return checked
+    return (checked.float() if checked.dtype == torch.bfloat16 else checked).numpy()
 
 
 def _explain_lent(
@@ -313,6 +317,13 @@ def _check_parameters(part: Any, parameters: dict[str, Any]) -> None:
         # The first three of a function are model, images and targets; a class is called with its parameters only.
         known = named_parameters(called, skip=0 if inspect.isclass(called) else 3)
         check_names(explainer_name(part), parameters, sorted(known))
+    if getattr(called, "info", None):  # a user's own annotations are the user's
+        check_types(parameters, annotations_of(called))
+        if "seed" in parameters:
+            check_count("seed", parameters["seed"], least=0)
+        for name, value in parameters.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ParameterError(f"{name}={value}: expected a finite number.", parameter=name)
 
 
 def configured(part: Explainer, **settings: Any) -> Explainer:
@@ -395,17 +406,7 @@ def _check_images(images: Any) -> Tensor:
         ValueError: If the shape is wrong, the batch is empty, or a value is not finite.
         TypeError: If they are not a floating-point tensor or array.
     """
-    if not isinstance(images, Tensor | np.ndarray):
-        raise TypeError(
-            f"images: got {type(images).__name__}, expected a torch tensor or a numpy array; torch.as_tensor makes one."
-        )
-    if isinstance(images, np.ndarray):
-        # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
-        array = plain_array(images, "images")
-        x = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
-    else:
-        check_values(images, "images")
-        x = images.detach()
+    x = as_tensor(images, "images")
     if x.ndim not in (4, 5) or x.numel() == 0:
         raise ValueError(
             f"images: got {list(x.shape)}, expected [N, C, H, W] (volumes: [N, C, D, H, W]) with at least one image."

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.compute.lending import place_network, restore_model_state
+from xaibench.compute.network_outputs import probe
 from xaibench.compute.output import network_of
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
@@ -76,6 +77,8 @@ def iterate_parts(
 ) -> Iterator[Tensor]:
     """Yield the images of each batch on the device and in the precision of a network, in parts that fit into one pass.
 
+    The network is called with the first images, to check that it takes them.
+
     Args:
         owner: The explainer, for error messages.
         loader: See :func:`iterate_images`.
@@ -84,14 +87,18 @@ def iterate_parts(
 
     Raises:
         TypeError: See :func:`iterate_images`.
-        ValueError: See :func:`iterate_images`.
+        ValueError: See :func:`iterate_images`, or if the network fails on the images.
     """
+    is_first = True
     for batch in iterate_images(owner, loader):
         parameter = next(network.parameters(), batch)
         # Autograd cannot record tensors created in inference mode, but clones of them.
         images = batch.to(parameter.device) if not batch.is_inference() else batch.to(parameter.device).clone()
         # Small parts stay in the CPU cache, but each one is added to sums of the size of the weights.
         for part in torch.split(images, rows(images)):
+            if is_first:
+                probe(network, part[:2], name=f"{owner}.fit: the model", finite=False, select=lambda found, *_: found)
+            is_first = False
             yield part.to(parameter.dtype)
 
 
@@ -292,7 +299,8 @@ class LocalPattern(KeepsTrainingImages, Attribution, ABC):
         distances = (training - point).square().sum(1).sqrt()
         nearest = distances.argsort(stable=True)[: max(1, int(self.neighbor_fraction * len(training)))]
         distances = distances[nearest]
-        width = distances.quantile(0.5).clamp(min=torch.finfo(distances.dtype).eps)
+        exactly = distances.to(torch.promote_types(distances.dtype, torch.float32))  # which quantile needs
+        width = exactly.quantile(0.5).to(distances).clamp(min=torch.finfo(distances.dtype).eps)
         kernel = torch.exp(-0.5 * (distances / width).square())
         kernel = kernel / kernel.sum()
         apart = training[nearest] - kernel @ training[nearest]

@@ -105,7 +105,7 @@ class Layer:
 
 
 class _Capture(TorchFunctionMode):
-    """Keep the output of the last call of a layer, or of the activation function applied to it.
+    """Keep the last output of a layer with at least ``axes`` axes, or of the activation function applied to it.
 
     Attributes:
         output: The captured tensor.
@@ -113,8 +113,9 @@ class _Capture(TorchFunctionMode):
         runs: Number of calls of the layer.
     """
 
-    def __init__(self, change: Callable[[Tensor, int, bool], Tensor] | None = None) -> None:
+    def __init__(self, axes: int, change: Callable[[Tensor, int, bool], Tensor] | None = None) -> None:
         super().__init__()
+        self._axes = axes
         # The network continues with a copy, since an in-place ReLU would change the captured output.
         self._pass_on = change or (lambda output, run, activated: output.clone())
         self._pending: Tensor | None = None
@@ -123,7 +124,9 @@ class _Capture(TorchFunctionMode):
         self.runs = 0
 
     def keep(self, module: nn.Module, inputs: object, output: Tensor) -> Tensor:
-        """Forward hook of the layer."""
+        """Forward hook of the layer; a module that runs again after the positions are gone keeps its maps."""
+        if output.ndim < self._axes:
+            return output
         self.runs += 1
         self.output, self.activated, self._pending = output, False, self._pass_on(output, self.runs, False)
         return self._pending
@@ -148,7 +151,7 @@ def captured(layer: Layer, change: Callable[[Tensor, int, bool], Tensor] | None 
         change: Called with each output, the number of the call and whether the output is that of the activation
             function. It returns a new tensor that the network continues with. ``None``: a copy of the output.
     """
-    capture = _Capture(change)
+    capture = _Capture(3 if layer.grid else 4, change)
     handle = layer.module.register_forward_hook(capture.keep)
     try:
         with capture if layer.activated else nullcontext():

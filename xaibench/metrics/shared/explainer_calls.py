@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from xaibench.component.parameters import named_parameters
 from xaibench.compute.device import precision_context
-from xaibench.compute.lending import check_initialized, copy_network, set_evaluation
+from xaibench.compute.lending import copy_network, set_evaluation
 from xaibench.compute.random_numbers import isolated_rng, seeded_by
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.model_scores import (
@@ -65,7 +65,6 @@ class ExplainerCaller:
             )
         if not callable(model):
             raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
-        check_initialized(model)
         # Parameters copied in inference mode could not require gradients.
         with torch.inference_mode(False), precision_context(device=samples.images.device, keeps_autocast=False):
             self.model = set_evaluation(copy_network(model)) if isinstance(model, nn.Module) else model

@@ -19,11 +19,26 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.device import precision_context
-from xaibench.compute.lending import copy_network, evaluation_mode, place_network, plain_checkpoints, writes_input
+from xaibench.compute.lending import (
+    check_initialized,
+    copy_network,
+    evaluation_mode,
+    place_network,
+    plain_checkpoints,
+    writes_input,
+)
 from xaibench.compute.network_contract import check_network
 from xaibench.compute.network_outputs import check_exported_batch, check_scalars, model_device_and_dtype, probe
-from xaibench.compute.output import ExplainedOutput, OutputOrFunction, Targets, as_targets, target_margins, two_sided
-from xaibench.core.checks import check_count, check_values, plain_array
+from xaibench.compute.output import (
+    ExplainedOutput,
+    OutputOrFunction,
+    Targets,
+    as_targets,
+    as_tensor,
+    target_margins,
+    two_sided,
+)
+from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
 
@@ -66,10 +81,11 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
         output: The score of the metric; multi-hot targets need ``"sigmoid"``, ``"logit"`` or a callable.
 
     Raises:
-        ValueError: If the shapes do not match, images are empty, or values are not finite.
+        ValueError: If the shapes do not match, images are empty, values are not finite, or the model has no weights.
         TypeError: If images are not floating point, or targets are not integers.
     """
-    x = _tensor(images, "images")
+    check_initialized(model)
+    x = as_tensor(images, "images")
     if x.ndim == 3:
         x = x[None]
     if x.ndim not in (4, 5) or x.numel() == 0:
@@ -99,7 +115,7 @@ def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:
         ValueError: If the shape does not match the images (the message contains both), or values are not finite.
         TypeError: If the values are not real numbers.
     """
-    s = _tensor(maps, "maps")
+    s = as_tensor(maps, "maps")
     if s.dtype == torch.bool:
         s = s.to(torch.uint8)
     shape = list(samples.images.shape)
@@ -183,21 +199,6 @@ def random_generator(seed: int, index: int) -> np.random.Generator:
     of its sample in the batch, on the other samples, or on the number of draws.
     """
     return np.random.default_rng([seed, index])
-
-
-def _tensor(array: object, name: str) -> Tensor:
-    if isinstance(array, Tensor):
-        check_values(array, name)
-        # Tensors created in inference mode cannot require gradients, which attacks and explainers need.
-        with torch.inference_mode(False):
-            return array.clone() if array.is_inference() else array.detach()
-    if isinstance(array, np.ndarray | np.generic | int):
-        found: np.ndarray[Any, Any] = plain_array(np.asanyarray(array), name)
-        if found.dtype.kind in "fiub":
-            # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
-            return torch.from_numpy(np.array(found, dtype=found.dtype.newbyteorder("="), order="C"))
-        raise TypeError(f"{name} must hold real numbers, got {found.dtype}.")
-    raise TypeError(f"{name} must be a numpy array or a torch tensor, got {type(array).__name__}.")
 
 
 #: The class scores that a metric computes from the model's outputs ``[n, K]``, in float64. ``"probability"``: their
