@@ -157,6 +157,8 @@ def test_a_changed_buffer_is_named():
     model = Net(count_calls)
     with pytest.raises(NetworkContractError, match=r"changes its buffers .* state\."):
         explain("rise", model, IMAGES, 0, n_masks=4, device="cpu")
+    with pytest.raises(NetworkContractError, match="changes its buffers"):
+        xb.deletion(model, IMAGES, IMAGES[:, 0], [0] * 3, steps=2)
     assert (model.state == 0).all()
 
 

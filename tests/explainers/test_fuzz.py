@@ -1,10 +1,9 @@
 """Every explainer on drawn networks, images, targets and parameters: maps as documented, or an error of ours.
 
-The networks are in tests/generators/drawn_networks.py. For longer: python tests/fuzz.py explainers --minutes 60
+The networks are in tests/generators/drawn.py. For longer: python tests/fuzz.py explainers --minutes 60
 """
 
 import dataclasses
-import random
 import traceback
 import types
 import typing
@@ -14,7 +13,16 @@ import numpy as np
 import pytest
 import torch
 from explainer_trials import CASE
-from generators import drawn_networks
+from generators.drawn import (
+    BROKEN_IMAGES,
+    BROKEN_TARGETS,
+    IMAGES,
+    JUNK,
+    TARGETS,
+    DrawnNetwork,
+    networks,
+    state_of_the_process,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -34,71 +42,6 @@ GENERAL = [
     for name, info in INFOS.items()
     if info.family in ("Gradients", "Perturbations", "Controls") and not info.needs_convolution and name != "pfi"
 ]
-
-#: What is drawn instead of images, by its name.
-BROKEN_IMAGES = {
-    "integers": lambda x: x.long(),
-    "booleans": lambda x: x > 0,
-    "complex": lambda x: x + 0j,
-    "sparse": lambda x: x.to_sparse(),
-    "meta": lambda x: x.to("meta"),
-    "quantized": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
-    "not a number": lambda x: x * torch.nan,
-    "infinite": lambda x: x + torch.inf,
-    "empty": lambda x: x[:0],
-    "no columns": lambda x: x[..., :0],
-    "no channels": lambda x: x[:, :0],
-    "a single one": lambda x: x[0],
-    "flat": lambda x: x.flatten(1),
-    "an axis more": lambda x: x[..., None, None],
-    "lists": lambda x: x.tolist(),
-    "None": lambda x: None,
-    "objects": lambda x: x.numpy().astype(object),
-    "texts": lambda x: x.numpy().astype(str),
-    "masked": lambda x: np.ma.masked_array(x.numpy(), mask=x.numpy() > 0),
-}
-IMAGES = {
-    "plain": lambda x: x,
-    "double": lambda x: x.double(),
-    "half": lambda x: x.half(),
-    "bfloat16": lambda x: x.bfloat16(),
-    "with a gradient": lambda x: x.requires_grad_(),
-    "strided": lambda x: x.repeat_interleave(2, -1)[..., ::2],
-    "permuted": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
-    "expanded": lambda x: x[:1].expand(x.shape),
-    "of inference mode": lambda x: torch.inference_mode()(x.clone)(),
-    "array": lambda x: x.numpy(),
-    "reversed array": lambda x: x.numpy()[::-1],
-    "big-endian": lambda x: x.numpy().astype(">f8"),
-    "zero": lambda x: 0 * x,
-    "constant": lambda x: 0 * x + 0.7,
-    "tiny": lambda x: 1e-40 * x,
-}
-BROKEN_TARGETS = {
-    "too large": lambda y, classes: y + classes,
-    "negative": lambda y, classes: y - classes,
-    "float": lambda y, classes: y + 0.5,
-    "bool": lambda y, classes: y > 0,
-    "complex": lambda y, classes: y + 0j,
-    "too long": lambda y, classes: torch.cat([y, y[:1]]),
-    "none": lambda y, classes: None,
-    "text": lambda y, classes: "cat",
-    "texts": lambda y, classes: ["cat"] * len(y),
-    "meta": lambda y, classes: y.to("meta"),
-    "one too large": lambda y, classes: 10**30,
-    "ragged": lambda y, classes: [[0], [0, 1]],
-    "no label": lambda y, classes: torch.zeros(len(y), classes, dtype=torch.int64),
-    "cube": lambda y, classes: y[:, None, None],
-}
-TARGETS = {
-    "plain": lambda y, classes: y,
-    "list": lambda y, classes: y.tolist(),
-    "small": lambda y, classes: y.to(torch.uint8),
-    "array": lambda y, classes: y.numpy(),
-    "one": lambda y, classes: int(y[0]),
-    "scalar": lambda y, classes: y[0],
-}
-JUNK = [0, -1, 1, 2, 3, 10**30, 0.0, -0.5, 0.5, 1e-30, 1e300, np.nan, np.inf, True, None, "x", "", (), [], {}, 1j]
 
 
 def values(annotation, default):
@@ -140,7 +83,7 @@ class Call:
     """A call of an explainer; ``faults`` are the arguments that are not what it takes."""
 
     name: str
-    drawn: drawn_networks.DrawnNetwork
+    drawn: DrawnNetwork
     shape: tuple
     images: str
     targets: str
@@ -151,7 +94,9 @@ class Call:
     parameters: dict
 
     def faults(self):
-        wrong = {"images": self.images in BROKEN_IMAGES, "targets": self.targets in BROKEN_TARGETS}
+        # Of volumes, a single one has the shape of several images.
+        is_broken = self.images in BROKEN_IMAGES and (self.images != "a single one" or len(self.shape) == 3)
+        wrong = {"images": is_broken, "targets": self.targets in BROKEN_TARGETS}
         return [argument for argument, is_wrong in wrong.items() if is_wrong]
 
     def make_images(self):
@@ -183,7 +128,7 @@ def calls(draw, name):
     kinds_of_targets = [*TARGETS] * 2 + [*BROKEN_TARGETS] if output != first_output else []
     return Call(
         name,
-        draw(drawn_networks.networks(shape)),
+        draw(networks(shape)),
         shape,
         draw(st.sampled_from(["plain"] * 20 + [*IMAGES] * 2 + [*BROKEN_IMAGES])),
         draw(st.sampled_from(["plain"] * 30 + kinds_of_targets)),
@@ -193,11 +138,6 @@ def calls(draw, name):
         draw(st.sampled_from([nullcontext, nullcontext, torch.no_grad, torch.inference_mode])),
         draw(parameters(name)),
     )
-
-
-def state_of_the_process():
-    generators = torch.get_rng_state().tolist(), str(np.random.get_state()), random.getstate()
-    return *generators, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
 
 
 def as_doubles(images):
@@ -215,26 +155,24 @@ def require_maps(maps, images, parameters):
 
 
 def judge(call):
-    network, images, odd = call.drawn.network, call.make_images(), call.drawn.odd
-    is_kept = not odd.startswith("random") and "meta" not in odd
-    before, state = portrait(network) if is_kept else None, state_of_the_process()
+    network, images = call.drawn.network, call.make_images()
+    before, state = portrait(network), state_of_the_process()
     values = call.make_images()
     try:
         maps = call.explain(images)
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1].filename
-        of_network, of_output = last == drawn_networks.__file__ and "Error" in odd, last == __file__
-        if not (is_refusal(error) or of_network or of_output):
+        is_of_output = traceback.extract_tb(error.__traceback__)[-1].filename == __file__
+        if not (is_refusal(error) or call.drawn.raised(error) or is_of_output):
             raise
         maps = error
-    if is_kept:
-        assert portrait(network) == before
-        assert state_of_the_process() == state
+    assert portrait(network) == before
+    assert call.drawn.is_random or state_of_the_process() == state
     if call.images in IMAGES:
         assert all(map(torch.equal, as_doubles(images), as_doubles(values)))
     info, faults = INFOS[call.name], call.faults()
     if isinstance(maps, Exception):
         is_special = call.name not in GENERAL or call.parameters != CASE[call.name].quick or call.output == "margin"
+        is_special |= call.output is first_output  # of what the network returned
         assert faults or call.drawn.fate != "sound" or is_special, maps
         return type(maps).__name__
     assert not faults

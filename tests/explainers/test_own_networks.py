@@ -158,4 +158,6 @@ def test_networks_that_torch_cannot_differentiate_are_refused_where_a_gradient_i
     for explainer in ("saliency", "integrated_gradients", "fullgrad"):
         with pytest.raises(UnsupportedModelError):
             explain(explainer, net, images, 1)
+    with pytest.raises(UnsupportedModelError):
+        xb.metrics.adversarial(net, images, images[:, 0], [1, 1], epsilon=0.1)
     assert explain("occlusion", net, images, 1).isfinite().all()

@@ -11,6 +11,7 @@ from oracles.simple_explainers import saliency
 from part_cases import MetricCase, case
 
 from xaibench.metrics import METRICS, undefined_reasons
+from xaibench.models import Wrapped
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 KIND = {name: METRICS.resolve(name).info.kind for name in METRICS}
@@ -72,6 +73,10 @@ def one_class(model):
     return lambda images: model(images)[:, 0]
 
 
+def without_numbers(model):
+    return Wrapped(model, lambda model, images: math.nan * model(images))
+
+
 #: ``(argument, what becomes of it, the error)``; the message names the argument.
 BAD = [
     ("maps", put(math.nan), ValueError),
@@ -98,6 +103,7 @@ BAD = [
     ("targets", lambda targets: targets + 0.5, TypeError),
     ("model", lambda model: "resnet18", TypeError),
     ("model", one_class, (TypeError, ValueError)),
+    ("model", without_numbers, ValueError),
     ("explainer", lambda explainer: "saliency", TypeError),
     ("explainer", not_a_number, ValueError),
     ("explainer", zero_channels, ValueError),
@@ -128,6 +134,8 @@ BAD = [
     ("pixels", "all", ValueError),
     ("bounds", (1.0, 0.0), ValueError),
     ("bounds", (0.0, 0.1), ValueError),
+    ("bounds", 0, TypeError),
+    ("progress", True, TypeError),
     ("perturbation", "noise", ValueError),
     ("n_samples", 0, ValueError),
     ("n_samples", 2.5, ValueError),

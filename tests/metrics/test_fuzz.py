@@ -3,17 +3,23 @@
 python tests/fuzz.py metrics --minutes 60 runs it longer.
 """
 
+import functools
+import inspect
 import math
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from generators.drawn import BROKEN_IMAGES, BROKEN_TARGETS, IMAGES, JUNK, TARGETS, networks, state_of_the_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from part_cases import MetricCase, case
+from refusals import is_refusal
+from zoo.verdicts import portrait
 
+from xaibench.explainers import explain
 from xaibench.metrics import METRICS, undefined_reasons
 
 CASE = {name: case(METRICS, name, MetricCase()) for name in METRICS}
@@ -202,3 +208,87 @@ def test_any_explainer_gives_a_score_a_reason_or_an_error(name, data):
         maps = explainer(Steep(), torch.from_numpy(images), targets).numpy()
     undefined = undefined_of(name, Trial(maps, scores, parameters))
     check_scores(scores, len(images), undefined, metric)
+
+
+ARRAYS = ("maps", "masks", "images", "targets")
+#: What only images may not be.
+OF_IMAGES = {"integers", "booleans", "no channels"}
+#: A single map is taken, and maps may have any shape if there are no images.
+OTHER_SHAPES = {"empty", "a single one", "flat", "an axis more"}
+
+
+def drawn_pixels(shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@st.composite
+def calls(draw, name):
+    """Draw the arguments of a metric, its parameters, its network, and the names of the arguments that are broken."""
+    metric, sides, count = METRICS.resolve(name), st.integers(1, 6), draw(st.integers(1, 3))
+    shape = draw(st.integers(1, 3)), *draw(st.tuples(sides, sides))
+    drawn, seed = draw(networks(shape)), draw(st.integers(0, 9))
+    explainers = [lambda model, images, targets: images[:, 0], functools.partial(explain, "saliency", progress=False)]
+    given = {
+        "maps": drawn_pixels((count, *shape[1:]), seed),
+        "masks": drawn_pixels((count, *shape[1:]), seed + 1) > 0,
+        "images": drawn_pixels((count, *shape), seed),
+        "targets": torch.arange(count) % 2,
+        "model": drawn.network,
+        "explainer": draw(st.sampled_from(explainers)),
+    }
+    signature = inspect.signature(metric).parameters
+    given = {argument: given[argument] for argument in signature if argument in given}
+    broken = draw(st.sampled_from([None] * 3 + [argument for argument in given if argument in ARRAYS]))
+    if broken == "targets":
+        given[broken] = draw(st.sampled_from(list(BROKEN_TARGETS.values())))(given[broken], drawn.classes)
+    elif broken:
+        kinds = BROKEN_IMAGES.keys() - (OF_IMAGES if broken != "images" else ())
+        kind = draw(st.sampled_from(sorted(kinds)))
+        given[broken] = BROKEN_IMAGES[kind](given[broken].float())
+        broken = broken if kind not in OTHER_SHAPES else "perhaps"
+    else:
+        changed = "images" if "images" in given else "maps"
+        given[changed] = draw(st.sampled_from(list(IMAGES.values())))(given[changed])
+        if "targets" in given:
+            given["targets"] = draw(st.sampled_from(list(TARGETS.values())))(given["targets"], drawn.classes)
+    own = draw(st.fixed_dictionaries(CASE[name].drawn))
+    others = [parameter for parameter in signature if parameter not in given]
+    is_odd = draw(st.integers(0, 3)) == 0
+    if is_odd:
+        own[draw(st.sampled_from(others))] = draw(st.sampled_from(JUNK))
+    return name, given, own, drawn, broken, is_odd
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["ground-truth", "map", "model", "explainer"])
+@given(data=st.data())
+@settings(deadline=None)
+def test_any_call_gives_scores_or_an_error_of_ours(kind, data):
+    names = [name for name in METRICS if METRICS.resolve(name).info.kind == kind]
+    judge(*data.draw(st.sampled_from(names).flatmap(calls)))
+
+
+def judge(name, given, own, drawn, broken, is_odd):
+    metric, is_called = METRICS.resolve(name), "model" in given
+    before, state = portrait(drawn.network), state_of_the_process()
+    try:
+        scores = metric(**given, **own, **({} if "reduction" in own else {"reduction": "none"}))
+    except Exception as error:
+        if not (is_refusal(error) or (is_called and drawn.raised(error))):
+            raise
+        scores = error
+    finally:
+        assert portrait(drawn.network) == before
+        assert drawn.is_random or state_of_the_process() == state
+    if isinstance(scores, Exception):
+        is_expected = broken or is_odd or (is_called and drawn.fate != "sound")
+        assert is_expected or given["images"].shape[2:] == (1, 1), scores  # ROAD has nothing to impute from
+        return type(scores).__name__
+    assert broken in (None, "perhaps")
+    assert not is_called or drawn.fate != "refused"
+    if not is_odd:
+        low, high = metric.info.range
+        assert len(scores) == len(given.get("maps", given.get("images"))) or broken
+        for score in scores:
+            assert math.isnan(score) or low <= score <= high
+    return "scores"

@@ -136,13 +136,12 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
         >>> model.training, model.weight.requires_grad
         (True, True)
     """
-    with lock_network(model), plain_checkpoints():
+    with lock_network(model), plain_checkpoints(), restored_buffers(model):
         modules = list(model.modules())
         # Hooks, parameters, buffers and submodules are in dicts that others hold references to (hook handles,
         # optimizers), so their content is restored in place.
         contents = [(c, (dict(c) if isinstance(c, dict) else c.copy()) if c else ()) for c in _containers(modules)]
         parameters = [(p, p.requires_grad, p.grad) for p in model.parameters() if not p.is_inference()]
-        buffers = [(b, b.detach().clone()) for b in model.buffers() if not b.is_inference()]
         try:
             set_evaluation(model)
             for module in modules:
@@ -164,9 +163,20 @@ def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
                 for parameter, requires_grad, grad in parameters:
                     parameter.requires_grad_(requires_grad)
                     parameter.grad = grad
-                for buffer, value in buffers:
-                    # By way of .data, which leaves the version as it is: an unchanged network is recognized by it.
-                    buffer.data.copy_(value)
+
+
+@contextmanager
+def restored_buffers(model: object) -> Iterator[None]:
+    """Restore the buffers of a module after the block, even if it raises; other callables have none."""
+    found = model.buffers() if isinstance(model, nn.Module) else ()
+    buffers = [(buffer, buffer.detach().clone()) for buffer in found if not buffer.is_inference()]
+    try:
+        yield
+    finally:
+        with torch.inference_mode(False), torch.no_grad():
+            for buffer, value in buffers:
+                # By way of .data, which leaves the version as it is: an unchanged network is recognized by it.
+                buffer.data.copy_(value)
 
 
 def _containers(modules: Iterable[nn.Module]) -> list[Any]:

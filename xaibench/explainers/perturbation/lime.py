@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
+from xaibench.core.checks import check_amount
 from xaibench.explainers.perturbation.surrogate import LinearSurrogate
 
 
@@ -48,6 +49,12 @@ class LIME(LinearSurrogate):
 
     alpha: float | None = None
     kernel_width: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_amount("kernel_width", self.kernel_width, owner="LIME")
+        if self.alpha is not None:
+            check_amount("alpha", self.alpha, above=False, owner="LIME")
 
     def _coalitions(self, rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
         return rng.random((count, features)) < 0.5

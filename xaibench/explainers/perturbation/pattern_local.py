@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.random_numbers import normal_numbers, sample_generators
-from xaibench.core.checks import check_choice
+from xaibench.core.checks import check_amount, check_choice
 from xaibench.explainers.base import blocks, chunks
 from xaibench.explainers.perturbation.feature_attribution import row_outputs
 from xaibench.explainers.perturbation.kernel_shap import KernelSHAP, draw_coalitions
@@ -85,9 +85,8 @@ class PatternLocal(LocalPattern, Repeating):
                 f"PatternLocal(surrogate='kernel_shap', n_samples={self.n_samples}): expected at least 3, with the "
                 "full and the empty coalition."
             )
-        for name, value in (("alpha", self.alpha), ("kernel_width", self.kernel_width)):
-            if not value > 0:
-                raise ValueError(f"PatternLocal({name}={value!r}): expected a number above 0.")
+        for name in ("alpha", "kernel_width"):
+            check_amount(name, getattr(self, name), owner="PatternLocal")
 
     def _surrogates(self, model: nn.Module, images: Tensor, targets: Tensor, training: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights ``[N, V]`` of the ridge regressions and their values ``[N]`` at the images."""

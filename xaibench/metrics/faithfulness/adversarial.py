@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo
+from xaibench.compute.batching import is_out_of_memory
+from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.messages import first_line
 from xaibench.core.types import Array, Reduction
-from xaibench.metrics.shared.inputs import Scores
+from xaibench.metrics.shared.inputs import Scores, check_finite_number
 from xaibench.metrics.shared.model_scores import (
     Model,
     ModelOutput,
@@ -164,15 +167,23 @@ def _score_gradient(scorer: ModelScorer, images: Tensor, targets: Tensor) -> tup
     """Return the scores ``[n]`` and a gradient ``[n, C, H, W]`` with the signs of the scores' gradient."""
     with torch.enable_grad():
         x = images.detach().requires_grad_()
-        outputs = scorer.outputs(x)
-        objective = scorer.attack_objective(outputs, targets)
-        if not objective.requires_grad:
-            raise ValueError(
-                "The model's output has no gradient with respect to the images, which the attack needs. "
-                "Use comprehensiveness or deletion."
-            )
-        # Only the gradient with respect to the images is computed; those of the parameters are unchanged.
-        (gradient,) = torch.autograd.grad(objective.sum(), x)
+        try:
+            outputs = scorer.outputs(x)
+            objective = scorer.attack_objective(outputs, targets)
+            if not objective.requires_grad:
+                raise ValueError(
+                    "The model's output has no gradient with respect to the images, which the attack needs. "
+                    "Use comprehensiveness or deletion."
+                )
+            # Only the gradient with respect to the images is computed; those of the parameters are unchanged.
+            (gradient,) = torch.autograd.grad(objective.sum(), x)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise UnsupportedModelError(
+                f"The attack needs the gradient with respect to the images, which torch does not compute: "
+                f"{first_line(error)}. Let the network write into clones, or use comprehensiveness or deletion."
+            ) from error
     return scorer.target_scores(outputs.detach(), targets), gradient
 
 
@@ -185,7 +196,11 @@ def _random_ranks(seed: int, maps: Tensor) -> Tensor:
 def _check_bounds(bounds: tuple[float, float] | None, images: Tensor) -> tuple[float, float]:
     if bounds is None:
         return -math.inf, math.inf
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise TypeError(f"bounds must be a smaller and a larger number, got {bounds!r}.")
     low, high = bounds
+    check_finite_number(low, "bounds")
+    check_finite_number(high, "bounds")
     if not low < high:
         raise ValueError(f"bounds must be a smaller and a larger number, got {bounds!r}.")
     if images.min() < low or images.max() > high:

@@ -337,6 +337,8 @@ class _DistanceSolver:
         check_count("workers", workers)
         if time_limit is not None:
             check_finite_number(time_limit, "time_limit", least=0)
+        if not (progress is None or callable(progress)):
+            raise TypeError(f"progress={progress!r}: expected a function of a TransportProgress, or None.")
         self.exact, self.workers, self.time_limit, self.progress = exact, int(workers), time_limit, progress
         self.n_seen = 0
         self.lock = threading.Lock()

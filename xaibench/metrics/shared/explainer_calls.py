@@ -69,7 +69,7 @@ class ExplainerCaller:
         with torch.inference_mode(False), precision_context(device=samples.images.device, keeps_autocast=False):
             self.model = set_evaluation(copy_network(model)) if isinstance(model, nn.Module) else model
             scorer = ModelScorer(self.model, output or "probability", 1)
-            scorer.probe_outputs(samples)
+            scorer.probe_outputs(samples, finite=True)
             self.classes = scorer.classes
         self._explainer, self._samples = _with_output(explainer, output), samples
         self._batch_size = batch_size or len(samples)

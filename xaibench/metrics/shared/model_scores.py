@@ -25,6 +25,7 @@ from xaibench.compute.lending import (
     evaluation_mode,
     place_network,
     plain_checkpoints,
+    restored_buffers,
     writes_input,
 )
 from xaibench.compute.network_contract import check_network
@@ -320,18 +321,19 @@ class ModelScorer:
             self._explained.check_activation(samples.images[:2], outputs, remove=False)
         self._choose_fastest(samples.images[:1], outputs, rows)
 
-    def probe_outputs(self, samples: LabeledImages, *, gradients: bool = False) -> Tensor:
+    def probe_outputs(self, samples: LabeledImages, *, gradients: bool = False, finite: bool = False) -> Tensor:
         """Return the model's outputs ``[1, K]`` for the first image in float64, and set :attr:`classes`.
 
         Args:
             samples: Images, whose targets are checked.
             gradients: Whether the metric uses the gradient with respect to the images.
+            finite: Whether NaN and infinity are refused.
 
         Raises:
             ValueError: If the model fails on the image or does not return ``[N, K]``, or a target is not a class.
             NetworkContractError: If it is not a deterministic function of one image.
         """
-        logits = probe(self._model, samples.images[:1], finite=False, select=self._select)
+        logits = probe(self._model, samples.images[:1], finite=finite, select=self._select)
         self._copies_input = writes_input(self._model)
         self.classes = self._explained.check_targets(logits, samples.targets, samples.labels)
         check_network(self._model, samples.images, logits, gradients=gradients, select=self._select)
@@ -386,6 +388,7 @@ def model_scorer(
     # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
     with (
         evaluation_mode(model),
+        restored_buffers(model),
         plain_checkpoints(),
         precision_context(device=samples.images.device, keeps_autocast=False),
     ):

@@ -1,6 +1,7 @@
-"""Networks that Hypothesis draws from common layers, sound ones and such as break what is assumed of a network."""
+"""What the fuzzers draw: networks of common layers, odd ones, images, targets and parameters of any kind."""
 
 import random
+import traceback
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Literal
@@ -167,6 +168,14 @@ class DrawnNetwork:
     odd: str
     fate: Fate
 
+    @property
+    def is_random(self):
+        return self.odd.startswith("random")
+
+    def raised(self, error):
+        """Return whether an error is the network's own."""
+        return "Error" in self.odd and traceback.extract_tb(error.__traceback__)[-1].filename == __file__
+
 
 @st.composite
 def networks(draw, shape, odd=None):
@@ -231,3 +240,74 @@ LAYERS = {
     "residual": same(lambda channels, axes, _: Residual(nn.Conv2d if axes == 2 else nn.Conv3d, channels)),
     "attention": same(lambda channels, axes, _: Attention(channels)),
 }
+
+
+#: What is drawn instead of images, by its name.
+BROKEN_IMAGES = {
+    "integers": lambda x: x.long(),
+    "booleans": lambda x: x > 0,
+    "complex": lambda x: x + 0j,
+    "sparse": lambda x: x.to_sparse(),
+    "meta": lambda x: x.to("meta"),
+    "quantized": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+    "not a number": lambda x: x * torch.nan,
+    "infinite": lambda x: x + torch.inf,
+    "empty": lambda x: x[:0],
+    "no columns": lambda x: x[..., :0],
+    "no channels": lambda x: x[:, :0],
+    "a single one": lambda x: x[0],
+    "flat": lambda x: x.flatten(1),
+    "an axis more": lambda x: x[..., None, None],
+    "lists": lambda x: x.tolist(),
+    "None": lambda x: None,
+    "objects": lambda x: x.numpy().astype(object),
+    "texts": lambda x: x.numpy().astype(str),
+    "masked": lambda x: np.ma.masked_array(x.numpy(), mask=x.numpy() > 0),
+}
+IMAGES = {
+    "plain": lambda x: x,
+    "double": lambda x: x.double(),
+    "half": lambda x: x.half(),
+    "bfloat16": lambda x: x.bfloat16(),
+    "with a gradient": lambda x: x.requires_grad_(),
+    "strided": lambda x: x.repeat_interleave(2, -1)[..., ::2],
+    "permuted": lambda x: x.transpose(0, -1).contiguous().transpose(0, -1),
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "of inference mode": lambda x: torch.inference_mode()(x.clone)(),
+    "array": lambda x: x.numpy(),
+    "reversed array": lambda x: x.numpy()[::-1],
+    "big-endian": lambda x: x.numpy().astype(">f8"),
+    "zero": lambda x: 0 * x,
+    "constant": lambda x: 0 * x + 0.7,
+    "tiny": lambda x: 1e-40 * x,
+}
+BROKEN_TARGETS = {
+    "too large": lambda y, classes: y + classes,
+    "negative": lambda y, classes: y - classes,
+    "float": lambda y, classes: y + 0.5,
+    "bool": lambda y, classes: y > 0,
+    "complex": lambda y, classes: y + 0j,
+    "too long": lambda y, classes: torch.cat([y, y[:1]]),
+    "none": lambda y, classes: None,
+    "text": lambda y, classes: "cat",
+    "texts": lambda y, classes: ["cat"] * len(y),
+    "meta": lambda y, classes: y.to("meta"),
+    "one too large": lambda y, classes: 10**30,
+    "ragged": lambda y, classes: [[0], [0, 1]],
+    "no label": lambda y, classes: torch.zeros(len(y), classes, dtype=torch.int64),
+    "cube": lambda y, classes: y[:, None, None],
+}
+TARGETS = {
+    "plain": lambda y, classes: y,
+    "list": lambda y, classes: y.tolist(),
+    "small": lambda y, classes: y.to(torch.uint8),
+    "array": lambda y, classes: y.numpy(),
+    "one": lambda y, classes: int(y[0]),
+    "scalar": lambda y, classes: y[0],
+}
+JUNK = [0, -1, 1, 2, 3, 10**30, 0.0, -0.5, 0.5, 1e-30, 1e300, np.nan, np.inf, True, None, "x", "", (), [], {}, 1j]
+
+
+def state_of_the_process():
+    generators = torch.get_rng_state().tolist(), str(np.random.get_state()), random.getstate()
+    return *generators, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
