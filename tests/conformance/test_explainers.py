@@ -11,6 +11,7 @@ import pytest
 import torch
 from explainer_trials import CASE, NAMES, maps_of, network, network_of, shared_network
 from torch import nn
+from zoo.verdicts import portrait
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build
@@ -174,26 +175,6 @@ def scarred(kind="cnn"):
     model[1].register_full_backward_hook(lambda module, before, after: None)
     model.note = ["mine"]
     return model
-
-
-def portrait(model):
-    """All that must be the same afterwards; objects by identity, numbers by value."""
-    hooks = [
-        {key: dict(value) for key, value in vars(module).items() if "hook" in key and isinstance(value, dict)}
-        for module in model.modules()
-    ]
-    return {
-        "modules": [(name, id(module), type(module)) for name, module in model.named_modules()],
-        "attributes": [sorted(vars(module)) for module in model.modules()],
-        "modes": [module.training for module in model.modules()],
-        "hooks": hooks,
-        "parameters": [(name, id(parameter), parameter.dtype) for name, parameter in model.named_parameters()],
-        "requires_grad": [parameter.requires_grad for parameter in model.parameters()],
-        "gradient_ids": [id(parameter.grad) for parameter in model.parameters()],
-        "gradients": [None if p.grad is None else p.grad.tolist() for p in model.parameters()],
-        "state": {name: (tensor.dtype, tensor.tolist()) for name, tensor in model.state_dict().items()},
-        "note": (id(model.note), list(model.note)),
-    }
 
 
 # In float32 the network itself is lent to the explainer, in float64 a copy of it.

@@ -1,23 +1,11 @@
 """Whatever an explainer does to the model, the caller's model comes back from ``explain`` as it was given."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
+from zoo.verdicts import portrait
 
 from xaibench.explainers import explain
-
-
-def fingerprint(model):
-    """All that an explainer could change, by identity where identity matters."""
-    modules = []
-    for module in model.modules():
-        plain = {name: value for name, value in module.__dict__.items() if not isinstance(value, dict)}
-        nested = {name: list(value.items()) for name, value in module.__dict__.items() if isinstance(value, dict)}
-        modules.append((plain, nested))
-    tensors = [(p.requires_grad, p.grad, p.dtype, p.device) for p in model.parameters()]
-    return modules, tensors
 
 
 def test_lrp_gives_back_the_model_and_its_rules(cnn, images, targets):
@@ -25,11 +13,10 @@ def test_lrp_gives_back_the_model_and_its_rules(cnn, images, targets):
 
     cnn.layers[0].rule = GammaRule()
     cnn.double()
-    before, state = fingerprint(cnn), copy.deepcopy(cnn.state_dict())
+    before = portrait(cnn)
     with_rule = explain("lrp", cnn, images, targets)
     with_rule_in_chunks = explain("lrp", cnn, images, targets, batch_size=2)
-    assert fingerprint(cnn) == before
-    assert all(value.equal(state[key]) for key, value in cnn.state_dict().items())
+    assert portrait(cnn) == before
     torch.testing.assert_close(with_rule, with_rule_in_chunks)
     del cnn.layers[0].rule
     assert not torch.allclose(with_rule, explain("lrp", cnn, images, targets))
@@ -53,10 +40,10 @@ def test_the_model_comes_back_when_an_explainer_raises_midway(name, images, targ
             return self.last(hidden)
 
     model = Twice()
-    before = fingerprint(model)
+    before = portrait(model)
     with pytest.raises(RuntimeError, match="worn out"):
         explain(name, model, images, targets, device="cpu")
-    assert fingerprint(model) == before
+    assert portrait(model) == before
 
 
 def test_hook_handles_still_work_afterwards(cnn, images, targets):

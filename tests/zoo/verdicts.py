@@ -285,21 +285,21 @@ DEFINITIONS = {
 
 
 def portrait(network):
-    """Return what must be the same afterwards."""
-    modules = dict(network.named_modules())
+    """Return all that must be the same afterwards; objects by identity, tensors by dtype and sum."""
+    modules, parameters = dict(network.named_modules()), dict(network.named_parameters())
     state = {name: value for name, value in network.state_dict().items() if isinstance(value, torch.Tensor)}
+    hooks = [{key: dict(value) for key, value in vars(module).items() if "hook" in key and isinstance(value, dict)}
+             for module in modules.values()]  # fmt: skip
     return {
-        "modules": [(name, id(module)) for name, module in modules.items()],
-        "attributes": [sorted(vars(module)) for module in modules.values()],
+        "modules": [(name, id(module), type(module)) for name, module in modules.items()],
+        "attributes": [{key: id(value) for key, value in vars(module).items()} for module in modules.values()],
         "modes": [module.training for module in modules.values()],
-        "hooks": [
-            (name, key, list(value))
-            for name, module in modules.items()
-            for key, value in vars(module).items()
-            if "hook" in key and isinstance(value, dict)
-        ],
-        "parameters": [(id(p), p.requires_grad, p.grad is None) for p in network.parameters()],
-        "values": [(name, value.dtype, checksum(value)) for name, value in state.items()],
+        "hooks": hooks,
+        "parameters": [(name, id(parameter), parameter.dtype) for name, parameter in parameters.items()],
+        "requires_grad": [parameter.requires_grad for parameter in parameters.values()],
+        "gradient_ids": [id(parameter.grad) for parameter in parameters.values()],
+        "gradients": [parameter.grad is None or checksum(parameter.grad) for parameter in parameters.values()],
+        "state": [(name, value.dtype, checksum(value)) for name, value in state.items()],
     }
 
 
