@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.explainers import EXPLAINERS, UnsupportedModelError, explain, gradient_free
+from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build, explain, gradient_free
 from xaibench.models import Wrapped
 
 
@@ -135,6 +135,16 @@ def test_a_captum_object_explains_no_function(network, images):
 
     with pytest.raises(ValueError, match="explains its own function"):
         explain(captum.attr.Saliency(network), network, images, output=lambda z: z[:, 0])
+
+
+@pytest.mark.parametrize("name", ["saliency", "fullgrad", "ig2", "lrp_epsilon", "crp"])
+def test_explainers_called_directly_need_a_gradient(network, images, name):
+    part = build(name)
+    part = part.fit(network, [images]) if hasattr(part, "fit") else part
+    with torch.no_grad():
+        assert part(network, images, torch.tensor(TARGETS)).any()
+    with pytest.raises(UnsupportedModelError, match="gradient"):
+        part(Wrapped(network, lambda network, x: network(x).detach()), images, torch.tensor(TARGETS))
 
 
 @pytest.mark.parametrize(

@@ -189,11 +189,16 @@ def target_gradient(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor
     with torch.enable_grad():
         images = images.detach().requires_grad_()
         outputs = model(images).gather(1, targets[:, None])
-        if not outputs.requires_grad:
-            raise UnsupportedModelError(
-                f"The output of the model has no gradient with respect to the images. {gradient_free_advice()}"
-            )
+        check_has_gradient(outputs)
         return torch.autograd.grad(outputs.sum(), images)[0]
+
+
+def check_has_gradient(outputs: Tensor) -> None:
+    """Raise an UnsupportedModelError if outputs do not depend on the images through differentiable operations."""
+    if not outputs.requires_grad:
+        raise UnsupportedModelError(
+            f"The output of the model has no gradient with respect to the images. {gradient_free_advice()}"
+        )
 
 
 def target_output(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from xaibench.compute.batching import default_batch_size
 from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
-from xaibench.explainers.base import CONVOLUTIONS, chunks, spatial_axes
+from xaibench.explainers.base import CONVOLUTIONS, check_has_gradient, chunks, spatial_axes
 from xaibench.explainers.shared.layers import check_rows, interpolate_linearly
 from xaibench.explainers.shared.tokens import record_attention
 
@@ -85,6 +85,7 @@ class FullGrad:
         with _record_biases(network_of(model)) as found, torch.enable_grad():
             x = images.detach().clone().requires_grad_()
             output = model(x).gather(1, targets[:, None]).sum()
+            check_has_gradient(output)
             for _, z in found:
                 check_rows("FullGrad: a layer with a bias", z, images)
             gradients = torch.autograd.grad(output, [x, *(z for _, z in found)], allow_unused=True)

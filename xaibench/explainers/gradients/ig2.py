@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, assigned_classes, network_of
 from xaibench.compute.random_numbers import sample_generators
-from xaibench.explainers.base import Attribution, append_axes, chunks, reduce_channels
+from xaibench.explainers.base import Attribution, append_axes, check_has_gradient, chunks, reduce_channels
 from xaibench.explainers.shared.fitting import KeepsTrainingImages, NotFittedError
 from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.passes import Repeating
@@ -138,6 +138,7 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
             with torch.enable_grad():
                 point = at.detach().requires_grad_()
                 outputs = model(point)
+                check_has_gradient(outputs)
                 distance = (seen.of(outputs) - aims).square().sum()
                 (towards,) = torch.autograd.grad(distance, point, retain_graph=True)
                 if isinstance(model, ExplainedOutput):
