@@ -58,6 +58,16 @@ def test_help_shows_the_way(invoke):
     assert "--workers" in invoke("run", "--help").output
 
 
+@pytest.mark.parametrize(
+    "line", [("report", "{}"), ("{}",), ("list", "{}"), ("list", "--{}"), ("list", "models", "{}")]
+)
+def test_control_characters_of_a_command_line_are_not_printed(invoke, line):
+    result = CliRunner().invoke(app, [one.format("\x1b[2J\u202e\udcff") for one in line], color=True)
+    assert result.exit_code == 2
+    assert re.sub(r"\x1b\[(0|1|31)m|\n", "", result.output).isprintable()
+    assert r"\x1b[2J\u202e\udcff" in result.output.replace(r"\\", "\\")
+
+
 def test_list(invoke):
     assert re.search("integrated_gradients +Integrated Gradients", invoke("list", "explainers").output)
     lines = invoke("list", "metrics").output.splitlines()[1:]
@@ -111,6 +121,12 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("run", "small.toml", "--model", ""), "models is []; expected a list of at least one name"),
         (("run", "small.toml", "--address", "here:1"), "address is 'here:1', but engine is 'processes'"),
         (("report", "nowhere"), "nowhere"),
+        (("run", "small.toml", "--samples", "9" * 5000, "--plan"), "samples is '9999"),
+        (("run", "pipe.toml", "--plan"), "Cannot read the suite pipe.toml: It is a pipe or a device"),
+        (("show", "math:pi"), "math:pi: got float, expected a class or function of a data set"),
+        (("prepare", "math:pi"), "math:pi: got float, expected a class or function of a data set"),
+        (("score", "pipe.toml", *ON), "pipe"),
+        (("audit", "broken.py:network", "--images", "."), "broken.py:network raised IndexError"),
         (("walk",), "walk"),
         (("show", "xai-tris/lin-white-8x8", "--seed", "-1"), "Error: seed=-1: expected an integer of at least 0"),
         (("show", "xai-tris/lin-white-8x8", "--out", "sheet.xyz"), "Error: Format 'xyz' is not supported"),
@@ -132,6 +148,8 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
 )
 def test_bad_arguments_are_exit_code_2_and_one_line(invoke, arguments, message):
     np.save("maps.npy", np.random.default_rng(0).random((1000, 8, 8)))
+    os.mkfifo("pipe.toml")
+    Path("broken.py").write_text("def network(): return [][0]\n")
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert isinstance(result.exception, SystemExit)  # no traceback

@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from xaibench.core.files import atomic_file, atomic_path, name_folder_if_disk_full
+from xaibench.core.files import atomic_file, atomic_path, check_regular, name_folder_if_disk_full
 
 
 def by_stream(path, data, fail=None):
@@ -123,3 +123,12 @@ def test_a_full_disk_is_named(number, tmp_path):
 def test_other_errors_of_a_disk_speak_for_themselves(tmp_path):
     with pytest.raises(OSError, match="Input/output error"), name_folder_if_disk_full(tmp_path):
         raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_pipe_is_refused_before_it_is_read_forever(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe") as error:
+        check_regular(tmp_path / "pipe")
+    assert error.value.filename == str(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "missing"):
+        check_regular(path)

@@ -285,6 +285,18 @@ def test_attacks_take_neither_other_results_nor_the_site_down(repository, typed)
     assert f"{len(attacks)} results are not shown" in page
 
 
+def test_odd_names_of_folders_are_printed_by_their_codes(result, typed):
+    repository = result.parents[1]
+    shutil.copytree(result.parent, repository / "a\n\x1b[2J\u202e\udcff")
+    printed = typed(["results", "check", str(repository)], color=True)
+    assert printed.exit_code == 1
+    assert rf"a\n\x1b[2J\u202e\udcff/{result.name}" in printed.output
+    built = xb.leaderboard.write_site(repository, repository.parent / "site")
+    (left_out,) = built.left_out
+    assert (left_out.name + left_out.reason).isprintable()
+    assert left_out.name in (built.page.parent / "downloads.html").read_text()
+
+
 def _renamed(table, name):
     names = pa.array([name] * len(table))
     return table.set_column(table.column_names.index("explainer"), "explainer", names)

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from xaibench._version import __version__
+from xaibench.core.messages import printable
+
+
+@contextlib.contextmanager
+def _printable_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):  # an error of usage
+            error.message = printable(message, "\n")  # type: ignore[attr-defined]
+        raise
+
+
+class _Commands(TyperGroup):
+    """Commands whose errors of usage repeat what was typed without its control characters."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _printable_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable_errors():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

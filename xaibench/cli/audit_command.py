@@ -9,7 +9,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Negatives, Window, clear_errors, names
+from xaibench.cli.terminal import Negatives, Window, clear_errors, echo, names
 
 if TYPE_CHECKING:
     from xaibench.auditing.plan import AuditPlan
@@ -132,10 +132,10 @@ def audit(
             folder=out,
             show_plan=_print_and_stop if plan else None,
         )
-        typer.echo(str(found))
-        typer.echo(f"\nEvidence sheet: {(out / 'audit.html').resolve()}")
+        echo(str(found))
+        echo(f"\nEvidence sheet: {(out / 'audit.html').resolve()}")
 
 
 def _print_and_stop(plan: AuditPlan) -> None:
-    typer.echo(str(plan))
+    echo(str(plan))
     raise typer.Exit

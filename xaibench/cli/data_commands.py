@@ -17,11 +17,13 @@ from xaibench.cli.terminal import (
     Window,
     clear_errors,
     count_bar,
+    echo,
     given,
     hint,
     made_folder_of,
     print_table,
 )
+from xaibench.component.parameters import named_parameters
 from xaibench.core.files import data_root, name_file_in_errors
 
 if TYPE_CHECKING:
@@ -52,10 +54,10 @@ def prepare(
         if part is None:
             return
         folder = part.find(root, download=download)
-        typer.echo(f"{part.info.name}: found in {folder}")
+        echo(f"{part.info.name}: found in {folder}")
         for line, found in part.list_contents(data_root(root)):
             if not found:
-                typer.echo(hint(f"missing: {line}"))
+                echo(hint(f"missing: {line}"))
         with count_bar("preparing") as progress:
             part.prepare(folder, workers=workers or os.cpu_count() or 1, progress=progress)
         options = given(negatives=negatives, window=window)
@@ -63,10 +65,10 @@ def prepare(
         if isinstance(part, DirectorySet):
             _read_all(part, options)
         if part.info.published:
-            typer.echo("Published: " + ", ".join(f"{count:,} {what}" for what, count in part.info.published))
+            echo("Published: " + ", ".join(f"{count:,} {what}" for what, count in part.info.published))
         if part.info.benchmark_size:
-            typer.echo(f"In Saliency-Bench (April 2025): {part.info.benchmark_size:,} images")
-        typer.echo(f"License: {part.info.license}")
+            echo(f"In Saliency-Bench (April 2025): {part.info.benchmark_size:,} images")
+        echo(f"License: {part.info.license}")
 
 
 @app.command()
@@ -94,7 +96,7 @@ def show(
         made_folder_of(out)
         part = data.DATASETS.resolve(name)
         parameters: dict[str, Any] = {}
-        if "n_samples" in inspect.signature(part).parameters:  # generate only as many as are shown
+        if "n_samples" in named_parameters(part):  # generate only as many as are shown
             parameters = {"n_samples": max(100, 10 * count)}
         if isinstance(part, AnnotatedSet):
             parameters = {"root": root, "classes": classes, "splits": (0.0, 0.0, 1.0), **given(size=size)}
@@ -103,7 +105,7 @@ def show(
         labels = [dataset.classes[target] for target in targets.tolist()]
         with name_file_in_errors(out):
             sheet(images.numpy(), masks.numpy(), labels).savefig(out)
-        typer.echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
+        echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
 
 
 def _resolve_annotated(name: str) -> AnnotatedSet | None:
@@ -115,14 +117,14 @@ def _resolve_annotated(name: str) -> AnnotatedSet | None:
     part = DATASETS.resolve(name)
     if isinstance(part, AnnotatedSet):
         return part
-    typer.echo(f"{name} is generated when it is loaded; no preparation is needed.")
-    if not part.info.how_to_get:
+    echo(f"{name} is generated when it is loaded; no preparation is needed.")
+    if not getattr(getattr(part, "info", None), "how_to_get", ""):
         dataset = load(name, seed=0)
         if mismatch := check_published(dataset):
-            typer.echo(mismatch, err=True)
+            echo(mismatch, err=True)
             raise typer.Exit(1)
         if digest := published_checksum(dataset):
-            typer.echo(f"With seed 0, it is the published data set (SHA-256 {digest}).")
+            echo(f"With seed 0, it is the published data set (SHA-256 {digest}).")
     return None
 
 
@@ -139,7 +141,7 @@ def _read_all(images: AnnotatedSet, options: dict[str, Any]) -> None:
     try:
         images(**parameters)
     except ValueError as error:
-        typer.echo(hint(f"It cannot be divided into train, validation and test: {error}"))
+        echo(hint(f"It cannot be divided into train, validation and test: {error}"))
 
 
 def _count_table(part: AnnotatedSet, folder: Path, options: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import clear_errors, hint
+from xaibench.cli.terminal import clear_errors, echo, hint
 
 
 @app.command(name="leaderboard")
@@ -34,8 +34,8 @@ def write_leaderboard(
     with clear_errors():
         from xaibench import leaderboard
 
-        built = leaderboard.write_site(folder, out, strict=strict, title=title, first=first, progress=typer.echo)
+        built = leaderboard.write_site(folder, out, strict=strict, title=title, first=first, progress=echo)
     for one in built.left_out:
-        typer.echo(f"{hint(f'Left out: {one.name}.')} {one.reason}", err=True)
+        echo(f"{hint(f'Left out: {one.name}.')} {one.reason}", err=True)
     suites = f"{built.suites} suite{'s' * (built.suites != 1)}"
-    typer.echo(f"{built.methods} method{'s' * (built.methods != 1)} on {suites}: {built.page}")
+    echo(f"{built.methods} method{'s' * (built.methods != 1)} on {suites}: {built.page}")

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Root
+from xaibench.cli.terminal import Root, echo
 from xaibench.component.info import DatasetInfo, MetricInfo
 from xaibench.core.files import data_root
 
@@ -43,9 +43,9 @@ def list_parts(
     for part in PartKind if kind is None else [kind]:
         rows = [(name, _with_readiness(name, label, part, root)) for name, label in parts[part].items()]
         width = max(len(name) for name, _ in rows)
-        typer.echo(typer.style(part.value, bold=True))
+        echo(typer.style(part.value, bold=True))
         for name, label in rows:
-            typer.echo(f"  {name:<{width}}  {label}".rstrip())
+            echo(f"  {name:<{width}}  {label}".rstrip())
 
 
 #: The parts as ``describe_parts`` returns them, written by ``python docs/generate``: importing all parts takes seconds.

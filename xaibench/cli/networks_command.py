@@ -9,7 +9,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import clear_errors, names, print_table, progress_bars
+from xaibench.cli.terminal import clear_errors, echo, names, print_table, progress_bars
 
 networks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and check the published networks.")
 app.add_typer(networks, name="networks")
@@ -64,7 +64,7 @@ def check_networks(
         base = Path("runs") / f"{suite}-retrained" if out is None else out
         found = []
         for name, train in (("published", False), ("trained", True)):
-            typer.echo(f"{suite}, {name} networks")
+            echo(f"{suite}, {name} networks")
             with progress_bars() as progress:
                 result = runner.run(
                     suite,
@@ -78,15 +78,15 @@ def check_networks(
                 )
             if result.failures:
                 job, error = next(iter(result.failures.items()))
-                typer.echo(f"{len(result.failures)} jobs failed; the first: {job}: {error}", err=True)
+                echo(f"{len(result.failures)} jobs failed; the first: {job}: {error}", err=True)
                 raise typer.Exit(1)
             found.append(read_run(result.folder))
         table = compare_trainings(*found)
         print_table(table.round(3))
         accuracy = (table["accuracy_trained"] - table["accuracy"]).abs().max()
-        typer.echo(
+        echo(
             f"\nLargest difference of an accuracy: {accuracy:.1f} points. Kendall's tau of the methods' orders: median "
             f"{table['tau'].median():.2f}, lowest {table['tau'].min():.2f}."
         )
         table.to_csv(base / "retraining.csv", index=False)
-        typer.echo(f"All rows: {base / 'retraining.csv'}")
+        echo(f"All rows: {base / 'retraining.csv'}")

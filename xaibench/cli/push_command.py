@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import clear_errors
+from xaibench.cli.terminal import clear_errors, echo
 
 
 @app.command()
@@ -59,11 +59,11 @@ def push(
             dataset = dataclasses.replace(dataset, parameters={"seed": seed, **dataset.parameters})
             hub.prepare_dataset(dataset, folder, license=license)
         for file in sorted(file for file in folder.rglob("*") if file.is_file()):
-            typer.echo(f"{file.stat().st_size:>15,} bytes  {file.relative_to(folder).as_posix()}")
+            echo(f"{file.stat().st_size:>15,} bytes  {file.relative_to(folder).as_posix()}")
         if not yes:
-            typer.echo(f"Nothing was uploaded. To upload these files to {repo}, add --yes.")
+            echo(f"Nothing was uploaded. To upload these files to {repo}, add --yes.")
             return
-        typer.echo(f"Uploaded: {hub.upload(folder, repo, public=public, revision=revision)}")
+        echo(f"Uploaded: {hub.upload(folder, repo, public=public, revision=revision)}")
 
 
 def _parse(assignments: list[str]) -> dict[str, Any]:

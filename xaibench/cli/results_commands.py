@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Root, alarm, clear_errors, names, progress_bars
+from xaibench.cli.terminal import Root, alarm, clear_errors, echo, names, progress_bars
 
 results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, verify and add results of methods.")
 app.add_typer(results, name="results")
@@ -27,7 +27,7 @@ def add_results(
         from xaibench.leaderboard.run_splitting import split_run
 
         for folder in split_run(run, out, methods=names(methods)):
-            typer.echo(folder)
+            echo(folder)
 
 
 @results.command(name="check")
@@ -44,9 +44,9 @@ def check_results(
             for result in find_results(repository):
                 problems = check(result)
                 refused += bool(problems)
-                typer.echo(f"{alarm('refused') if problems else 'ok':7}  {'/'.join(result.absolute().parts[-2:])}")
+                echo(f"{alarm('refused') if problems else 'ok':7}  {'/'.join(result.absolute().parts[-2:])}")
                 for problem in problems:
-                    typer.echo(f"         {problem}")
+                    echo(f"         {problem}")
         if refused:
             raise typer.Exit(1)
 
@@ -113,16 +113,16 @@ def verify_results(
                         )
                 except Exception as error:  # go on with the other results
                     failed += 1
-                    typer.echo(f"{alarm('refused')}  {name}\n         {describe_error(error)}")
+                    echo(f"{alarm('refused')}  {name}\n         {describe_error(error)}")
                     continue
                 bad = outcome.verdict == "differs"
                 failed += bad
-                typer.echo(f"{alarm(outcome.verdict) if bad else outcome.verdict}  {name}")
+                echo(f"{alarm(outcome.verdict) if bad else outcome.verdict}  {name}")
                 if outcome.largest_difference:
-                    typer.echo(f"         largest difference {outcome.largest_difference:g} ({outcome.where})")
+                    echo(f"         largest difference {outcome.largest_difference:g} ({outcome.where})")
                 if outcome.ignores:
-                    typer.echo(f"         the maps do not depend on the {' and the '.join(outcome.ignores)}")
-                typer.echo(f"         {outcome.to_csv()}")
+                    echo(f"         the maps do not depend on the {' and the '.join(outcome.ignores)}")
+                echo(f"         {outcome.to_csv()}")
                 if record and datasets is None:
                     record_verification(result.absolute().parent.parent, outcome)
         if failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 import textwrap
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,6 +22,7 @@ from xaibench.cli.terminal import (
     Window,
     alarm,
     clear_errors,
+    echo,
     hint,
     made_folder_of,
     names,
@@ -160,7 +162,7 @@ def run(
         "models": names(models),
         "explainers": names(explainers),
         "metrics": names(metrics),
-        "samples": int(samples) if samples is not None and samples.isdecimal() else samples,
+        "samples": int(samples) if samples and re.fullmatch("[0-9]{1,18}", samples) else samples,
     }
     # Not while this process runs the jobs, whose large tensors could wait for a collection.
     garbage = collect_rarely() if engine != "serial" else contextlib.nullcontext()
@@ -176,25 +178,25 @@ def run(
         if plan:
             _print_cost(runner.estimate(request))
             return
-        typer.echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
+        echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
         with progress_bars() as progress:
             result = runner.run(request, engine=str(engine), progress=progress, address=address)
         for name, advice in result.missing.items():
-            typer.echo(f"{hint(f'Left out: {name}.')}\n{textwrap.indent(advice, '  ')}\n")
+            echo(f"{hint(f'Left out: {name}.')}\n{textwrap.indent(advice, '  ')}\n")
         for line in (*result.beside, *(f"{name}: {said}" for name, said in result.notes.items())):
-            typer.echo(hint(line))
+            echo(hint(line))
         for why in dict.fromkeys(result.inapplicable.values()):
             jobs = [job for job, said in result.inapplicable.items() if said == why]
-            typer.echo(f"{hint('Not applicable:')} {listed(jobs, 3)}: {why}")
-        typer.echo(f"{result.jobs} jobs, {format_duration(result.seconds)}; writing the report")
+            echo(f"{hint('Not applicable:')} {listed(jobs, 3)}: {why}")
+        echo(f"{result.jobs} jobs, {format_duration(result.seconds)}; writing the report")
     with _report_helper(engine) as helper:
         _write_report(result.folder, helper=helper)
     if result.failures:
-        typer.echo(alarm(f"\n{len(result.failures)} jobs failed; the same command tries them again:"), err=True)
+        echo(alarm(f"\n{len(result.failures)} jobs failed; the same command tries them again:"), err=True)
         for job, error in list(result.failures.items())[:20]:
-            typer.echo(f"  {job}: {error}", err=True)
+            echo(f"  {job}: {error}", err=True)
         if len(result.failures) > 20:
-            typer.echo(f"  ... all in {result.folder / 'failures.csv'}", err=True)
+            echo(f"  ... all in {result.folder / 'failures.csv'}", err=True)
         raise typer.Exit(1)
 
 
@@ -230,27 +232,27 @@ def compare(
         for run, rows in table.groupby("run", sort=False):
             mine = moved[moved["run"] == run]
             better = int(mine["better"].sum())
-            typer.echo(f"{run}: of {len(rows)} means, {better} better and {len(mine) - better} worse than {folders[0]}")
+            echo(f"{run}: of {len(rows)} means, {better} better and {len(mine) - better} worse than {folders[0]}")
             if unpaired := sorted(set(rows[~rows["paired"]]["dataset"])):
-                typer.echo(f"  unpaired, as the images differ or are unknown: {', '.join(unpaired)}")
+                echo(f"  unpaired, as the images differ or are unknown: {', '.join(unpaired)}")
         if len(moved):
-            typer.echo()
+            echo()
             print_table(moved.drop(columns=["run", "p"] if len(folders) == 2 else ["p"]).head(40))
         if len(moved) > 40:
-            typer.echo(f"... {len(moved) - 40} more; --out FILE.csv has all.")
+            echo(f"... {len(moved) - 40} more; --out FILE.csv has all.")
         if out is not None:
             with name_file_in_errors(out):
                 table.map(quote_formula).to_csv(out, index=False)
 
 
 def _print_cost(cost: Estimate) -> None:
-    typer.echo(cost.stages.round(1).to_string())
-    typer.echo(
+    echo(cost.stages.round(1).to_string())
+    echo(
         f"Roughly {format_duration(cost.seconds)} for the passes on {cost.workers} workers, without metrics; "
         f"{cost.stages['disk_mb'].sum() / 1024:.1f} GiB of disk."
     )
     if cost.unknown:
-        typer.echo(f"Explainers of unknown cost: {', '.join(cost.unknown)} ({sum(cost.unknown.values())} jobs).")
+        echo(f"Explainers of unknown cost: {', '.join(cost.unknown)} ({sum(cost.unknown.values())} jobs).")
 
 
 def _report_helper(engine: EngineChoice) -> AbstractContextManager[Executor | None]:
@@ -269,10 +271,10 @@ def _write_report(folder: str | Path, out: Path | None = None, helper: Executor 
 
         written = make_report(folder, out, helper)
         for truth, table in written.ranked.items():
-            typer.echo(f"\n{question_of(truth)}" if truth else "")
+            echo(f"\n{question_of(truth)}" if truth else "")
             print_table(table)
         if written.notes:
-            typer.echo("\n" + "\n".join(written.notes))
-        typer.echo()
+            echo("\n" + "\n".join(written.notes))
+        echo()
         print_table(written.best)
-        typer.echo(f"\nReport page: {typer.style(written.page.resolve(), bold=True)}")
+        echo(f"\nReport page: {typer.style(written.page.resolve(), bold=True)}")

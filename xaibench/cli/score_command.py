@@ -10,7 +10,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Negatives, Root, Size, Window, clear_errors, given, made_folder_of, names
+from xaibench.cli.terminal import Negatives, Root, Size, Window, clear_errors, echo, given, made_folder_of, names
 from xaibench.core.files import name_file_in_errors
 from xaibench.core.messages import listed
 
@@ -90,7 +90,7 @@ def score(
         samples = _load_samples(dataset, root, split, classes, seed, options)
         if template:
             evaluation.write_template(maps, samples)
-            typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
+            echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
             return
         values = evaluation.read_maps(maps, samples.ids)
         result = evaluation.evaluate(
@@ -104,18 +104,18 @@ def score(
         )
         head, *lines = str(result).splitlines()
         dimmed = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]
-        typer.echo("\n".join([typer.style(head, bold=True), *dimmed]))
+        echo("\n".join([typer.style(head, bold=True), *dimmed]))
         if html is not None:
             page = _render_page(result, maps.stem, values, samples)
             with name_file_in_errors(html):
                 html.write_text(page, encoding="utf-8")
-            typer.echo(f"\nPage: {html.resolve()}")
+            echo(f"\nPage: {html.resolve()}")
         if out is not None:
             from xaibench.report.tables import quote_formula
 
             with name_file_in_errors(out):
                 result.scores.map(quote_formula).to_csv(out, index=False)
-            typer.echo(f"\nScores: {out.resolve()}")
+            echo(f"\nScores: {out.resolve()}")
 
 
 def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xaibench.core.messages import equal_warnings_once
+from xaibench.core.messages import equal_warnings_once, printable
 from xaibench.core.progress import ProgressBar, shows_bars
 
 if TYPE_CHECKING:
@@ -63,6 +64,21 @@ Images = Annotated[
 ]
 
 
+#: Bold, dim, red and yellow text, and their end.
+_STYLES = re.compile(r"(\x1b\[(?:0|1|2|31|33)m)")
+
+
+def echo(text: object = "", *, err: bool = False) -> None:
+    """Print a text; characters that are not printed are replaced by their codes, except those of our own styles.
+
+    Args:
+        text: The text, which may contain names of files and other text of strangers.
+        err: Print to stderr.
+    """
+    pieces = _STYLES.split(str(text))
+    typer.echo("".join(piece if i % 2 else printable(piece, "\n") for i, piece in enumerate(pieces)), err=err)
+
+
 def hint(text: str) -> str:
     """Style text as a hint, in yellow."""
     return typer.style(text, fg="yellow")
@@ -91,7 +107,7 @@ def print_table(table: pd.DataFrame) -> None:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     # Controls are dimmed.
     shown = [typer.style(line, dim=True) if "(control)" in line else line for line in lines[1:]]
-    typer.echo("\n".join([typer.style(lines[0], bold=True), *shown]))
+    echo("\n".join([typer.style(lines[0], bold=True), *shown]))
 
 
 @contextlib.contextmanager
@@ -139,7 +155,7 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
         with equal_warnings_once():
             yield
     except KeyboardInterrupt:
-        typer.echo(f"\nStopped.{' Run the same command again to continue.' if goes_on else ''}", err=True)
+        echo(f"\nStopped.{' Run the same command again to continue.' if goes_on else ''}", err=True)
         raise typer.Exit(130) from None
     except (typer.Exit, typer.Abort, typer.BadParameter):  # raised by a command, with what to print
         raise
@@ -149,7 +165,7 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
             sys.flags.dev_mode or not isinstance(error, (ValueError, TypeError, ImportError, OSError))
         ):
             raise
-        typer.echo(f"{alarm('Error:')} {error if known is not None else _error_text(error)}", err=True)
+        echo(f"{alarm('Error:')} {error if known is not None else _error_text(error)}", err=True)
         raise typer.Exit(known or (1 if isinstance(error, OSError) else 2)) from error
 
 

@@ -25,9 +25,31 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
 
     Returns:
         The folder, with ``~`` expanded.
+
+    Raises:
+        TypeError: If the folder is not a path.
     """
+    if not isinstance(root, str | os.PathLike | None):
+        raise TypeError(f"root: got {type(root).__name__}, expected the path of a folder.")
     given = root if root is not None else os.environ.get("XAIBENCH_DATA") or default_cache_dir() / "data"
     return Path(given).expanduser()
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise an error for a pipe or a device, which would be read forever.
+
+    Args:
+        path: A path; it need not exist.
+
+    Raises:
+        OSError: If it is neither a file nor a folder; names the path.
+    """
+    is_address = not isinstance(path, str | os.PathLike)  # of another file system, which has no pipes
+    if not is_address and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise OSError(errno.EINVAL, _NOT_A_FILE, os.fspath(path))
+
+
+_NOT_A_FILE = "It is a pipe or a device, expected a file"
 
 
 @contextmanager

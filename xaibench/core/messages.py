@@ -128,6 +128,20 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
+def printable(text: str, keep: str = "") -> str:
+    r"""Replace characters that are not printed by their codes: control characters, writing directions, surrogates.
+
+    Args:
+        text: Text that may come from a stranger.
+        keep: Characters to leave as they are, such as line breaks.
+
+    Example:
+        >>> printable("a\x1b[2J\u202eb\n", keep="\n")
+        'a\\x1b[2J\\u202eb\n'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
 def kind_of(value: object) -> str:
     """Describe a value by its type, or as ``"the class NAME"`` if it is a class that should have been called.
 

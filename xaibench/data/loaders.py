@@ -140,6 +140,8 @@ def _load(function: str, name: str, classes: object, seed: int, parameters: dict
         parameters: The parameters of the set that were given by name.
     """
     target = DATASETS.resolve(name)
+    if not callable(target):
+        raise TypeError(f"{name}: got {type(target).__name__}, expected a class or function of a data set.")
     by_position = [] if classes is None else [classes]
     chosen = parameters if classes is None else parameters | {"classes": classes}
     _check_parameters(DATASETS.canonical(name), target, chosen)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.files import name_file_in_errors
+from xaibench.core.files import check_regular, name_file_in_errors
 from xaibench.core.messages import first_line, listed
 from xaibench.data.disk.file_readers import read_arrays
 
@@ -110,6 +110,7 @@ def write_template(path: str | os.PathLike[str], split: Split) -> None:
 def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
     if path.is_dir():
         return _read_folder(path, ids)
+    check_regular(path)
     if path.suffix == ".safetensors":
         from safetensors.numpy import load_file
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaibench.core.messages import listed
+from xaibench.core.messages import listed, printable
 from xaibench.leaderboard.facts import FACTS, SuiteFacts, read_facts
 from xaibench.leaderboard.manifest import RESULT, ResultError, describe_error, read_manifest
 from xaibench.leaderboard.pictures import decode_sheet, read_sample_sheet
@@ -42,7 +42,7 @@ def check(folder: str | Path) -> list[str]:
         One sentence per problem; empty if the result is accepted.
     """
     try:
-        return list(_problems(Path(folder).absolute()))
+        return [printable(problem) for problem in _problems(Path(folder).absolute())]
     except Exception as error:  # whatever a file of a stranger causes
         return [describe_error(error)]
 

@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from xaibench.core.checks import to_latin
-from xaibench.core.messages import did_you_mean
+from xaibench.core.messages import did_you_mean, printable
 from xaibench.data.exchange.hub_sets import HubAddress, download_snapshot
 from xaibench.runfolder.descriptions import PARTS
-from xaibench.runfolder.sanitize import sanitize_text
 from xaibench.runfolder.tables import SCORES
 
 #: File of the description of a result.
@@ -312,6 +311,6 @@ def open_repository(address: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error while reading a submitted file, without control characters."""
+    """Return the message of an error while reading a submitted file, as one printable line."""
     text = str(error) if isinstance(error, ResultError) else f"{type(error).__name__}: {error}"
-    return sanitize_text(text[:1000])
+    return printable(" ".join(text[:1000].split()))

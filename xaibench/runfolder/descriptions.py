@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from xaibench.component.parameters import Frozen
+from xaibench.core.files import check_regular
 from xaibench.runfolder.sanitize import sanitize_json, sanitize_text
 from xaibench.runfolder.tables import damaged_file
 
@@ -238,9 +239,10 @@ def read_suite(folder: Path) -> str:
 def _read_object(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
+    check_regular(file)
     try:
         content = sanitize_json(json.loads(file.read_text(encoding="utf-8")))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged_file(file, error) from error
     if not isinstance(content, dict):
         raise damaged_file(file, f"expected a JSON object, got {type(content).__name__}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
+from xaibench.core.files import check_regular
 from xaibench.runfolder.sanitize import sanitize_text
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class TableSchema:
         file = folder / self.name
         if not file.exists():
             return self.empty(columns)
+        check_regular(file)
         if file.suffix == ".parquet":
             return self._read_parquet(file, columns)
         with file.open("rb") as stream:

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xaibench.component.registry import UnknownNameError
+from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.files import SUITES, load_suite
 from xaibench.runner.suites.narrowing import without_missing, write_suite
 from xaibench.runner.suites.parsing import parse_suite
@@ -19,6 +20,9 @@ MINIMAL = {
     "explainers": {"saliency": {}},
     "metrics": {"emd_perf": {}},
 }
+
+
+CELL = {"datasets": ["a"], "models": ["mlp"]}
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -113,9 +117,6 @@ def test_any_parameters_are_written_as_they_are_read(parameters):
         assert dict(suite.explainers[0].parameters) == {"options": parameters}
 
 
-CELL = {"datasets": ["a"], "models": ["b"]}
-
-
 @pytest.mark.parametrize(
     ("change", "table", "parameter"),
     [
@@ -124,6 +125,8 @@ CELL = {"datasets": ["a"], "models": ["b"]}
         ({"cells": []}, "[[cells]]", ""),
         ({"cells": CELL}, "[[cells]]", "cells"),
         ({"cells": [{"datasets": ["a"]}]}, "[[cells]] 1", ""),
+        ({"cells": [CELL | {"datasets": []}]}, "[[cells]] 1", "datasets"),
+        ({"cells": [CELL, CELL | {"models": []}]}, "[[cells]] 2", "models"),
         ({"cells": [CELL | {"datasets": [3]}]}, "[[cells]] 1", "datasets"),
         ({"cells": [CELL, CELL | {"training": {"epochs": "x"}}]}, "[[cells]] 2 training", "epochs"),
         ({"optional": 3}, "[optional]", ""),
@@ -167,7 +170,12 @@ def test_unknown_suite_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("content", "quick"), [(None, False), (b"name = ", False), (b"quick = 3", True), (b"\xff", False), (b"", True)]
+    ("content", "quick"),
+    [
+        *[(None, False), (b"name = ", False), (b"quick = 3", True), (b"\xff", False), (b"", True)],
+        *[(b"x = " + b"9" * 5000, False), (b"x = " + b"[" * 100_000, False), (b"x = " + b"{a=" * 5000, False)],
+    ],
+    ids=["missing", "cut", "quick", "not UTF-8", "empty", "many digits", "many brackets", "many braces"],
 )
 def test_files_that_cannot_be_read(tmp_path, content, quick):
     file = tmp_path / "mine.toml"
@@ -175,6 +183,36 @@ def test_files_that_cannot_be_read(tmp_path, content, quick):
         file.write_bytes(content)
     with pytest.raises(SuiteError, match=r"mine\.toml"):
         load_suite(file, quick=quick)
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"cells": [CELL | {"datasets": ["xai-tris/nothing"]}]}, "[[cells]] 1 datasets: Unknown data set"),
+        ({"cells": [CELL | {"datasets": ["whitened:sphering:nothing"]}]}, "[[cells]] 1 datasets: Unknown data set"),
+        ({"cells": [MINIMAL["cells"][0] | {"models": ["disconnected:nothing:x"]}]}, "[[cells]] 1"),
+        (
+            {"cells": [CELL | {"datasets": ["pet"]}], "data": {"parameters": {"root": {"a": 1}}}},
+            "[data] parameters root: root: got dict, expected the path of a folder.",
+        ),
+        ({"explainers": {"saliency": {"output": [[0] * 9] * 9999}}}, "[explainers.saliency] output: "),
+        ({"cells": [CELL | {"data": [0] * 9999}]}, "[[cells]] 1"),
+    ],
+)
+def test_an_error_of_the_plan_names_the_file_and_the_table_in_few_words(change, place):
+    with pytest.raises((SuiteError, UnknownNameError)) as error:
+        make_plan(without_missing(parse_suite(MINIMAL | change, "s.toml"))[0])
+    assert str(error.value).startswith(f"s.toml, {place}")
+    assert len(str(error.value)) < 9000
+
+
+def test_a_part_of_the_user_that_cannot_be_built_is_named(tmp_path, monkeypatch):
+    (tmp_path / "suite_with_broken_part.py").write_text("class Broken:\n    def __init__(self, n=1): self.n = 1 // 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    tables = MINIMAL | {"explainers": {"mine": {"use": "suite_with_broken_part:Broken", "n": 2}}}
+    with pytest.raises(SuiteError, match=r"^s\.toml, \[explainers\.mine\]: ZeroDivisionError") as error:
+        make_plan(parse_suite(tables, "s.toml"))
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_a_part_is_no_suite():

@@ -22,6 +22,8 @@ from defusedxml.common import DefusedXmlException
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from xaibench.core.files import check_regular
+
 #: Formats of image files that are opened. Pillow also has readers that run other programs (EPS) or are rarely tested.
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 
@@ -80,6 +82,7 @@ class BoundedFile(io.BufferedReader):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        check_regular(path)
         super().__init__(io.FileIO(path))
         self.size = os.fstat(self.fileno()).st_size
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from xaibench.core.messages import printable
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.facts import FACTS, SuiteFacts, read_facts
@@ -79,7 +80,7 @@ def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
     """
     results, excluded = [], []
     for folder in (each.absolute() for each in find_results(repository)):
-        name = "/".join(folder.parts[-2:])
+        name = printable("/".join(folder.parts[-2:]))
         if problems := check(folder):
             excluded.append(ExcludedResult(name, problems[0]))
             continue

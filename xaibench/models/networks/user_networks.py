@@ -56,7 +56,12 @@ def _call_factory(
             f"{name}{signature} cannot be called ({error}). Expected a factory (in_shape, num_classes) -> "
             "torch.nn.Module; give its other arguments as parameters of the model."
         ) from error
-    return part(*positional, **named, **parameters)
+    try:
+        return part(*positional, **named, **parameters)
+    except (ValueError, TypeError, ImportError, OSError):
+        raise  # usually about an argument, a package or a file
+    except Exception as error:
+        raise ValueError(f"{name} raised {type(error).__name__}: {error}. Correct the function.") from error
 
 
 def _requires_two_arguments(signature: inspect.Signature) -> bool:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xaibench.component.component import Component, registry
 from xaibench.component.info import truth_of
 from xaibench.component.parameters import Frozen, annotations_of, check_types, has_any_parameter
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.checks import ParameterError, check_names
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.runner.parts import DatasetPart, ExplainerPart, MetricPart, ModelPart
-from xaibench.runner.suites.schema import Cell, Suite, SuiteError
+from xaibench.runner.suites.schema import Cell, Suite, SuiteError, errors_of
 
 #: Parameters that the jobs set, and where a suite states them instead.
 _SET_BY_JOBS = {
@@ -76,29 +74,32 @@ def check_parts(suite: Suite) -> None:
     for explainer in suite.explainers:
         _check_explainer(explainer, suite)
     for metric in suite.metrics:
-        with _errors_of(suite, metric.table):
+        with errors_of(suite.source, metric.table):
             _check_parameters(metric)
             if metric.parameters or metric.use not in registry("metric"):
                 AppliedMetric(metric.use, metric.parameters, protocol=suite.explaining.protocol)
     for cell in suite.cells:
+        for model in cell.models:
+            with errors_of(suite.source, cell.table, "models"):
+                _ = ModelPart.of(model, cell.build).is_blind
         for dataset in cell.datasets:
             made = DatasetPart.of(dataset, Frozen.keywords(suite.data.parameters, cell.data))
             _check_dataset(made, cell, suite)
             for varied in suite.data.variations if suite.data.alphas else ():
-                with _errors_of(suite, "[data] alphas"):
+                with errors_of(suite.source, "[data] alphas"):
                     check_names(made.use, varied, made.accepted)
                     _build_dataset(DatasetPart.of(dataset, Frozen.keywords(made.parameters, varied)))
             for metric in suite.metrics_of(cell):
                 _check_truth(metric, made, cell, suite)
             for explainer in suite.explainers_of(cell):
-                with _errors_of(suite, explainer.table, "budget"):
+                with errors_of(suite.source, explainer.table, "budget"):
                     explainer.passes_in_budget(made.image_shape)  # an error if the budget is too small
             for model in cell.models:
                 _check_model(model, made, cell, suite)
 
 
 def _check_explainer(part: ExplainerPart, suite: Suite) -> None:
-    with _errors_of(suite, part.table):
+    with errors_of(suite.source, part.table):
         _check_parameters(part, annotations_of(AppliedExplainer.takes()))
         if part.parameters.get("seed", 0) < 0:
             raise ParameterError(f"seed is {part.parameters['seed']}; expected 0 or more.", parameter="seed")
@@ -107,14 +108,14 @@ def _check_explainer(part: ExplainerPart, suite: Suite) -> None:
 
 
 def _check_dataset(part: DatasetPart, cell: Cell, suite: Suite) -> None:
-    with _errors_of(suite, cell.table, "datasets"):
-        _ = part.target
+    with errors_of(suite.source, cell.table, "datasets"):
+        _ = part.info
     for table, parameters in ((f"{cell.table} data", cell.data), ("[data] parameters", suite.data.parameters)):
-        with _errors_of(suite, table):
+        with errors_of(suite.source, table):
             _check_parameters(part, names=parameters)
             if not has_any_parameter(part.target):
                 check_names(part.use, parameters, part.accepted)
-    with _errors_of(suite, f"{cell.table} data" if cell.data else "[data] parameters"):
+    with errors_of(suite.source, f"{cell.table} data" if cell.data else "[data] parameters"):
         _build_dataset(part)
 
 
@@ -146,9 +147,7 @@ def _check_truth(metric: MetricPart, dataset: DatasetPart, cell: Cell, suite: Su
 
 def _check_model(name: str, dataset: DatasetPart, cell: Cell, suite: Suite) -> None:
     part = ModelPart.of(name, cell.build)
-    with _errors_of(suite, cell.table, "models"):
-        _ = part.target
-    with _errors_of(suite, f"{cell.table} build" if cell.build else cell.table):
+    with errors_of(suite.source, f"{cell.table} build" if cell.build else cell.table):
         _check_parameters(part)
         try:
             part.trained_by(suite.training_of(cell).method).facts(dataset)
@@ -174,15 +173,3 @@ def _check_parameters(
                 f"{name} is not a parameter that a suite can give {part.use}: {reason}. Leave it out.", parameter=name
             )
     check_types(parameters, {**(more or {}), **annotations_of(part.target)})
-
-
-@contextlib.contextmanager
-def _errors_of(suite: Suite, table: str, parameter: str = "") -> Iterator[None]:
-    """Name the table of the suite, and the parameter that caused the error, in errors inside the block."""
-    try:
-        yield
-    except UnknownNameError as error:
-        raise UnknownNameError(f"{suite.source}, {table} {parameter}".rstrip() + f": {error}") from error
-    except (TypeError, ValueError) as error:
-        cause = getattr(error, "parameter", "") or parameter
-        raise SuiteError(str(error), suite=suite.source, table=table, parameter=cause) from error

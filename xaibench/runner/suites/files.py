@@ -12,6 +12,7 @@ import tomli_w
 
 from xaibench.benchmarks import benchmark_files
 from xaibench.component.registry import Registry
+from xaibench.core.files import check_regular
 from xaibench.runner.suites.parsing import parse_suite
 from xaibench.runner.suites.schema import Suite, SuiteError
 
@@ -45,7 +46,7 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
     text, name = _read(source)
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and thousands of brackets
         raise SuiteError(f"The file is not valid TOML: {error}.", suite=name) from error
     changes = tables.pop("quick", None)
     if quick:
@@ -69,6 +70,7 @@ def _read(source: str | Path) -> tuple[str, str]:
     name = str(source)
     if path := suite_file(source):
         try:
+            check_regular(path)
             return path.read_text(encoding="utf-8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"

@@ -15,7 +15,7 @@ from xaibench.component.component import Component, registry
 from xaibench.component.parameters import Frozen
 from xaibench.runner.parts import ExplainerPart, MetricPart, expand_variables
 from xaibench.runner.suites.parsing import read_table
-from xaibench.runner.suites.schema import MODEL, Cell, Data, OptionalCells, Suite, SuiteError, Training
+from xaibench.runner.suites.schema import MODEL, Cell, Data, OptionalCells, Suite, SuiteError, Training, errors_of
 
 _P = TypeVar("_P", ExplainerPart, MetricPart)
 
@@ -269,11 +269,13 @@ def without_missing(suite: Suite, *, download: bool = False) -> tuple[Suite, dic
         if IMAGES not in os.environ and (f"${IMAGES}" in values or f"${{{IMAGES}}}" in values):
             missing |= dict.fromkeys(cells[-1].datasets, _NO_IMAGES)
         for name in cells[-1].datasets:
-            part = registry("dataset").resolve(name)
+            with errors_of(suite.source, cell.table, "datasets"):
+                part = registry("dataset").resolve(name)
             if isinstance(part, AnnotatedSet):
                 root = expand_variables(suite.data.parameters).get("root")
                 try:
-                    part.find(root, download=download)
+                    with errors_of(suite.source, "[data] parameters", "root"):
+                        part.find(root, download=download)
                 except MissingDataError as error:
                     missing[name] = f"{str(error).splitlines()[0]} {_advice(name, error.download)}"
     if missing:

@@ -131,6 +131,9 @@ def _convert(name: str, value: Any, annotation: Any, source: str, path: str, tab
 def _read_cell(values: Any, source: str, path: str, number: int) -> Cell:
     table = f"[[{path}]] {number}"
     cell = read_table(Cell, values, source, path, table)
+    for name in ("datasets", "models"):
+        if not getattr(cell, name):
+            raise SuiteError(f"{name} is []; add at least one.", suite=source, table=table, parameter=name)
     training = read_table(Training, cell.training, source, f"{path}.training", f"{table} training")
     return dataclasses.replace(
         cell,

@@ -44,16 +44,23 @@ A suite lists data sets, models, seeds, explainers and metrics with their parame
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from xaibench.component.parameters import Frozen
+from xaibench.component.registry import UnknownNameError
 from xaibench.core.types import Output, Precision
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, Protocol, Sign
 from xaibench.runner.parts import ExplainerPart, MetricPart
 
 #: Placeholder in a suite for the models that are given with ``--model``.
 MODEL = "$MODEL"
+
+
+#: Largest number of characters of a message.
+_LONGEST = 8000
 
 
 class SuiteError(ValueError):
@@ -71,9 +78,31 @@ class SuiteError(ValueError):
     """
 
     def __init__(self, message: str, *, suite: str = "", table: str = "", parameter: str = "") -> None:
+        if len(message) > _LONGEST:  # a whole table as the value of an entry
+            message = f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
         entry = ", ".join(filter(None, (suite, f"{table} {parameter}".strip())))
         super().__init__(f"{entry}: {message}" if entry else message)
         self.table, self.parameter = table, parameter
+
+
+@contextlib.contextmanager
+def errors_of(source: str, table: str, parameter: str = "") -> Iterator[None]:
+    """Name the file and table of a suite, and the parameter that caused the error, in errors inside the block.
+
+    Raises:
+        UnknownNameError: For an unknown name.
+        SuiteError: For any other error: parts of the user, and libraries given strange values, may raise any.
+    """
+    try:
+        yield
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{source}, {table} {parameter}".rstrip() + f": {error}") from error
+    except (SuiteError, ImportError, OSError):  # they name a package or a file
+        raise
+    except Exception as error:
+        cause = getattr(error, "parameter", "") or parameter
+        message = str(error) if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: {error}"
+        raise SuiteError(message, suite=source, table=table, parameter=cause) from error
 
 
 @dataclass(frozen=True)
