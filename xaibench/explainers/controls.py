@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.random_numbers import sample_generators
-from xaibench.core.checks import check_choice
+from xaibench.core.checks import check_amount, check_choice
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
-from xaibench.explainers.shared.fitting import NotFittedError, mean_mask
+from xaibench.explainers.shared.fitting import mean_mask, not_fitted
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 
@@ -107,8 +107,7 @@ class CenterPrior:
     width: float = 0.25
 
     def __post_init__(self) -> None:
-        if not self.width > 0:
-            raise ValueError(f"CenterPrior(width={self.width!r}): expected a number above 0.")
+        check_amount("width", self.width, owner="CenterPrior")
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]`` with 1 at the center; only the shape of the images is used."""
@@ -163,10 +162,7 @@ class Prior:
             ValueError: If it was fitted to masks of another size.
         """
         if self.mask is None:
-            raise NotFittedError(
-                "Prior is not fitted. Fit it to the training split first, fitted = Prior().fit(None, batches) with "
-                "batches of (images, masks, targets), and use the result, explain(fitted, None, images, targets)."
-            )
+            raise not_fitted("Prior", "the training split", "fit(None, batches of (images, masks, targets))")
         if self.mask.shape != images.shape[2:]:
             raise ValueError(
                 f"Prior: fitted to masks {list(self.mask.shape)}, got images {list(images.shape[2:])}. Fit it to masks "

@@ -14,7 +14,7 @@ from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_count
 from xaibench.core.types import Output
 from xaibench.explainers.api import build
-from xaibench.explainers.shared.fitting import NotFittedError, iterate_images
+from xaibench.explainers.shared.fitting import iterate_images, not_fitted
 
 
 @ExplainerInfo(
@@ -115,11 +115,7 @@ class GlobalMean:
             ValueError: If it was fitted to images of another size.
         """
         if self.mean is None:
-            raise NotFittedError(
-                "GlobalMean is not fitted. Fit it to the training data first, fitted = GlobalMean().fit(model, "
-                "batches) with batches of (images, masks, targets), and use the result, explain(fitted, model, images, "
-                "targets)."
-            )
+            raise not_fitted("GlobalMean", "the training data", "fit(model, batches of (images, masks, targets))")
         if self.mean.shape != images.shape[2:]:
             raise ValueError(
                 f"GlobalMean: fitted to images {list(self.mean.shape)}, got images {list(images.shape[2:])}. Fit it to "

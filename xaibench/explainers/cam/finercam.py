@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import UnsupportedModelError
-from xaibench.core.checks import check_count
+from xaibench.core.checks import check_amount, check_count
 from xaibench.explainers.base import spatial_axes
 from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.layers import Layer, activations_and_gradients
@@ -44,8 +44,7 @@ class FinerCAM(FeatureMaps):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("n_references", self.n_references, owner=type(self).__name__)
-        if not self.gamma >= 0:
-            raise ValueError(f"FinerCAM(gamma={self.gamma!r}): expected a number of at least 0.")
+        check_amount("gamma", self.gamma, above=False, owner="FinerCAM")
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         compared = _ClassDifference(model, targets, self.gamma, self.n_references)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.network_outputs import find_logits
 from xaibench.compute.output import UnsupportedModelError, explains_function, network_of, run_layers, target_logits
+from xaibench.core.checks import check_amount
 from xaibench.explainers.base import blocks, spatial_axes, target_output
 from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.layers import (
@@ -164,8 +165,7 @@ class GradCAMPlusPlus(FeatureMaps):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.epsilon >= 0:
-            raise ValueError(f"GradCAMPlusPlus(epsilon={self.epsilon!r}): expected a number of at least 0.")
+        check_amount("epsilon", self.epsilon, above=False, owner="GradCAMPlusPlus")
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features, gradients = activations_and_gradients("GradCAMPlusPlus", model, layer, images, targets)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice
+from xaibench.core.checks import check_amount, check_choice
 from xaibench.explainers.cam.single_layer import FeatureMaps
 from xaibench.explainers.shared.layers import Layer, activations
 
@@ -53,8 +53,8 @@ class KPCACAM(FeatureMaps):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("kernel", self.kernel, get_args(Kernel), owner=type(self).__name__)
-        if self.gamma is not None and not self.gamma > 0:
-            raise ValueError(f"KPCACAM(gamma={self.gamma!r}): expected a number above 0, or None.")
+        if self.gamma is not None:
+            check_amount("gamma", self.gamma, owner="KPCACAM")
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features = activations(model, layer, images)

@@ -15,7 +15,7 @@ from xaibench.compute.output import UnsupportedModelError, correct_gradient_of_s
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels, target_gradient
-from xaibench.explainers.shared.fitting import NotFittedError, iterate_parts, network_for_fitting
+from xaibench.explainers.shared.fitting import iterate_parts, network_for_fitting, not_fitted
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.table import gradient_free_advice
 
@@ -154,10 +154,7 @@ class AGOP(Attribution):
             UnsupportedModelError: If the output has no gradient with respect to the images.
         """
         if self.diagonal is None:
-            raise NotFittedError(
-                "AGOP is not fitted. Fit it to the network and the training images first, fitted = "
-                "AGOP().fit(model, loader), and use the result, explain(fitted, model, images, targets)."
-            )
+            raise not_fitted("AGOP", "the network and the training images")
         if self.diagonal.shape != images.shape[1:]:
             raise ValueError(
                 f"AGOP: fitted to images {list(self.diagonal.shape)}, got {list(images.shape[1:])}. Fit it to images "

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
+from xaibench.core.checks import check_amount
 from xaibench.explainers.base import Attribution, blocks, reduce_channels, target_gradient
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
@@ -48,9 +49,8 @@ class BlurIG(Repeating, Attribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("max_sigma", "grad_step"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"BlurIG({name}={value!r}): expected a number above 0.")
+            if getattr(self, name) is not None:
+                check_amount(name, getattr(self, name), owner="BlurIG")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``; with many steps they sum to f(x) minus f of the blurred image."""

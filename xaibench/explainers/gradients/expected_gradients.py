@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.gradients.gradient_shap import GradientSHAP
-from xaibench.explainers.shared.fitting import NotFittedError, sample_images
+from xaibench.explainers.shared.fitting import not_fitted, sample_images
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
@@ -75,10 +75,7 @@ class ExpectedGradients(Repeating, Attribution):
             ValueError: If it was called with images of another size.
         """
         if self.baselines is None:
-            raise NotFittedError(
-                "ExpectedGradients is not fitted. Fit it to the training images first, fitted = "
-                "ExpectedGradients().fit(model, loader), and use the result, explain(fitted, model, images, targets)."
-            )
+            raise not_fitted("ExpectedGradients")
         drawn = GradientSHAP(
             n_samples=self.n_samples,
             baselines=self.baselines,

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, assigned_classes, network_of
 from xaibench.compute.random_numbers import sample_generators
+from xaibench.core.checks import check_amount
 from xaibench.explainers.base import Attribution, append_axes, check_has_gradient, chunks, reduce_channels
-from xaibench.explainers.shared.fitting import KeepsTrainingImages, NotFittedError
+from xaibench.explainers.shared.fitting import KeepsTrainingImages, not_fitted
 from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.passes import Repeating
 
@@ -63,8 +64,7 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.step_size > 0:
-            raise ValueError(f"IG2(step_size={self.step_size!r}): expected a number above 0.")
+        check_amount("step_size", self.step_size, owner="IG2")
 
     def passes_each(self, images: Tensor) -> int:
         """Return the passes per image and step: one forward and two backward, per reference."""
@@ -83,10 +83,7 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
             UnsupportedModelError: If the network is scripted or traced.
         """
         if self.training_images is None:
-            raise NotFittedError(
-                "IG2 is not fitted. Fit it to the training images first, fitted = IG2().fit(model, loader), and use "
-                "the result, explain(fitted, model, images, targets)."
-            )
+            raise not_fitted("IG2")
         kept = self.training_images.to(images)
         if kept.shape[1:] != images.shape[1:]:
             raise ValueError(f"IG2 was fitted to images {list(kept.shape[1:])}, got {list(images.shape[1:])}.")

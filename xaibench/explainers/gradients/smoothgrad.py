@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.compute.random_numbers import normal_numbers, sample_generators
+from xaibench.core.checks import check_amount
 from xaibench.explainers.base import (
     Attribution,
     Channels,
@@ -43,8 +44,7 @@ class NoisyGradients(Repeating, Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.noise >= 0:
-            raise ValueError(f"{type(self).__name__}(noise={self.noise!r}): expected a number of at least 0.")
+        check_amount("noise", self.noise, above=False, owner=type(self).__name__)
 
     def noisy_gradients(
         self, model: nn.Module, images: Tensor, targets: Tensor

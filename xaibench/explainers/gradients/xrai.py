@@ -77,8 +77,7 @@ class XRAI(Repeating, Attribution):
         super().__post_init__()
         for name in ("segmentation_size", "min_segment_size"):
             check_count(name, getattr(self, name), owner="XRAI")
-        if not self.dilation >= 0:
-            raise ValueError(f"XRAI(dilation={self.dilation!r}): expected a number of pixels, 0 or more.")
+        check_count("dilation", self.dilation, least=0, owner="XRAI")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]`` with the same sum as the attributions."""

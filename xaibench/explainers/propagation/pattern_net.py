@@ -29,10 +29,10 @@ from xaibench.explainers.propagation.pattern_estimation import (
     record_linear_operations,
 )
 from xaibench.explainers.shared.fitting import (
-    NotFittedError,
     NotFittedForModelError,
     iterate_parts,
     network_for_fitting,
+    not_fitted,
 )
 
 # Minimum number of rows per pass when fitting.
@@ -120,10 +120,7 @@ class _Patterns(Attribution):
         """
         name = type(self).__name__
         if self.patterns is None:
-            raise NotFittedError(
-                f"{name} is not fitted. Fit it to the network first, fitted = {name}().fit(model, loader), and "
-                "use the result, explain(fitted, model, images, targets)."
-            )
+            raise not_fitted(name, "the network")
         weights: dict[str, Tensor] = {}
 
         def back(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:

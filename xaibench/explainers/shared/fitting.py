@@ -24,6 +24,14 @@ class NotFittedError(ValueError):
     """The explainer was called before it was fitted."""
 
 
+def not_fitted(owner: str, data: str = "the training images", call: str = "fit(model, loader)") -> NotFittedError:
+    """Return the error of an explainer that was called before it was fitted to some data."""
+    return NotFittedError(
+        f"{owner} is not fitted. Fit it to {data} first, fitted = {owner}().{call}, and use the result, "
+        "explain(fitted, model, images, targets)."
+    )
+
+
 class NotFittedForModelError(ValueError):
     """The explainer was fitted to another network."""
 
@@ -265,10 +273,7 @@ class LocalPattern(KeepsTrainingImages, Attribution, ABC):
         """
         name = type(self).__name__
         if self.training_images is None:
-            raise NotFittedError(
-                f"{name} is not fitted. Fit it to the training images first, fitted = {name}().fit(model, loader), "
-                "and use the result, explain(fitted, model, images, targets)."
-            )
+            raise not_fitted(name)
         if self.training_images.shape[1:] != images.shape[1:]:
             raise ValueError(
                 f"{name}: fitted to images {list(self.training_images.shape[1:])}, got {list(images.shape[1:])}. "
