@@ -8,6 +8,7 @@ The ordinary suite runs each fuzzer once, with few examples and always the same 
 
 import argparse
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -43,5 +44,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if unknown := set(given.names) - FUZZERS.keys():
         parser.error(f"no fuzzer {', '.join(sorted(unknown))}; there are {', '.join(FUZZERS)}")
+    # Damage that asks for much memory fails a test instead of the machine.
+    resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
     held = [run(FUZZERS[name], given.minutes, given.seed) for name in given.names or FUZZERS]
     sys.exit(not all(held))

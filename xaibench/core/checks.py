@@ -248,3 +248,29 @@ def plain_array(values: NDArray[Any], name: str) -> NDArray[Any]:
     if (np.isfinite(values) & ~np.isfinite(converted)).any():
         raise ValueError(f"{name}: got {values.dtype} numbers beyond the range of float64; scale them down.")
     return converted
+
+
+#: Largest number of classes that are named by their number.
+_MOST_CLASSES = 100_000
+
+
+def numbered_classes(largest: int, what: str) -> tuple[str, ...]:
+    """Return names for classes from 0 to ``largest``: their numbers.
+
+    Args:
+        largest: Largest label of the data, which may be damaged.
+        what: Where the labels come from, for the message.
+
+    Raises:
+        ValueError: If there would be more than 100,000 classes.
+
+    Example:
+        >>> numbered_classes(2, "labels")
+        ('0', '1', '2')
+    """
+    if largest >= _MOST_CLASSES:
+        raise ValueError(
+            f"{what}: got a label of {largest}, expected class numbers below {_MOST_CLASSES:,}. Number the classes "
+            "from 0, or give their names."
+        )
+    return tuple(map(str, range(largest + 1)))

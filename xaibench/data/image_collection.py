@@ -14,6 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from xaibench.core.checks import numbered_classes
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.annotated_set import AnnotatedSet
@@ -374,7 +375,7 @@ def _open_split(source: Dataset | Split, size: int | tuple[int, int] | None, cha
         classes = split.source.classes
     numbered = classes is None
     if classes is None and len(split):
-        classes = tuple(map(str, range(int(split.targets.max()) + 1)))
+        classes = numbered_classes(int(split.targets.max()), "targets")
     name = source.info.name if isinstance(source, Dataset) else "split"
     if isinstance(split, DiskSplit):
         # Normalization is left to the network; the images of a collection are in [0, 1].
@@ -425,7 +426,7 @@ def _open_arrays(
     if targets is not None:
         most = int(labels.max()) + 1
         named = [name.strip() for name in classes.split(",")] if isinstance(classes, str) else classes
-        known = tuple(named or map(str, range(most)))
+        known = tuple(named or numbered_classes(most - 1, "targets"))
         if len(known) < most:
             raise ValueError(f"classes: got {len(known)} names, but targets up to {most - 1}.")
     images, marked = _fit(images, marked, size, channels)

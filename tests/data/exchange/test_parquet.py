@@ -211,11 +211,3 @@ def test_lost_rows_and_missing_files(written):
     file.unlink()
     for path in (folder, "nowhere"):
         refused(MissingDataError, "test.parquet", xb.load, f"parquet:{path}")
-
-
-def test_forged_numbers_of_rows_are_refused_before_memory_is_taken(tmp_path, monkeypatch):
-    table = pa.table({"image": [b""] * 100, "label": [0] * 100})
-    pq.write_table(table, tmp_path / "test.parquet")
-    refused(DataFileError, "row 0, image", lambda: xb.load(f"parquet:{tmp_path}", include_unannotated=True).test[0])
-    monkeypatch.setenv("XAIBENCH_MAX_GB", "1e-6")
-    refused(DataFileError, "100 rows of 2 columns", lambda: xb.load(f"parquet:{tmp_path}"))

@@ -148,7 +148,7 @@ def huge(root):
     head = nibabel.load(path).header.copy()
     head.set_data_shape((30000, 30000, 100))
     path.write_bytes(gzip.compress(head.binaryblock + bytes(4)))
-    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(its header states 30000×30000×100 voxels"
+    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it states 30000×30000×100 voxels"
 
 
 def bomb(root):

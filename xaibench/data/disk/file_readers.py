@@ -27,10 +27,10 @@ from xaibench.core.files import check_regular
 #: Formats of image files that are opened. Pillow also has readers that run other programs (EPS) or are rarely tested.
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 
-#: What libraries raise for damaged files: NumPy tokenizes headers as Python, zip has errors of its own, encodings are
-#: looked up, and deep nesting recurses.
+#: What libraries raise for damaged files: NumPy tokenizes headers as Python, zip has errors of its own (a
+#: ``RuntimeError`` for encrypted members), encodings are looked up, and deep nesting recurses.
 DAMAGED_FILE_ERRORS = (
-    *(OSError, SyntaxError, ValueError, EOFError, LookupError, RecursionError, NotImplementedError, OverflowError),
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, RuntimeError, OverflowError),
     *(struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 
@@ -96,8 +96,21 @@ class ContentSizeError(ValueError):
     """A file states more content than may be read."""
 
 
+def largest_size() -> float:
+    """Return how many bytes a file may take in memory: ``XAIBENCH_MAX_GB`` (an environment variable, default 4).
+
+    Raises:
+        ValueError: If the variable is no number.
+    """
+    given = os.environ.get("XAIBENCH_MAX_GB") or "4"
+    try:
+        return float(given) * 1e9
+    except ValueError as error:
+        raise ValueError(f"XAIBENCH_MAX_GB={given!r}: expected a number of gigabytes.") from error
+
+
 def check_size(size: int, what: str) -> None:
-    """Refuse content that would take more memory than ``XAIBENCH_MAX_GB`` (an environment variable, default 4).
+    """Refuse content that would take more memory than :func:`largest_size`.
 
     Headers state sizes, which may be forged, and readers allocate them first.
 
@@ -108,10 +121,9 @@ def check_size(size: int, what: str) -> None:
     Raises:
         ContentSizeError: If it is larger.
     """
-    most = float(os.environ.get("XAIBENCH_MAX_GB") or 4) * 1e9
-    if size > most:
+    if size > largest_size():
         raise ContentSizeError(
-            f"its header states {what}, {size:,} bytes in memory, expected at most {most:,.0f}; set the environment "
+            f"it states {what}, {size:,} bytes in memory, expected at most {largest_size():,.0f}; set the environment "
             "variable XAIBENCH_MAX_GB to allow more"
         )
 

@@ -23,6 +23,7 @@ from xaibench.core.checks import check_names
 from xaibench.core.files import atomic_file
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, check_size, wrap_file_errors
+from xaibench.data.exchange.parquet_columns import check_columns
 from xaibench.data.exchange.picture_source import TableOptions, list_parquet, make_dataset, open_files
 
 _FORMAT = 2
@@ -300,12 +301,13 @@ def _read_split(file: Path, info: DatasetInfo) -> Split:
         schema, count = opened.schema_arrow, opened.metadata.num_rows
         if any(name not in schema.names or schema.field(name).type != kind for name, kind in columns.items()):
             raise DataFileError(f"{file} has other columns than xaibench writes; get the file again.")
+        rows = check_columns(opened.metadata, list(columns))
         check_size(4 * count * math.prod(shape), f"{count:,} images {list(shape)}")
         images = torch.empty((count, *shape))
         masks = torch.empty((count, *shape[1:]), dtype=torch.bool)
         targets = torch.empty(count, dtype=torch.int64)
         stop = 0
-        for batch in opened.iter_batches(1000, columns=list(columns)):
+        for batch in opened.iter_batches(rows, columns=list(columns)):
             start, stop = stop, stop + len(batch)
             images[start:stop] = torch.tensor(_unnest(batch.column("image"), shape))
             masks[start:stop] = torch.tensor(_unnest(batch.column("mask"), shape[1:]))

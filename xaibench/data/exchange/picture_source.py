@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.component.info import describe_own_data
+from xaibench.core.checks import numbered_classes
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset
-from xaibench.data.disk.file_readers import IMAGE_FORMATS, DataFileError, MissingDataError, check_size, wrap_file_errors
+from xaibench.data.disk.file_readers import IMAGE_FORMATS, DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.disk.image_files import convert_image
 from xaibench.data.disk.image_lists import UNLABELED
 from xaibench.data.disk.lazy_split import DiskSplit, Normalize
 from xaibench.data.disk.mask_values import read_mask_picture
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import Splits, split_indices
+from xaibench.data.exchange.parquet_columns import read_columns
 
 #: Usual names of the columns, in order of priority.
 _IMAGE_COLUMNS = ("image", "img", "pixel_values", "picture")
@@ -246,40 +248,40 @@ def open_files(
         DataFileError: If a file is damaged, differs in its columns, or has no column of images.
         ValueError: If a named column does not exist.
     """
-    tables, cells = [], 0
+    folder = str(files[0].parent if len(files) > 1 else files[0])
+    schemas, lengths = [], []
     for file in files:
         with wrap_file_errors(file):
-            stated = pq.read_metadata(file)
-            cells += stated.num_rows * stated.num_columns
-            check_size(8 * cells, f"{stated.num_rows:,} rows of {stated.num_columns} columns")
-            tables.append(pq.read_table(file, memory_map=True))
-    folder = str(files[0].parent if len(files) > 1 else files[0])
-    try:
-        table = pa.concat_tables(tables)
-    except pa.ArrowInvalid as error:
-        raise DataFileError(f"{folder}: the files have different columns ({error}).") from error
-    if not len(table):
+            schemas.append(pq.read_schema(file))
+            lengths.append(pq.read_metadata(file).num_rows)
+    if any(not schema.equals(schemas[0]) for schema in schemas):
+        raise DataFileError(f"{folder}: the files have different columns.")
+    count = sum(lengths)
+    if not count:
         raise MissingDataError(f"{folder} has no rows.")
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        return pa.concat_tables([read_columns(file, columns) for file in files])
 
     def read_labels(column: str) -> tuple[Sequence[Any], Sequence[str] | None]:
         try:  # the class names that the datasets library has written into the schema
-            notes = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+            notes = json.loads((schemas[0].metadata or {}).get(b"huggingface", b"{}"))
             names = notes["info"]["features"][column]["names"]
         except (ValueError, KeyError, TypeError, RecursionError):
             names = None
-        return table[column].to_pylist(), names
+        return read([column])[column].to_pylist(), names
 
     images, masks, codes, classes = open_columns(
-        folder, table.column_names, read_labels, len(table), image=image, mask=mask, label=label
+        folder, schemas[0].names, read_labels, count, image=image, mask=mask, label=label
     )
-    pictures = table.select([images] if masks is None else [images, masks])
+    pictures = read([images] if masks is None else [images, masks])
 
     def row(number: int) -> Mapping[str, Any]:
         values: Mapping[str, Any] = pictures.slice(number, 1).to_pylist()[0]
         return values
 
     splits = [_split_of(file) for file in files]
-    names = np.repeat(np.array([split or "" for split in splits]), [len(one) for one in tables])
+    names = np.repeat(np.array([split or "" for split in splits]), lengths)
     official = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
     return PictureSource(
         folder,
@@ -288,7 +290,7 @@ def open_files(
         classes,
         image=images,
         mask=masks,
-        has_mask=np.zeros(len(table), bool) if masks is None else np.asarray(table[masks].is_valid()),
+        has_mask=np.zeros(count, bool) if masks is None else np.asarray(pictures[masks].is_valid()),
         official=official if "train" in official and len(official) > 1 and None not in splits else None,
     )
 
@@ -328,7 +330,8 @@ def _encode_labels(
         )
     labels = labels.astype(np.int64)
     most = int(labels.max(initial=0))
-    known = tuple(names) if names is not None else tuple(map(str, range(most + 1)))
+    with wrap_file_errors(what):
+        known = tuple(names) if names is not None else numbered_classes(most, "labels")
     if labels.min(initial=0) < 0 or most >= len(known):
         raise DataFileError(f"{what} has labels from {labels.min()} to {most}, but {len(known)} classes.")
     return labels, known

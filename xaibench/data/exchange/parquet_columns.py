@@ -1,0 +1,64 @@
+"""Reading columns of Parquet files that may be forged: a value that is stored once can stand in a billion rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xaibench.data.disk.file_readers import check_size, largest_size, wrap_file_errors
+
+#: Bytes of a number in memory, by its type in the file; of text and bytes, those of its place.
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 8}
+#: Bytes of a row in the lists and objects of Python that are made of it.
+_ROW = 100
+#: Rows that are read at a time, if they are small.
+_ROWS = 1000
+
+
+def check_columns(stated: pq.FileMetaData, columns: Sequence[str]) -> int:
+    """Check how much memory some columns of a file can take.
+
+    Args:
+        stated: The metadata of the file.
+        columns: Names of the columns.
+
+    Returns:
+        Number of rows that can be read at a time.
+
+    Raises:
+        ContentSizeError: If they take more than :func:`~xaibench.data.disk.file_readers.check_size` allows.
+    """
+    rows, values, size, longest = stated.num_rows, 0, 0, 1
+    for group in range(stated.num_row_groups):
+        for number in range(stated.num_columns):
+            chunk, leaf = stated.row_group(group).column(number), stated.schema.column(number)
+            if leaf.path.split(".")[0] not in columns:
+                continue
+            values += chunk.num_values
+            size += _WIDTHS.get(chunk.physical_type, leaf.length) * chunk.num_values
+            if chunk.physical_type == "BYTE_ARRAY":  # any of its values may be the whole chunk
+                size += chunk.total_uncompressed_size * (chunk.num_values if leaf.max_repetition_level else 1)
+                longest = max(longest, chunk.total_uncompressed_size)
+    check_size(_ROW * rows, f"{rows:,} rows")
+    check_size(size, f"{values:,} values in {rows:,} rows")
+    return max(1, min(_ROWS, int(largest_size() / longest)))
+
+
+def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
+    """Read some columns of a Parquet file into memory.
+
+    Raises:
+        MissingDataError: If the file does not exist.
+        DataFileError: If it is damaged, or has more content than may be read.
+    """
+    with wrap_file_errors(file), pq.ParquetFile(file) as opened:
+        batches, size, rows = [], 0, 0
+        for batch in opened.iter_batches(check_columns(opened.metadata, columns), columns=list(columns)):
+            batches.append(batch)
+            size, rows = size + batch.nbytes, rows + len(batch)
+            check_size(size, f"{rows:,} rows or more")
+        schema = pa.schema([opened.schema_arrow.field(name) for name in columns])
+        return pa.Table.from_batches(batches, schema)
