@@ -17,6 +17,7 @@ import xaibench as xb
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import result_checksum
 from xaibench.leaderboard.scores import read_scores
+from xaibench.leaderboard.site.read import read_results
 from xaibench.leaderboard.verification import compare_scores
 from xaibench.leaderboard.verified import Verification, record_verification
 
@@ -338,6 +339,16 @@ def test_a_formula_is_text_in_the_tables_of_the_site(result):
 def test_labels_do_not_imitate_others(result, label, is_right):
     with_text(result, label=label)
     assert (check(result) == []) == is_right
+
+
+def test_methods_whose_labels_look_alike_are_shown_with_their_names(repository):
+    mine, theirs = sorted(folder for folder in repository.glob("*/tiny@*") if folder.parent.name != "suites")
+    with_text(theirs, label="Карта")
+    with_text(mine, label="Kарта")  # its first letter is Latin
+    labels = [one.manifest.label for one in read_results(repository)[0]]
+    assert labels == ["Kарта (mine-gxi)", "Карта (saliency)"]
+    with_text(mine, label="Map")
+    assert [one.manifest.label for one in read_results(repository)[0]] == ["Map", "Карта"]
 
 
 def test_a_table_of_too_many_rows_is_not_read(result, monkeypatch):

@@ -29,10 +29,13 @@ def write_scores(folder, **changed):
 
 @pytest.mark.parametrize("table", [one for one in TABLES if one.name.endswith(".csv")], ids=lambda one: one.stem)
 def test_what_is_written_as_text_is_read_back(table, tmp_path):
-    (tmp_path / table.name).write_bytes(table.to_csv([row(table), row(table)]))
+    formula = row(table, **dict.fromkeys(table.text, "=cmd|' /C calc'!A0"))
+    (tmp_path / table.name).write_bytes(table.to_csv([row(table), formula]))
     found = table.read(tmp_path)
     assert list(found.columns) == list(table.columns)
-    assert found.to_dict("records") == [row(table)] * 2
+    assert found.to_dict("records") == [row(table), formula]
+    texts = pd.read_csv(tmp_path / table.name, dtype=str)[list(table.text)]
+    assert not texts.map(lambda text: text.startswith("=")).to_numpy().any()
     numpy = {"str": "O", "int": "i", "float": "f", "bool": "b"}
     assert all(found[name].dtype.kind in ("O", numpy[kind]) for name, kind in table.columns.items() if kind != "str")
 

@@ -224,7 +224,7 @@ def compare(
     """
     with clear_errors():
         from xaibench.report.numbers.run_comparison import compare_runs
-        from xaibench.report.tables import quote_formula
+        from xaibench.runfolder.sanitize import quote_formula
 
         made_folder_of(out)
         table = compare_runs(folders)

@@ -111,7 +111,7 @@ def score(
                 html.write_text(page, encoding="utf-8")
             echo(f"\nPage: {html.resolve()}")
         if out is not None:
-            from xaibench.report.tables import quote_formula
+            from xaibench.runfolder.sanitize import quote_formula
 
             with name_file_in_errors(out):
                 result.scores.map(quote_formula).to_csv(out, index=False)

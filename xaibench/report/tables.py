@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xaibench.core.markup import escape_latex
+from xaibench.runfolder.sanitize import quote_formula
 
 #: Shown in place of a missing value.
 MISSING = ("–", "·")
@@ -220,28 +221,6 @@ def _file_columns(table: Table) -> list[int]:
 
 def _shown(cell: TableCell, text: str) -> str:
     return _normalize(f"{cell.badge} {text}{cell.suffix}")
-
-
-def quote_formula(value: Any) -> Any:
-    """Quote a text that a spreadsheet would run as a formula: one that begins with =, @, a sign, a tab or a line break.
-
-    Args:
-        value: A cell of a CSV file.
-
-    Returns:
-        The text after an apostrophe; numbers and other values as they are.
-
-    Example:
-        >>> [quote_formula(value) for value in ("=1+1", "-x", "-0.5", "a=b", 3)]
-        ["'=1+1", "'-x", '-0.5', 'a=b', 3]
-    """
-    if not isinstance(value, str) or len(value) < 2 or value[0] not in "=+-@\t\r\n":
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
 
 
 def to_csv(table: Table) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 from xaibench.core.files import check_regular
-from xaibench.runfolder.sanitize import sanitize_text
+from xaibench.runfolder.sanitize import quote_formula, sanitize_text, unquote_formula
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ class TableSchema:
         return pa.schema([(name, pa.type_for_alias(_ARROW[kind])) for name, kind in self.columns.items()])
 
     def to_csv(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
-        """Return the content of the file.
+        """Return the content of the file. Texts that a spreadsheet would run as formulas are quoted.
 
         Raises:
             ValueError: If a row has a key that is not a column.
@@ -83,7 +83,7 @@ class TableSchema:
         text = io.StringIO()
         writer = csv.DictWriter(text, list(self.columns), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: quote_formula(value) for name, value in row.items()} for row in rows)
         return text.getvalue().encode()
 
     def read(self, folder: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -150,7 +150,7 @@ class TableSchema:
         converted: dict[str, Any] = {}
         for name, kind in self.columns.items():
             texts = table[name] if name in table else pd.Series("", index=table.index, dtype=str)
-            converted[name] = texts.map(sanitize_text) if kind == "str" else _parse(texts, kind)
+            converted[name] = texts.map(unquote_formula).map(sanitize_text) if kind == "str" else _parse(texts, kind)
         typed = table.assign(**converted)[[*self.columns, *(name for name in table if name not in self.columns)]]
         invalid = {name: _find_invalid(table[name], typed[name]) for name in self.columns if name in table}
         for name, where in invalid.items():

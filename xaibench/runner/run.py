@@ -21,6 +21,7 @@ from xaibench.compute.host_threads import available_cpus
 from xaibench.core.markup import html_table
 from xaibench.core.messages import unknown
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment, read_environment
+from xaibench.runfolder.sanitize import quote_formula
 from xaibench.runfolder.tables import JOBS, RunFolderError
 from xaibench.runner.engines import Engine, Processes, Serial
 from xaibench.runner.environment import environment
@@ -262,6 +263,7 @@ def _job_log(folder: Path) -> Iterator[Callable[[Outcome], None]]:
                 about = job.about() | ({"explainer": explainer, "metric": metric} if metric else {})
                 times = {"seconds": outcome.seconds * share, "cpu_seconds": outcome.cpu_seconds * share}
                 line = {"stage": job.stage, "key": job.key, **about, **cost}
+                line = {name: quote_formula(value) for name, value in line.items()}
                 writer.writerow(line | {name: f"{value:.4f}" for name, value in times.items()})
             file.flush()
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from xaibench.leaderboard.site.read import ExcludedResult
 from xaibench.report.page.templating import json_block, script, template_environment
-from xaibench.report.tables import quote_formula
+from xaibench.runfolder.sanitize import quote_formula
 
 #: Marks a folder as a site, which may be replaced.
 SITE_MARKER = ".xaibench-leaderboard"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from xaibench.core.checks import to_latin
 from xaibench.core.messages import printable
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
@@ -73,7 +74,8 @@ def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
         repository: A folder with ``METHOD/SUITE@VERSION`` below it.
 
     Returns:
-        The results sorted by folder, and the excluded ones.
+        The results sorted by folder, and the excluded ones. Labels of different methods that look alike are followed
+        by the name of the method.
 
     Raises:
         ResultError: If there is no result, or ``verified.csv`` is damaged.
@@ -93,7 +95,19 @@ def read_results(repository: Path) -> tuple[list[Result], list[ExcludedResult]]:
             continue
         manifest = dataclasses.replace(manifest, label=display_name(manifest))
         results.append(Result(folder, manifest, facts, verification))
-    return results, excluded
+    methods: dict[str, set[str]] = {}
+    for one in results:
+        methods.setdefault(_look(one), set()).add(one.manifest.method)
+    return [_told_apart(one) if len(methods[_look(one)]) > 1 else one for one in results], excluded
+
+
+def _look(result: Result) -> str:
+    return to_latin(result.manifest.label).casefold()
+
+
+def _told_apart(result: Result) -> Result:
+    label = f"{result.manifest.label} ({result.manifest.method})"
+    return dataclasses.replace(result, manifest=dataclasses.replace(result.manifest, label=label))
 
 
 def display_name(method: Manifest) -> str:

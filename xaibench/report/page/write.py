@@ -66,7 +66,8 @@ from xaibench.report.page.templating import json_block, script, template_environ
 from xaibench.report.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.sample_file import MOST_VOXELS
-from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
+from xaibench.runfolder.sanitize import quote_formula
+from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError, TableSchema
 
 
 def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
@@ -131,11 +132,11 @@ def make_report(
     findings = compute_findings(run)
     figures = FigureWriter(run, findings, target / "figures")
     begun = None if helper is None else figures.begin(helper)
-    _write(target / SUMMARY.name, findings.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
+    _write(target / SUMMARY.name, _csv(findings.summary, SUMMARY))
     overall = overall_comparisons(findings.boards)
     comparisons = pd.concat([findings.pairs, overall.assign(**dict.fromkeys(CELL, ALL))], ignore_index=True)
     comparisons = comparisons.astype(dict.fromkeys(("n_valid", "n_groups"), "Int64"))
-    _write(target / COMPARISONS.name, comparisons[list(COMPARISONS.columns)].to_csv(index=False).encode())
+    _write(target / COMPARISONS.name, _csv(comparisons, COMPARISONS))
     page = _render(run, findings, overall, lambda: figures.finish(begun), target)
     _write(target / "report.html", page.encode())
     leaderboards = {truth: board.standings.board() for truth, board in findings.boards.items()}
@@ -171,6 +172,11 @@ def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
     """
     run = read_run(run_dir)
     return _printable(run, leaderboards_by_truth(run, *infer(run, summarize(run))))
+
+
+def _csv(table: pd.DataFrame, schema: TableSchema) -> bytes:
+    texts = {name: table[name].astype(object).map(quote_formula) for name in schema.text}
+    return table.assign(**texts)[list(schema.columns)].to_csv(index=False).encode()
 
 
 def _printable(run: RunResults, leaderboards: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
