@@ -124,6 +124,8 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("run", "small.toml", "--samples", "9" * 5000, "--plan"), "samples is '9999"),
         (("run", "pipe.toml", "--plan"), "Cannot read the suite pipe.toml: It is a pipe or a device"),
         (("show", "math:pi"), "math:pi: got float, expected a class or function of a data set"),
+        (("push", "xai-tris/lin-white-8x8", "../.."), "'../..': expected hf://owner/name"),
+        (("results", "check", "hf://-x/y"), "'hf://-x/y': expected hf://owner/name"),
         (("prepare", "math:pi"), "math:pi: got float, expected a class or function of a data set"),
         (("score", "pipe.toml", *ON), "pipe"),
         (("audit", "broken.py:network", "--images", "."), "broken.py:network raised IndexError"),

@@ -139,12 +139,17 @@ def prepare_run(run: str | os.PathLike[str], folder: str | os.PathLike[str], *, 
     return Path(folder)
 
 
+def check_repository(repo: str) -> None:
+    """Raise an error if the name of a repository is not ``owner/name``."""
+    if HubAddress.parse(repo) != HubAddress(repo):
+        raise ValueError(f"repo={repo!r}: expected owner/name; the branch is given as revision.")
+
+
 def upload(folder: Path, repo: str, *, public: bool = False, revision: str | None = None) -> str:
     """Upload a folder of :func:`prepare_dataset` or :func:`prepare_run` in one commit; see :func:`push_dataset`."""
     from huggingface_hub import HfApi
 
-    if HubAddress.parse(repo) != HubAddress(repo):
-        raise ValueError(f"repo={repo!r}: expected owner/name; the branch is given as revision.")
+    check_repository(repo)
     api = HfApi(library_name="xaibench", library_version=__version__)
     try:
         page = api.create_repo(repo, repo_type="dataset", private=not public, exist_ok=True)

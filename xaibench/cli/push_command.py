@@ -45,6 +45,7 @@ def push(
         from xaibench import hub
         from xaibench.data import DATASETS, load
 
+        hub.check_repository(repo)  # before any data is generated or read
         folder = Path(temporary)
         if Path(source).expanduser().is_dir():
             if parameters:

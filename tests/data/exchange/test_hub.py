@@ -110,7 +110,30 @@ def test_a_repository_that_is_not_there(hub):  # noqa: F811
     refused(MissingDataError, "hf://ann/none", lambda: xb.load("hf://ann/none"))
 
 
-@pytest.mark.parametrize("bad", ["hf://sets", "hf://", "hf://a/b/c", "hf://ann/sets@", "hf://ann/se ts", "hf://@v1"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *[
+            "hf://sets",
+            "hf://",
+            "hf://a/b/c",
+            "hf://ann/sets@",
+            "hf://ann/se ts",
+            "hf://@v1",
+            "hf://-x/y",
+            "hf://../..",
+        ],
+        *[
+            "hf://ann/a--b",
+            "hf://ann/a..b",
+            "hf://ann/sets.",
+            "hf://ann/sets.git",
+            "hf://ann/sets\n",
+            "hf://ann/m\u00e4",
+        ],
+        f"hf://ann/{'a' * 97}",
+    ],
+)
 def test_malformed_addresses(bad):
     refused(ValueError, "hf://owner/name", lambda: xb.load(bad))
 

@@ -16,7 +16,9 @@ from xaibench._version import __version__
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.exchange.parquet import ParquetSet
 
-_REPO = re.compile(r"[\w.-]+/[\w.-]+")
+# As on the Hub: also neither -- nor .. inside, nor .git at the end.
+_NAME = r"\w(?:[\w.-]{0,94}\w)?"
+_REPO = re.compile(rf"(?!.*(?:--|\.\.)){_NAME}/{_NAME}(?<!\.git)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ class HubAddress:
         bare = text.removeprefix("hf:").removeprefix("//").removeprefix("datasets/")
         repo, _, revision = bare.partition("@")
         if not _REPO.fullmatch(repo) or ("@" in bare and not revision):
-            raise ValueError(f"{text!r}: expected hf://owner/name or hf://owner/name@revision.")
+            raise ValueError(
+                f"{text[:200]!r}: expected hf://owner/name or hf://owner/name@revision; names have at most 96 letters, "
+                "digits, _, - and ., and begin and end with a letter or a digit."
+            )
         return cls(repo, revision or None)
 
     def __str__(self) -> str:
