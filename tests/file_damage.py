@@ -34,3 +34,11 @@ def damage(rng, files):
     content = file.read_bytes()
     file.write_bytes(kind(rng, content))
     return file, content, f"{file.name}, {kind.__name__}"
+
+
+def places(value, path=()):
+    """Paths of all values below a table or list of parsed JSON or TOML."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from places(item, (*path, key))

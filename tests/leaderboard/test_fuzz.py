@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import random
 import shutil
 import struct
 import zlib
@@ -14,6 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_damage import damage as damage_file
+from file_damage import places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from leaderboard.forging import png, with_scores, with_text
@@ -101,27 +104,8 @@ def pictures():
 PICTURES = list(pictures())
 
 
-def damage_bytes(draw, file):
-    content = bytearray(file.read_bytes())
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(content)))
-        kind = draw(st.sampled_from(["flip", "cut", "insert", "remove"]))
-        if kind == "flip" and at < len(content):
-            content[at] ^= draw(st.integers(1, 255))
-        elif kind == "cut":
-            del content[at:]
-        elif kind == "insert":
-            content[at:at] = draw(st.binary(max_size=8) | st.sampled_from([bytes(1000), b"\xef\xbb\xbf"]))
-        else:
-            del content[at : at + draw(st.integers(1, 64))]
-    file.write_bytes(content)
-
-
-def places(value, path=()):
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield (*path, key)
-        yield from places(item, (*path, key))
+def damage_bytes(draw, *files):
+    damage_file(random.Random(draw(st.integers(0, 2**32))), files)
 
 
 def damage_json(draw, file):
@@ -273,7 +257,7 @@ def damage(draw, folder):
             elif kind == "picture":
                 with_scores(folder, picture=draw(st.sampled_from(PICTURES)))
             elif kind == "bytes":
-                damage_bytes(draw, folder / draw(st.sampled_from([RESULT, "scores.parquet"])))
+                damage_bytes(draw, folder / RESULT, folder / "scores.parquet")
             else:
                 damage_files(draw, folder)
     return folder
@@ -360,9 +344,9 @@ def alone(work):
 
 
 @given(data=st.data())
-@eager
+@settings(eager, max_examples=settings.default.max_examples // 4)  # each builds a site of several damaged results
 def test_damaged_results_take_neither_the_honest_one_nor_the_site_down(work, alone, data):
-    with copies(work, 2) as (repository, honest, folders):
+    with copies(work, 6) as (repository, honest, folders):
         folders = [damage(data.draw, folder) for folder in folders]
         printed = CliRunner().invoke(app, ["results", "check", str(repository)])
         assert printed.exit_code in (0, 1), printed.output
@@ -387,7 +371,7 @@ def test_damaged_facts_are_refused_with_a_reason(work, data):
         if kind == "json":
             damage_json(data.draw, folder / "facts.json")
         elif kind == "bytes":
-            damage_bytes(data.draw, folder / data.draw(st.sampled_from(["facts.json", "samples.png"])))
+            damage_bytes(data.draw, folder / "facts.json", folder / "samples.png")
         else:
             (folder / "samples.png").write_bytes(data.draw(st.sampled_from(PICTURES)))
         problems = check(honest)

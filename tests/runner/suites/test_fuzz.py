@@ -3,10 +3,12 @@
 import copy
 import datetime
 import math
+import random
 import tomllib
 
 import pytest
 import tomli_w
+from file_damage import KINDS, places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -108,14 +110,6 @@ VALUES = st.recursive(
 ) | st.builds(nested, st.sampled_from([30, 200]))
 
 
-def places(value, path=()):
-    """Paths of all values below a table or list."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield (*path, key)
-        yield from places(item, (*path, key))
-
-
 def damage(draw, tables):
     """Change one value, name or entry of parsed TOML."""
     path = draw(st.sampled_from(list(places(tables))))
@@ -184,19 +178,12 @@ def files(draw):
             if list(places(tables)):
                 damage(draw, tables)
         return tomli_w.dumps(tables).encode("utf-8", "surrogatepass")
-    content = bytearray(text.encode())
+    content = text.encode()
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(content)))
-        kind = draw(st.sampled_from(["cut", "flip", "insert", "remove"]))
-        if kind == "cut":
-            del content[at:]
-        elif kind == "flip" and at < len(content):
-            content[at] ^= draw(st.integers(1, 255))
-        elif kind == "insert":
-            content[at:at] = draw(st.sampled_from(BROKEN) | st.binary(max_size=4))
-        else:
-            del content[at : at + draw(st.integers(1, 200))]
-    return bytes(content)
+        content = content[:at] + draw(st.sampled_from(BROKEN) | st.binary(max_size=4)) + content[at:]
+    kind, rng = draw(st.sampled_from([None, *KINDS])), random.Random(draw(st.integers(0, 2**32)))
+    return kind(rng, content) if kind else content
 
 
 @pytest.fixture(scope="module")
