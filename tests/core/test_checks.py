@@ -57,6 +57,13 @@ def test_what_is_no_choice_is_refused(value):
 
 
 @pytest.mark.parametrize("check", [check_count, check_amount])
+@pytest.mark.parametrize("value", [2**63, 10**400])
+def test_integers_that_no_array_can_hold_are_refused(check, value):
+    with pytest.raises(ValueError, match=r"expected .*below 2\*\*63\.$"):
+        check("n", value)
+
+
+@pytest.mark.parametrize("check", [check_count, check_amount])
 def test_the_owner_is_named(check):
     with pytest.raises(ValueError, match=r"^RISE\(n_masks=-1\): expected"):
         check("n_masks", -1, owner="RISE")

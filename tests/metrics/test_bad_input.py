@@ -123,6 +123,8 @@ BAD = [
     ("baseline", "median", ValueError),
     ("baseline", torch.zeros(3, 1, 1), ValueError),
     ("baseline", math.nan, ValueError),
+    ("baseline", 10**400, ValueError),
+    ("baseline", np.array([None]), TypeError),
     ("baseline", ["black"], TypeError),
     ("segmentation", "voronoi", ValueError),
     ("fraction", 0.0, ValueError),

@@ -18,7 +18,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from xaibench.core.checks import ParameterError
+from xaibench.core.checks import ParameterError, is_beyond_int64
 
 #: Types of the values of a TOML file other than tables and lists, and ``None``, which only Python can give.
 _PLAIN = (str, bool, int, float, datetime.datetime, datetime.date, datetime.time, type(None))
@@ -179,7 +179,7 @@ def check_types(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> No
         ParameterError: Gives the value, and describes the type.
     """
     for name, value in values.items():
-        if isinstance(value, int) and abs(value) >= 2**63:
+        if is_beyond_int64(value):
             raise ParameterError(f"{name} is {value}; expected a number below 2**63.", parameter=name)
         if name in annotations and not is_of_type(value, annotations[name]):
             expected = describe_type(annotations[name])

@@ -156,7 +156,7 @@ def check_count(name: str, value: object, least: int = 1, *, owner: str = "", no
         return
     if not (isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) < 2**63):
         hint = f", or None {none}" if none else ""
-        hint = f"{hint}, below 2**63" if isinstance(value, int) and value > least else hint
+        hint = f"{hint}, below 2**63" if is_beyond_int64(value) else hint
         raise ParameterError(
             f"{_describe(owner, name, value)}: expected an integer of at least {least}{hint}.", parameter=name
         )
@@ -180,10 +180,17 @@ def check_amount(name: str, value: object, *, above: bool = True, owner: str = "
             ...
         xaibench.core.checks.ParameterError: lr=-0.1: expected a number above 0.
     """
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool) and not is_beyond_int64(value)
+    number = float(value) if is_number else math.nan  # type: ignore[arg-type]
     if not (math.isfinite(number) and (number > 0 or (number == 0 and not above))):
         expected = "above 0" if above else "of at least 0"
+        expected = f"{expected}, below 2**63" if is_beyond_int64(value) else expected
         raise ParameterError(f"{_describe(owner, name, value)}: expected a number {expected}.", parameter=name)
+
+
+def is_beyond_int64(value: object) -> bool:
+    """Return whether a value is an integer that neither torch nor numpy can hold."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def check_choice(name: str, value: object, choices: Iterable[str], *, owner: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.checks import check_values, plain_array
+from xaibench.core.checks import check_values, is_beyond_int64, plain_array
 from xaibench.core.types import Array, Bools, Floats, Reduction
 
 NOT_FINITE = "map is not finite"
@@ -146,7 +146,7 @@ def check_finite_number(value: float, name: str, least: float = -math.inf) -> No
     expected = "a finite number" if least == -math.inf else f"a finite number >= {least:g}"
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be {expected}, got {value!r}.")
-    if not (math.isfinite(value) and value >= least):
+    if is_beyond_int64(value) or not (math.isfinite(value) and value >= least):
         raise ValueError(f"{name} must be {expected}, got {value!r}.")
 
 

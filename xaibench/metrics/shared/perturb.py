@@ -12,10 +12,11 @@ import torch
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
+from xaibench.compute.output import as_tensor
 from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Array, Reduction
-from xaibench.metrics.shared.inputs import Scores, without_unit_axes
+from xaibench.metrics.shared.inputs import Scores, check_finite_number, without_unit_axes
 from xaibench.metrics.shared.model_scores import (
     LabeledImages,
     MakeRows,
@@ -306,15 +307,14 @@ def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
         return _Baselines(
             images.mean(tuple(range(2, images.ndim)), keepdim=True).expand(images.shape) if is_mean else None, images
         )
-    if isinstance(baseline, list | tuple) and all(isinstance(level, int | float) for level in baseline):
-        baseline = torch.tensor(baseline, dtype=images.dtype).reshape(-1, *(1,) * (images.ndim - 2))
-    if not isinstance(baseline, Tensor | np.ndarray | int | float):
-        raise TypeError(
-            "baseline must be a number, one number per channel, 'blur', 'mean' or a tensor, got "
-            f"{type(baseline).__name__}."
-        )
-    is_number = isinstance(baseline, int | float)  # torch would round it to float32
-    values = torch.as_tensor(baseline, dtype=images.dtype if is_number else None).detach().to(images)
+    if isinstance(baseline, list | tuple | int | float):
+        for level in baseline if isinstance(baseline, list | tuple) else [baseline]:
+            check_finite_number(level, "baseline")
+        axes = (1,) * (images.ndim - 2) if isinstance(baseline, list | tuple) else ()
+        baseline = torch.tensor(baseline, dtype=images.dtype).reshape(-1, *axes)  # float32 would round float64
+    values = as_tensor(
+        baseline, "baseline", "a number, one number per channel, 'blur', 'mean', a tensor or an array"
+    ).to(images)
     try:
         expanded = values.expand(images.shape)
     except RuntimeError:
