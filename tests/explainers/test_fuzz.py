@@ -94,9 +94,7 @@ class Call:
     parameters: dict
 
     def faults(self):
-        # Of volumes, a single one has the shape of several images.
-        is_broken = self.images in BROKEN_IMAGES and (self.images != "a single one" or len(self.shape) == 3)
-        wrong = {"images": is_broken, "targets": self.targets in BROKEN_TARGETS}
+        wrong = {"images": self.images in BROKEN_IMAGES, "targets": self.targets in BROKEN_TARGETS}
         return [argument for argument, is_wrong in wrong.items() if is_wrong]
 
     def make_images(self):
@@ -126,11 +124,13 @@ def calls(draw, name):
     shape = draw(st.integers(1, 3)), *space
     output = draw(st.sampled_from([None, None, "logit", "probability", "margin", "sigmoid", first_output]))
     kinds_of_targets = [*TARGETS] * 2 + [*BROKEN_TARGETS] if output != first_output else []
+    # A single volume has the shape of several images.
+    broken = [kind for kind in BROKEN_IMAGES if kind != "a single one" or len(shape) == 3]
     return Call(
         name,
         draw(networks(shape)),
         shape,
-        draw(st.sampled_from(["plain"] * 20 + [*IMAGES] * 2 + [*BROKEN_IMAGES])),
+        draw(st.sampled_from(["plain"] * 20 + [*IMAGES] * 2 + broken)),
         draw(st.sampled_from(["plain"] * 30 + kinds_of_targets)),
         draw(st.integers(1, 3)),
         draw(st.integers(0, 9)),
