@@ -1,5 +1,7 @@
 """Random damage of files, for the fuzzers of readers."""
 
+import re
+
 
 def flip(rng, content):
     damaged = bytearray(content)
@@ -25,7 +27,17 @@ def forge(rng, content):
     return bytes(damaged)
 
 
-KINDS = (flip, cut, grow, forge)
+def restate(rng, content):
+    """Another number where a text states one."""
+    numbers = list(re.finditer(rb"\d+", content[: 1 << 20]))
+    if not numbers:
+        return flip(rng, content)
+    place = rng.choice(numbers)
+    number = rng.choice([b"999999999", b"9" * 30, b"-7", b"0", b"1e308", b"nan"])
+    return content[: place.start()] + number + content[place.end() :]
+
+
+KINDS = (flip, cut, grow, forge, restate)
 
 
 def damage(rng, files):
