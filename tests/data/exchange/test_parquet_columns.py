@@ -1,5 +1,7 @@
 """Small Parquet files that unpack to much, and files that unpack to what they seem."""
 
+import base64
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,3 +74,21 @@ def test_a_label_as_large_as_a_damaged_one_makes_no_classes(tmp_path):
     refused(DataFileError, "2147483648", lambda: xb.load(f"parquet:{tmp_path}", splits=(0.0, 0.0, 1.0)))
     images = np.zeros((2, 1, 4, 4), dtype=np.float32)
     refused(ValueError, "2147483648", lambda: xb.data.open_images(images, targets=[0, 2**31]))
+
+
+def test_an_encrypted_column_is_an_error_instead_of_the_end_of_the_process(tmp_path):
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):
+        def __init__(self, config):
+            encryption.KmsClient.__init__(self)
+
+        def wrap_key(self, key, name):
+            return base64.b64encode(key)
+
+    how = encryption.EncryptionConfiguration("footer", column_keys={"key": ["image"]}, plaintext_footer=True)
+    made = encryption.CryptoFactory(Keys).file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    table = pa.table({"image": [VALUE] * 4, "label": [0, 1, 0, 1]})
+    with pq.ParquetWriter(tmp_path / "test.parquet", table.schema, encryption_properties=made) as file:
+        file.write_table(table)
+    refused(DataFileError, "test.parquet", lambda: xb.load(f"parquet:{tmp_path}", splits=(0.0, 0.0, 1.0)))

@@ -301,7 +301,7 @@ def _read_split(file: Path, info: DatasetInfo) -> Split:
         schema, count = opened.schema_arrow, opened.metadata.num_rows
         if any(name not in schema.names or schema.field(name).type != kind for name, kind in columns.items()):
             raise DataFileError(f"{file} has other columns than xaibench writes; get the file again.")
-        rows = check_columns(opened.metadata, list(columns))
+        rows = check_columns(opened, list(columns))
         check_size(4 * count * math.prod(shape), f"{count:,} images {list(shape)}")
         images = torch.empty((count, *shape))
         masks = torch.empty((count, *shape[1:]), dtype=torch.bool)

@@ -18,11 +18,11 @@ _ROW = 100
 _ROWS = 1000
 
 
-def check_columns(stated: pq.FileMetaData, columns: Sequence[str]) -> int:
+def check_columns(opened: pq.ParquetFile, columns: Sequence[str]) -> int:
     """Check how much memory some columns of a file can take.
 
     Args:
-        stated: The metadata of the file.
+        opened: The file.
         columns: Names of the columns.
 
     Returns:
@@ -31,12 +31,17 @@ def check_columns(stated: pq.FileMetaData, columns: Sequence[str]) -> int:
     Raises:
         ContentSizeError: If they take more than :func:`~xaibench.data.disk.file_readers.check_size` allows.
     """
+    # Damaged metadata of a column stops the process when they are looked up, but are an error of a scan, which keeps
+    # no value.
+    opened.scan_contents(list(columns))
+    stated = opened.metadata
     rows, values, size, longest = stated.num_rows, 0, 0, 1
     for group in range(stated.num_row_groups):
         for number in range(stated.num_columns):
-            chunk, leaf = stated.row_group(group).column(number), stated.schema.column(number)
+            leaf = stated.schema.column(number)
             if leaf.path.split(".")[0] not in columns:
                 continue
+            chunk = stated.row_group(group).column(number)
             values += chunk.num_values
             size += _WIDTHS.get(chunk.physical_type, leaf.length) * chunk.num_values
             if chunk.physical_type == "BYTE_ARRAY":  # any of its values may be the whole chunk
@@ -56,7 +61,7 @@ def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
     """
     with wrap_file_errors(file), pq.ParquetFile(file) as opened:
         batches, size, rows = [], 0, 0
-        for batch in opened.iter_batches(check_columns(opened.metadata, columns), columns=list(columns)):
+        for batch in opened.iter_batches(check_columns(opened, columns), columns=list(columns)):
             batches.append(batch)
             size, rows = size + batch.nbytes, rows + len(batch)
             check_size(size, f"{rows:,} rows or more")
