@@ -103,7 +103,7 @@ def score(
             scored=cast(Any, scored),
         )
         head, *lines = str(result).splitlines()
-        dimmed = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]
+        dimmed = [typer.style(line, dim=line.partition(" ")[0] in result.controls or None) for line in lines]
         echo("\n".join([typer.style(head, bold=True), *dimmed]))
         if html is not None:
             page = _render_page(result, maps.stem, values, samples)
