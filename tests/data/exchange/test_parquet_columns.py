@@ -40,6 +40,14 @@ def test_content_that_inflates_is_refused(tmp_path, monkeypatch, kind):
     assert len(read_columns(file, ["label"])) == 1000, "columns that are not read do not count"
 
 
+@pytest.mark.parametrize("kind", ["one value many times in a row", "a list of equal numbers"])
+def test_a_row_that_inflates_is_not_read(tmp_path, monkeypatch, kind):
+    file = write(tmp_path, INFLATED[kind])
+    monkeypatch.setenv("XAIBENCH_MAX_GB", "1e-3")
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was read"))
+    refused(DataFileError, "values in 1,000 rows", read_columns, file, ["image"])
+
+
 @pytest.mark.parametrize("kind", INFLATED)
 def test_what_is_within_the_limit_is_read(tmp_path, monkeypatch, kind):
     file = write(tmp_path, INFLATED[kind])
