@@ -36,38 +36,16 @@ FIXED = ["subset", "variant", "correct", "scored", "higher_is_better", "truth"]
 
 #: Values in JSON as bytes, which need not be JSON.
 RAW = [
-    *(b"null", b"true", b"0", b"-1", b"-0.0", b"1e999", b"-1e999", b"1e-400", b"NaN", b"Infinity", b"-Infinity"),
-    *(b"9" * 400, b"9" * 5000, b"1e15", b'""', b'"x"', b"[]", b"{}", b"[[]]", b'{"a": 1, "a": 2}', b'["a", 1]'),
-    *(b"[" * 900 + b"]" * 900, b"[" * 100_000, b'{"a":' * 900 + b"1" + b"}" * 900, b'"' + b"x" * (1 << 21) + b'"'),
-    *(
-        b'"\\ud800"',
-        b'"\\u0000"',
-        b'"\\u202e"',
-        b'"\xff"',
-        b'"a\\nb"',
-        b'"../x"',
-        b'"con"',
-        b'"<script>"',
-        b'"=1+1"',
-        b"",
-    ),
-]
+    b"null", b"true", b"0", b"-1", b"-0.0", b"1e999", b"-1e999", b"1e-400", b"NaN", b"Infinity", b"-Infinity",
+    b"9" * 400, b"9" * 5000, b"1e15", b'""', b'"x"', b"[]", b"{}", b"[[]]", b'{"a": 1, "a": 2}', b'["a", 1]',
+    b"[" * 900 + b"]" * 900, b"[" * 100_000, b'{"a":' * 900 + b"1" + b"}" * 900, b'"' + b"x" * (1 << 21) + b'"',
+    b'"\\ud800"', b'"\\u0000"', b'"\\u202e"', b'"\xff"', b'"a\\nb"', b'"../x"', b'"con"', b'"<script>"', b'"=1+1"',
+    b"",
+]  # fmt: skip
 ODD_NAMES = [
-    "a\nb",
-    "\x1b[31mred",
-    "\u202eabc",
-    "-x",
-    "a b",
-    "con",
-    "nul.",
-    "a..b",
-    "ä",
-    "x" * 200,
-    "=1",
-    "<b>",
-    "\udcff",
+    "a\nb", "\x1b[31mred", "\u202eabc", "-x", "a b", "con", "nul.", "a..b", "ä", "x" * 200, "=1", "<b>", "\udcff",
     ".x",
-]
+]  # fmt: skip
 
 
 def bomb():
@@ -128,34 +106,12 @@ def damage_json(draw, file):
 
 
 NUMBERS = [
-    0,
-    -1,
-    1,
-    7,
-    2**31,
-    2**63 - 1,
-    -(2**63),
-    0.5,
-    -0.0,
-    1.5,
-    1e308,
-    float("inf"),
-    float("-inf"),
-    float("nan"),
-    None,
-]
+    0, -1, 1, 7, 2**31, 2**63 - 1, -(2**63), 0.5, -0.0, 1.5, 1e308, float("inf"), float("-inf"), float("nan"), None,
+]  # fmt: skip
 TEXTS = ["", "x", "mlp", "llr", "saliency", "use", "map is all zero", "\x1b[31m", "a\nb", "\u202e", "x" * 2000, None]
 TYPES = [
-    pa.string(),
-    pa.float32(),
-    pa.float64(),
-    pa.int32(),
-    pa.int64(),
-    pa.uint64(),
-    pa.bool_(),
-    pa.binary(),
-    pa.null(),
-]
+    pa.string(), pa.float32(), pa.float64(), pa.int32(), pa.int64(), pa.uint64(), pa.bool_(), pa.binary(), pa.null(),
+]  # fmt: skip
 
 
 def damage_scores(draw, folder):
