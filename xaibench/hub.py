@@ -7,6 +7,7 @@ given. The token is that of ``huggingface_hub`` (``hf auth login`` or ``$HF_TOKE
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -132,9 +133,11 @@ def prepare_run(run: str | os.PathLike[str], folder: str | os.PathLike[str], *, 
     """
     results = read_run(run)
     names = [table.name for table in TABLES if table not in _PRIVATE_TABLES]
-    for name in (*names, PARTS, ENVIRONMENT, SUITE):
+    for name in (*names, PARTS, SUITE):
         if (Path(run) / name).exists():
             shutil.copy(Path(run) / name, folder)
+    if results.environment:
+        (Path(folder) / ENVIRONMENT).write_text(json.dumps(results.environment, indent=2), encoding="utf-8")
     _write_card(Path(folder), results.title, results.citation, license=license)
     return Path(folder)
 

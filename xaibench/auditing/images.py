@@ -357,8 +357,9 @@ def _read(
         parts = list(read_undamaged(read, numbers.tolist(), damaged))
     names = collection.samples.ids
     left_out = {names[number]: reason for number, reason in damaged.items()}
-    if said := describe_damaged(left_out, len(numbers)):
-        warn_caller(said)
+    _, named = describe_damaged(left_out, len(numbers))
+    if named:
+        warn_caller(named)
     ids, images, masks, targets = zip(*parts, strict=True)
     known = [part for part in targets if part is not None]
     batch = ImageBatch(list(chain(*ids)), torch.cat(images), list(chain(*masks)), torch.cat(known) if known else None)

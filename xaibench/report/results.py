@@ -25,6 +25,7 @@ from xaibench.runfolder.descriptions import (
     read_environment,
     read_parts,
     read_suite,
+    without_names,
 )
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.sample_file import SampleCell, read_samples
@@ -244,7 +245,7 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
         trainings=tables.TRAININGS.read(run_dir),
         samples=tables.SAMPLES.read(run_dir),
         failures=tables.FAILURES.read(run_dir),
-        environment=read_environment(run_dir),
+        environment=without_names(read_environment(run_dir)),
         suite_toml=read_suite(run_dir),
     )
 

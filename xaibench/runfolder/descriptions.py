@@ -211,6 +211,7 @@ class Environment(TypedDict, total=False):
     inapplicable: dict[str, str]
     beside: list[str]
     notes: dict[str, str]
+    unreadable: dict[str, dict[str, str]]  # why, by data set and sample; not published
     earlier: list[Environment]  # of calls that were stopped, or of other versions
 
 
@@ -221,6 +222,14 @@ def read_environment(folder: Path) -> Environment:
         RunFolderError: If the file is damaged.
     """
     return cast("Environment", _read_object(folder / ENVIRONMENT))
+
+
+def without_names(environment: Environment) -> Environment:
+    """Return an environment as it may be published: without the names of samples, also of earlier calls."""
+    public: dict[str, Any] = {key: value for key, value in environment.items() if key != "unreadable"}
+    if "earlier" in public:
+        public["earlier"] = [without_names(one) for one in public["earlier"]]
+    return cast("Environment", public)
 
 
 def read_suite(folder: Path) -> str:

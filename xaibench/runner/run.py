@@ -153,8 +153,10 @@ def run(
         failed, inapplicable = (
             {str(job): error for job, error in errors.items()} for errors in (done.failures, done.inapplicable)
         )
-        notes = dataset_notes(opened.store, {cell.dataset_name: cell.data for cell in opened.plan.cells})
+        notes, unreadable = dataset_notes(opened.store, {cell.dataset_name: cell.data for cell in opened.plan.cells})
         conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable, notes=notes)
+        if unreadable:
+            conditions["unreadable"] = unreadable
         write_atomic(opened.folder / ENVIRONMENT, json.dumps(ran_on | conditions, indent=2).encode())
     return Run(
         opened.folder,

@@ -57,13 +57,14 @@ def test_the_mosaics_are_photographs_that_the_network_is_sure_of(folder, network
     )
 
 
-def test_a_damaged_photograph_is_left_out_by_name(tmp_path, network):
+def test_a_damaged_photograph_is_left_out_by_name(tmp_path, network, caplog):
     write(tmp_path)
     victim = sorted(tmp_path.rglob("*.png"))[0]
     victim.write_bytes(victim.read_bytes()[:50])
     note = load(f"mosaic:{tmp_path}", network=network, side=2, size=16, count=2).note
     assert note.startswith("mosaics of 23 photographs of 6 classes, selected from 23")
-    assert f"1 of 24 images cannot be read. {victim}" in note
+    assert note.endswith(". 1 of 24 images cannot be read and are left out.")
+    assert str(victim) in caplog.text
 
 
 def test_it_is_asked_about_some_and_the_seed_decides_which(folder, network):

@@ -1,5 +1,7 @@
 """Runs on data sets on disk, with a pretrained network whose head is trained, from the suite to the run folder."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,8 @@ from PIL import Image
 from scipy.integrate import trapezoid
 
 import xaibench as xb
+from xaibench.hub import prepare_run
+from xaibench.report import write_report
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import DataChangedError, run
 from xaibench.runner.request import RunRequest
@@ -164,14 +168,23 @@ def photographs(tmp_path, monkeypatch):
     return tmp_path / "photographs"
 
 
+@pytest.mark.filterwarnings("error:Mean of empty slice")  # all scores by the masks that photographs lack
 def test_a_damaged_image_is_left_out_of_the_run_by_name(photographs, tmp_path):
     suite = SUITE.format(method="none", model=SMALL).replace('root = "$XAIBENCH_DATA", ', "splits = [0.0, 0.0, 1.0], ")
     suite = suite.replace(", prior = {}", "").replace('"pet"', f'"photographs:{photographs}"')
     (tmp_path / "suite.toml").write_text(suite)
     result = run(tmp_path / "suite.toml", tmp_path / "run", engine="serial")
     assert result.failures == {}
-    assert result.notes["animals"].startswith("1 of 40 images cannot be read.")
-    assert str(photographs / "cat" / "03.png") in result.notes["animals"]
+    assert result.notes == {"animals": "1 of 40 images cannot be read and are left out."}
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    ((name, reason),) = environment["unreadable"]["animals"].items()
+    assert name.startswith("cat/03")
+    assert str(photographs / "cat" / "03.png") in reason
+    (tmp_path / "published").mkdir()
+    published = prepare_run(tmp_path / "run", tmp_path / "published")
+    assert json.loads((published / "environment.json").read_text())["notes"] == result.notes
+    for file in (*published.iterdir(), write_report(tmp_path / "run")):
+        assert "cat/03" not in file.read_text(errors="replace"), "names are private"
     samples = pd.read_csv(tmp_path / "run" / "samples.csv")
     assert len(samples) == 39
     assert not samples["id"].str.contains("cat/03").any()

@@ -131,7 +131,7 @@ class PhotoMosaics:
         """Return the confidently classified photographs, their classes, how many were classified, and what was not."""
         photographs = self._photographs(seed=seed, size=size, splits=(0.0, 0.0, 1.0))
         few = leave_out(photographs, {"test": range(among, len(photographs.test))})
-        read, _, left_out = leave_out_damaged(few)
+        read, _, _, left_out = leave_out_damaged(few)
         split, tried = read.test, len(read.test)
         images, targets = [], []
         for start in range(0, tried, _BATCH_SIZE):

@@ -105,7 +105,7 @@ class WatermarkedPhotographs:
         check_choice("regime", regime, REGIMES)
         check_count("size", size, least=LEAST_SIDE)
         photographs = self._photographs(seed=seed, size=size, splits=check_fractions(split))
-        read, _, note = leave_out_damaged(photographs)
+        read, _, _, note = leave_out_damaged(photographs)
         mask, rng = banner_mask(size), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
         train, val = (
             training_split(

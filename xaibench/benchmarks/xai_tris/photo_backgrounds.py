@@ -63,8 +63,8 @@ def image_backgrounds(
         workers: Number of threads.
 
     Returns:
-        ``[n, size, size]`` with n <= n_samples, each image with mean 0, in [−255, 255]; and a sentence about images
-        that cannot be read and were left out, or an empty string.
+        ``[n, size, size]`` with n <= n_samples, each image with mean 0, in [−255, 255]; and a sentence on how many
+        images cannot be read and were left out, or an empty string. The log names them.
 
     Raises:
         DataFileError: If more than 5 % of the images cannot be read.
@@ -191,7 +191,9 @@ def _prepare_images(
                 elif count < len(pixels):
                     pixels[count] = prepared
                     count += 1
-    left_out = describe_damaged(damaged, tried)
+    left_out, named = describe_damaged(damaged, tried)
+    if named:
+        _LOGGER.warning("%s: %s", root, named)
     if count == 0:
         raise ValueError(
             f"{root} has no usable image ({len(files)} image files, {small} of them smaller than {size} px); expected "

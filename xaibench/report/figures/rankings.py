@@ -45,9 +45,10 @@ def forest_content(run: RunResults, boards: Mapping[str, Boards]) -> Forest | No
     Returns:
         The content; None if nothing was ranked.
     """
-    leading = [found.standings.leading for found in boards.values()]
+    ranked = [found for found in boards.values() if found.order]  # all scores of a kind of truth may be undefined
+    leading = [found.standings.leading for found in ranked]
     chosen = leading[0] if len(leading) == 1 else tuple(names[0] for names in leading if names)
-    order = list(dict.fromkeys(name for found in boards.values() for name in found.order))
+    order = list(dict.fromkeys(name for found in ranked for name in found.order))
     methods = [name for name in order if not run.explainers[name].control] or order
     if not chosen or not methods:
         return None

@@ -44,13 +44,14 @@ def rankings(boards: Mapping[str, Boards]) -> dict[str, Ranking]:
         boards: The leaderboards by kind of truth.
 
     Returns:
-        Metric to ranking; only of metrics with three or more explainers.
+        Metric to ranking; only of metrics with scores of three or more explainers.
     """
     by_metric = {}
     for board in boards.values():
         standings = board.standings
         for metric in standings.leading:
-            if metric in standings.tests:
+            has_scores = not np.isnan(standings.numbers["rank"][:, standings.metrics.index(metric)]).all()
+            if metric in standings.tests and has_scores:
                 ranking = _rank(standings, metric)
                 if len(ranking.means) > 2:
                     by_metric[metric] = ranking

@@ -41,11 +41,12 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
     dataset = _load(job)
     on_disk = "" if dataset.test.in_memory else _hash_samples(dataset)
     damaged: dict[str, list[int]] = {}
+    unreadable: dict[str, str] = {}
     left_out = ""
     if on_disk:
         from xaibench.data.disk.damaged_files import leave_out_damaged
 
-        dataset, damaged, left_out = leave_out_damaged(dataset)
+        dataset, damaged, unreadable, left_out = leave_out_damaged(dataset)
     first = " ".join(filter(None, (check_published(dataset), dataset.note, left_out)))
     groups = _describe_groups(dataset.test)
     # A note of a data set may be a phrase without a period.
@@ -70,7 +71,10 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "image_shape": list(dataset.test[0][0].shape),
         "on_disk": on_disk,
         "grouped": dataset.test.groups is not None,
-    } | {name: value for name, value in (("ids", ids), ("note", note), ("damaged", damaged)) if value}
+    }
+    meta |= {name: value for name, value in (("ids", ids), ("note", note)) if value}
+    if unreadable:
+        meta |= {"damaged": damaged, "unreadable": unreadable}
     test = {name: tensor for name, tensor in tensors.items() if name.startswith("test.")}
     fit = {name: tensor for name, tensor in tensors.items() if name not in test}
     store.save_tensors("data", job.fit_key, fit, {})
@@ -124,10 +128,16 @@ def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
     ]
 
 
-def dataset_notes(store: Store, sets: Mapping[str, DataJob]) -> dict[str, str]:
-    """Return the notes of data sets about their samples, by name; data sets that are not in the store have none."""
-    made = {name: job for name, job in sets.items() if store.has("data", job.key)}
-    return {name: note for name, job in made.items() if (note := store.load_meta("data", job.key).get("note", ""))}
+def dataset_notes(store: Store, sets: Mapping[str, DataJob]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return what data sets in the store say about their samples.
+
+    Returns:
+        Their notes, by name; and why some samples cannot be read and were left out, by data set and sample. Data sets
+        without any are left out.
+    """
+    made = {name: store.load_meta("data", job.key) for name, job in sets.items() if store.has("data", job.key)}
+    notes = {name: meta["note"] for name, meta in made.items() if meta.get("note")}
+    return notes, {name: meta["unreadable"] for name, meta in made.items() if meta.get("unreadable")}
 
 
 def hash_images(images: Tensor) -> Tensor:
