@@ -77,6 +77,16 @@ def test_a_listed_item_without_a_box_of_it_is_not_annotated(folder):
     assert source.mask(numbers["P00001/knife"]).sum() == 81
 
 
+@pytest.mark.parametrize("number", ["9" * 30, "1e308", "inf", "nan"])
+def test_a_number_that_no_image_has_is_a_malformed_object(folder, caplog, number):
+    file = folder / "Annotation" / "P00001.xml"
+    text = annotation("P00001", [("Gun", 1, 1, 9, 9), ("Gun", 2, 2, 5, 7777)])
+    file.write_text(text.replace("7777", number))
+    source = opened(folder, "gun")
+    assert source.mask(by_id(source)["P00001/gun"]).sum() == 81
+    assert f"{file}, object 2" in caplog.text
+
+
 def test_official_splits_are_those_of_a_subset(root):
     dataset = load("sixray", root=root, subset=10, splits="official", include_unannotated=True)
     train, val, test = ({note["id"] for note in getattr(dataset, part).meta} for part in PARTS)

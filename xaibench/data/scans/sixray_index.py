@@ -291,17 +291,25 @@ def _read_annotation(file: Path | None) -> _Annotation | None:
         except ValueError as error:
             broken.append(f"{file}, object {number} ({error})")
     try:
-        height, width = (int(float(root.findtext(f"size/{side}") or 0)) for side in ("height", "width"))
+        height, width = (_read_number(root.findtext(f"size/{side}") or "0") for side in ("height", "width"))
     except ValueError:
         height, width = 0, 0
     return _Annotation((height, width), boxes, broken)
+
+
+def _read_number(text: str) -> int:
+    """Return a whole number of at most 32 bits, rounded."""
+    number = float(text)
+    if not abs(number) < 2**31:
+        raise ValueError(f"{text[:20]} pixels")
+    return round(number)
 
 
 def _parse_box(item: Element) -> tuple[int, int, int, int]:
     corners = [item.findtext(f"bndbox/{corner}") for corner in ("xmin", "ymin", "xmax", "ymax")]
     if None in corners:
         raise ValueError("no xmin, ymin, xmax and ymax")
-    left, top, right, bottom = (round(float(corner or "")) for corner in corners)
+    left, top, right, bottom = (_read_number(corner or "") for corner in corners)
     if right < left or bottom < top:
         raise ValueError(f"a box from ({left}, {top}) to ({right}, {bottom})")
     return left, top, right, bottom
