@@ -33,7 +33,7 @@ def restate(rng, content):
     if not numbers:
         return flip(rng, content)
     place = rng.choice(numbers)
-    number = rng.choice([b"999999999", b"9" * 30, b"-7", b"0", b"1e308", b"nan"])
+    number = rng.choice([b"999999999", b"9" * 30, b"9" * 400, b"-7", b"0", b"1e308", b"inf", b"nan"])
     return content[: place.start()] + number + content[place.end() :]
 
 

@@ -191,6 +191,10 @@ def test_nearly_a_mask_is_refused(text):
     refused(ValueError, "attention", parse_mask, text)
 
 
+def test_a_number_beyond_any_float_is_refused():
+    refused(ValueError, "attention", parse_mask, f"[[0,{'9' * 400}]]")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_tables_in_the_encodings_of_excel_are_read(folder, encoding):
     rows = [("größe.jpg", drawn(1)[0][1])]

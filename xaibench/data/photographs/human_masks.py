@@ -175,7 +175,7 @@ def parse_mask(text: str) -> NDArray[np.bool_]:
     if mask is None:
         try:
             values = np.array(json.loads(text), dtype=np.float64)
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"attention is not a list of equally long lists of numbers ({error})") from error
         if values.ndim != 2 or not values.size or not any(np.isin(values, (0, one)).all() for one in (1, 255)):
             raise ValueError(f"attention has shape {list(values.shape)}, expected a list of lists of 0 and 1")
