@@ -180,6 +180,13 @@ def test_arrays_of_a_network_in_bfloat16_are_float32(mlp, images, targets):
     assert np.array_equal(maps, explain("saliency", mlp, images, targets, dtype=torch.bfloat16).float())
 
 
+@pytest.mark.parametrize("name", ["saliency", "lrp", "crp", "gradcam"])
+def test_maps_do_not_depend_on_whether_gradients_are_off_where_it_is_called(cnn, images, targets, name):
+    expected = explain(name, cnn, images, targets)
+    with torch.no_grad():
+        assert explain(name, cnn, images, targets).equal(expected)
+
+
 def test_what_is_explained(cnn, images, targets):
     probability, logit, margin = (
         explain("ig", cnn, images, targets, output=output, n_steps=300) for output in ("probability", "logit", "margin")

@@ -1,11 +1,13 @@
 """Small Parquet files that unpack to much, and files that unpack to what they seem."""
 
 import base64
+import io
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from refusals import refused
 
 import xaibench as xb
@@ -100,3 +102,21 @@ def test_an_encrypted_column_is_an_error_instead_of_the_end_of_the_process(tmp_p
     with pq.ParquetWriter(tmp_path / "test.parquet", table.schema, encryption_properties=made) as file:
         file.write_table(table)
     refused(DataFileError, "test.parquet", lambda: xb.load(f"parquet:{tmp_path}", splits=(0.0, 0.0, 1.0)))
+
+
+def png(side):
+    content = io.BytesIO()
+    Image.new("1", (side, side)).save(content, "png")
+    return {"bytes": content.getvalue(), "path": None}
+
+
+def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"image": [png(30)] * 2, "label": [0, 1]}), tmp_path / "test.parquet")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    refused(DataFileError, "row 0, image", lambda: xb.load(f"parquet:{tmp_path}", splits=(0.0, 0.0, 1.0)).test[0])
+
+
+def test_metadata_nested_deeply_are_no_class_names(tmp_path):
+    table = pa.table({"image": [png(8)] * 2, "label": [0, 1]}).replace_schema_metadata({"huggingface": "[" * 100_000})
+    pq.write_table(table, tmp_path / "test.parquet")
+    assert xb.load(f"parquet:{tmp_path}", size=8, splits=(0.0, 0.0, 1.0)).classes == ("0", "1")
