@@ -301,7 +301,7 @@ def _read_number(text: str) -> int:
     """Return a whole number of at most 32 bits, rounded."""
     number = float(text)
     if not abs(number) < 2**31:
-        raise ValueError(f"{text[:20]} pixels")
+        raise ValueError(f"a coordinate or side of {text[:20]}")
     return round(number)
 
 
