@@ -37,9 +37,9 @@ def test_content_that_inflates_is_refused(tmp_path, monkeypatch, kind):
     file = write(tmp_path, INFLATED[kind])
     assert file.stat().st_size < 20_000
     monkeypatch.setenv("XAIBENCH_MAX_GB", "1e-3")
-    refused(DataFileError, "XAIBENCH_MAX_GB", read_columns, file, ["image"])
+    refused(DataFileError, "XAIBENCH_MAX_GB", read_columns, [file], ["image"])
     refused(DataFileError, "test.parquet", lambda: xb.load(f"parquet:{tmp_path}", splits=(0.0, 0.0, 1.0)))
-    assert len(read_columns(file, ["label"])) == 1000, "columns that are not read do not count"
+    assert len(read_columns([file], ["label"])) == 1000, "columns that are not read do not count"
 
 
 @pytest.mark.parametrize("kind", ["one value many times in a row", "a list of equal numbers"])
@@ -47,7 +47,7 @@ def test_a_row_that_inflates_is_not_read(tmp_path, monkeypatch, kind):
     file = write(tmp_path, INFLATED[kind])
     monkeypatch.setenv("XAIBENCH_MAX_GB", "1e-3")
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was read"))
-    refused(DataFileError, "values in 1,000 rows", read_columns, file, ["image"])
+    refused(DataFileError, "values in 1,000 rows", read_columns, [file], ["image"])
 
 
 @pytest.mark.parametrize("kind", INFLATED)
@@ -55,26 +55,33 @@ def test_what_is_within_the_limit_is_read(tmp_path, monkeypatch, kind):
     file = write(tmp_path, INFLATED[kind])
     if "many times" in kind:  # any of its values could be as long as all of them together
         monkeypatch.setenv("XAIBENCH_MAX_GB", "100")
-    assert read_columns(file, ["image"])["image"].to_pylist() == INFLATED[kind]
+    assert read_columns([file], ["image"])["image"].to_pylist() == INFLATED[kind]
+
+
+def test_files_that_are_large_together_are_refused(tmp_path, monkeypatch):
+    file = write(tmp_path, [VALUE] * 300)
+    monkeypatch.setenv("XAIBENCH_MAX_GB", "1e-3")
+    assert len(read_columns([file], ["image"])) == 300
+    refused(DataFileError, "600 rows or more", read_columns, [file, file], ["image"])
 
 
 def test_many_rows_are_refused_before_they_are_read(tmp_path, monkeypatch):
     file = write(tmp_path, [None] * 1000)
     monkeypatch.setenv("XAIBENCH_MAX_GB", "99e-6")
-    refused(DataFileError, "1,000 rows", read_columns, file, ["label"])
+    refused(DataFileError, "1,000 rows", read_columns, [file], ["label"])
 
 
 def test_a_limit_that_is_no_number_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("XAIBENCH_MAX_GB", "much")
-    refused(ValueError, "XAIBENCH_MAX_GB='much'", read_columns, write(tmp_path, [VALUE]), ["image"])
+    refused(ValueError, "XAIBENCH_MAX_GB='much'", read_columns, [write(tmp_path, [VALUE])], ["image"])
 
 
 def test_pictures_are_read_a_few_rows_at_a_time_if_one_may_be_large(tmp_path, monkeypatch):
     read = []
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda self, rows, columns: read.append(rows) or iter(()))
-    read_columns(write(tmp_path, [VALUE] * 10), ["image"])
+    read_columns([write(tmp_path, [VALUE] * 10)], ["image"])
     monkeypatch.setenv("XAIBENCH_MAX_GB", "1e-4")
-    read_columns(tmp_path / "test.parquet", ["image"])
+    read_columns([tmp_path / "test.parquet"], ["image"])
     assert read[0] == 1000
     assert 5 < read[1] < 100
 

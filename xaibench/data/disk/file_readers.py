@@ -1,4 +1,4 @@
-"""Reading text, XML and array files, with errors that name the file and limits on what they unpack to."""
+"""Reading text, XML and array files, with errors that name the file and a bound on the unpacked size."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def largest_size() -> float:
     """Return how many bytes a file may take in memory: ``XAIBENCH_MAX_GB`` (an environment variable, default 4).
 
     Raises:
-        ValueError: If the variable is no number.
+        ValueError: If the variable is not a number.
     """
     given = os.environ.get("XAIBENCH_MAX_GB") or "4"
     try:

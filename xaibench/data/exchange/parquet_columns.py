@@ -1,4 +1,4 @@
-"""Reading columns of Parquet files that may be forged: a value that is stored once can stand in a billion rows."""
+"""Columns of Parquet files, read within a bound on memory: in a forged file, many rows can share one stored value."""
 
 from __future__ import annotations
 
@@ -52,18 +52,21 @@ def check_columns(opened: pq.ParquetFile, columns: Sequence[str]) -> int:
     return max(1, min(_ROWS, int(largest_size() / longest)))
 
 
-def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of a Parquet file into memory.
+def read_columns(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
+    """Read some columns of Parquet files with equal columns into memory, as one table.
 
     Raises:
-        MissingDataError: If the file does not exist.
-        DataFileError: If it is damaged, or has more content than may be read.
+        MissingDataError: If a file does not exist.
+        DataFileError: If one is damaged, or together they have more content than may be read.
     """
-    with wrap_file_errors(file), pq.ParquetFile(file) as opened:
-        batches, size, rows = [], 0, 0
-        for batch in opened.iter_batches(check_columns(opened, columns), columns=list(columns)):
-            batches.append(batch)
-            size, rows = size + batch.nbytes, rows + len(batch)
-            check_size(size, f"{rows:,} rows or more")
-        schema = pa.schema([opened.schema_arrow.field(name) for name in columns])
-        return pa.Table.from_batches(batches, schema)
+    tables, size, rows = [], 0, 0
+    for file in files:
+        with wrap_file_errors(file), pq.ParquetFile(file) as opened:
+            batches = []
+            for batch in opened.iter_batches(check_columns(opened, columns), columns=list(columns)):
+                batches.append(batch)
+                size, rows = size + batch.nbytes + _ROW * len(batch), rows + len(batch)
+                check_size(size, f"{rows:,} rows or more")
+            schema = pa.schema([opened.schema_arrow.field(name) for name in columns])
+            tables.append(pa.Table.from_batches(batches, schema))
+    return pa.concat_tables(tables)

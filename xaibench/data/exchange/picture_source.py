@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
@@ -260,21 +259,18 @@ def open_files(
     if not count:
         raise MissingDataError(f"{folder} has no rows.")
 
-    def read(columns: Sequence[str]) -> pa.Table:
-        return pa.concat_tables([read_columns(file, columns) for file in files])
-
     def read_labels(column: str) -> tuple[Sequence[Any], Sequence[str] | None]:
         try:  # the class names that the datasets library has written into the schema
             notes = json.loads((schemas[0].metadata or {}).get(b"huggingface", b"{}"))
             names = notes["info"]["features"][column]["names"]
         except (ValueError, KeyError, TypeError, RecursionError):
             names = None
-        return read([column])[column].to_pylist(), names
+        return read_columns(files, [column])[column].to_pylist(), names
 
     images, masks, codes, classes = open_columns(
         folder, schemas[0].names, read_labels, count, image=image, mask=mask, label=label
     )
-    pictures = read([images] if masks is None else [images, masks])
+    pictures = read_columns(files, [images] if masks is None else [images, masks])
 
     def row(number: int) -> Mapping[str, Any]:
         values: Mapping[str, Any] = pictures.slice(number, 1).to_pylist()[0]

@@ -16,7 +16,7 @@ from xaibench.compute.network_outputs import probe
 from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.messages import first_line
 from xaibench.models.networks.pretrained import find_normalization
-from xaibench.models.networks.pretrained_weights import weights_checksum
+from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, weights_checksum
 from xaibench.models.opening.onnx_files import open_onnx
 from xaibench.models.opening.sources import (
     OpenedNetwork,
@@ -160,8 +160,10 @@ def _errors_with(name: str) -> Iterator[None]:
     """Turn errors of libraries about a damaged file into a ``ValueError`` with its name; ours have it already."""
     try:
         yield
+    except (ModuleNotFoundError, UnknownNameError, WeightsNotFoundError):
+        raise
     except Exception as error:
-        if name in str(error) or isinstance(error, ModuleNotFoundError):
+        if name in str(error):
             raise
         raise ValueError(
             f"{name} cannot be opened ({type(error).__name__}: {first_line(error)}). If it is damaged, get it again."
