@@ -60,7 +60,7 @@ def test_added_parts_are_public_listed_and_run_in_a_suite(tmp_path, monkeypatch)
     assert result.failures == {}, result.failures
     scores = pd.read_parquet(tmp_path / "run/scores.parquet")
     assert set(scores["metric"]) == {"added_share"} and len(scores) == 8 and scores["value"].between(0, 1).all()
-    parts = json.loads((tmp_path / "run/parts.json").read_text())
+    parts = json.loads((tmp_path / "run/descriptions.json").read_text())
     assert "Positive mass inside" in parts["metrics"]["added_share"]["meaning"]
 """
 
@@ -117,7 +117,7 @@ def test_the_whole_suite_passes_with_one_more_part_of_each_kind(copied):
     assert made.returncode == 0, made.stdout + made.stderr
     derived = sorted(name for name, text in snapshot(copied).items() if before.get(name) != text)
     print("by hand:", *FILES, *LINES, "by `python docs/generate`:", *derived, sep="\n  ")
-    generated = {"xaibench/metrics/registered_functions.pyi", "xaibench/cli/parts.json"}
+    generated = {"xaibench/metrics/registered_functions.pyi", "xaibench/cli/names.json"}
     assert all(name.startswith("docs/") or name in generated for name in derived), derived
     (copied / "tests/test_use_of_added_parts.py").write_text(USE, encoding="utf-8")
     finished = run_in(copied, "-m", "pytest", f"--ignore=tests/{Path(__file__).name}", timeout=3000)

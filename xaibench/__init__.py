@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 from xaibench._version import __version__ as __version__
-from xaibench.metrics.table import METRICS as _METRICS
-from xaibench.metrics.table import name_aliases as _name_aliases
+from xaibench.metrics.registered import METRICS as _METRICS
+from xaibench.metrics.registered import name_aliases as _name_aliases
 
 if TYPE_CHECKING:
     from xaibench import benchmarks as benchmarks
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from xaibench import report as report
     from xaibench import runner as runner
     from xaibench.auditing import audit as audit
-    from xaibench.compute.network_contract import unchecked_networks as unchecked_networks
     from xaibench.data import load as load
     from xaibench.data import loading as loading
     from xaibench.evaluation import evaluate as evaluate
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from xaibench.meta_evaluation import meta_evaluate as meta_evaluate
     from xaibench.metrics import shares as shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
+    from xaibench.network.contract import unchecked_networks as unchecked_networks
     from xaibench.plots import show as show
     from xaibench.runner.published_networks import published_network as published_network
 
@@ -44,7 +44,7 @@ _load, __dir__, __all__ = lazy_loader.attach(
     {
         "_version": ["__version__"],
         "auditing": ["audit"],
-        "compute.network_contract": ["unchecked_networks"],
+        "network.contract": ["unchecked_networks"],
         "data": ["load", "loading"],
         "evaluation": ["evaluate"],
         "explainers": ["explain", "reliance"],

@@ -22,7 +22,7 @@ from xaibench.data.exchange.hub_sets import HubAddress
 from xaibench.data.exchange.parquet import write_parquet
 from xaibench.report.results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
-from xaibench.runfolder.tables import FAILURES, JOBS, SAMPLES, TABLES
+from xaibench.runfolder.schema import FAILURES, JOBS, SAMPLES, TABLES
 
 __all__ = ["LicenseError", "push_dataset", "push_run"]
 

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
 import xaibench as xb
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.explainers import EXPLAINERS
 from xaibench.models import build, fit
+from xaibench.tensors.random_numbers import isolated_rng
 
 FOLDER = Path(__file__).parents[1] / "images" / "explainers"
 #: The test sample of the pictures, and the number of samples that are explained together (PFI permutes them).

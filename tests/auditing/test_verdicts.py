@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xaibench.auditing.network_test import NetworkTest
+from xaibench.auditing.network_accuracy import NetworkTest
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import judge

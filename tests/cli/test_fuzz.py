@@ -39,7 +39,7 @@ volumes:images photographs:images published:images timm:nothing torchvision:noth
 http://127.0.0.1:9/x file:///etc memory://x small pet mlp resnet18 saliency iou road all test magnitude area logit cpu
 cuda auto png published head saliency,iuo iou,iou gradcam,mine:x mine.toml mine.toml/x images images/image nothing
 nothing/x/y pipe loop broken.png . mine.py sheet.xyz new.csv new.html new noise.bin ~nobody/x $HOME/x damaged
-damaged/parts.json 0 -1 1 8 16 007 1e3 0.5 nan inf -inf \u0663 1_000 0x10 40,400 1,x"""
+damaged/descriptions.json 0 -1 1 8 16 007 1e3 0.5 nan inf -inf \u0663 1_000 0x10 40,400 1,x"""
 ODD = ["", " ", "a b:c", "\x1b[31mred", "\u202eabc", "a\nb", "\x00", "\udcff", "n\udcff.npy", "x" * 5000, "9" * 5000]
 VALUES = st.sampled_from([*WORDS.split(), *ODD]) | st.sampled_from(ODD) | st.text(max_size=4)
 #: What gets further than the first check, by the name of the argument.
@@ -144,7 +144,7 @@ def prepare(base):
     for name in ("pipe", "pipe.toml", "images/image/ill/pipe.png"):
         os.mkfifo(work / name)
     (work / "damaged").mkdir()
-    (work / "damaged" / "parts.json").write_text("[" * 5000)
+    (work / "damaged" / "descriptions.json").write_text("[" * 5000)
     (work / "damaged" / "scores.parquet").write_bytes(b"PAR1 and no more")
     (work / "loop").symlink_to("loop")
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from explainer_trials import CASE, NAMES, maps_of, network
 
-from xaibench.compute.output import ExplainedOutput
 from xaibench.explainers import EXPLAINERS, build, explain
 from xaibench.explainers.propagation import deeplift
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor
 from xaibench.explainers.shared.passes import Adjustable, passes_of
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
+from xaibench.network.explained_output import ExplainedOutput
 
 ADJUSTABLE = [name for name in NAMES if isinstance(build(name), Adjustable)]
 every_explainer = pytest.mark.parametrize("name", NAMES)

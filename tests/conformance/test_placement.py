@@ -20,7 +20,6 @@ from pretend_device import WrongPlaceError, pretended
 from torch import nn
 
 import xaibench as xb
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.explainers.gradients import smoothgrad
 from xaibench.explainers.perturbation import kernel_shap
@@ -34,6 +33,7 @@ from xaibench.runner.stages import execute as execution
 from xaibench.runner.stages.execute import execute
 from xaibench.runner.store import Store
 from xaibench.runner.suites.parsing import parse_suite
+from xaibench.tensors.random_numbers import sample_generators
 
 pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
 

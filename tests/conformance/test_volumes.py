@@ -12,9 +12,9 @@ from torch import nn
 from torchvision.models.video import SwinTransformer3d
 
 import xaibench as xb
-from xaibench.compute.segments import grid_cells
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build
 from xaibench.explainers.base import append_axes
+from xaibench.tensors.segments import grid_cells
 
 INFOS = {name: EXPLAINERS.resolve(name).info for name in NAMES}
 every_explainer = pytest.mark.parametrize("name", NAMES)

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.compute.output import ExplainedOutput
 from xaibench.core import progress as module
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.explainers.shared.passes import Countable
+from xaibench.network.explained_output import ExplainedOutput
 
 IMAGES = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.tensor([0, 1, 0])

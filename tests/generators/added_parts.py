@@ -305,19 +305,19 @@ explaining = { samples = 2 }
 
 #: Table -> its last line before, and the one that is added behind it.
 LINES = {
-    "xaibench/metrics/table.py": (
+    "xaibench/metrics/registered.py": (
         '"localization.roc_auc": ("roc_auc", "average_precision"),',
         '"localization.added_share": ("added_share",),',
     ),
-    "xaibench/explainers/table.py": (
+    "xaibench/explainers/registered.py": (
         '"saliency": "xaibench.explainers.gradients.saliency:Saliency",',
         '"added_gradient": "xaibench.explainers.gradients.added_gradient:AddedGradient",',
     ),
-    "xaibench/models/table.py": (
+    "xaibench/models/registered.py": (
         '"cnn": "xaibench.benchmarks.xai_tris.networks:CNN",',
         '"added_network": "xaibench.models.networks.added_network:AddedNetwork",',
     ),
-    "xaibench/data/table.py": (
+    "xaibench/data/registered.py": (
         '"pet": "xaibench.data.photographs.oxford_pet:pet",',
         '"added-bars": "xaibench.data.photographs.added_bars:added_bars",',
     ),

@@ -17,7 +17,7 @@ from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.scores import STEP, read_picture
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import read_samples
-from xaibench.runfolder.tables import (
+from xaibench.runfolder.schema import (
     ACCURACY,
     CLASSIFICATION,
     FAILURES,
@@ -158,9 +158,9 @@ def test_a_method_for_some_networks_or_none(tiny, ships, tmp_path):
 def test_incomplete_runs_are_refused(finished, tmp_path, typed):
     with pytest.raises(ResultError, match="did you mean 'saliency'"):
         split_run(finished, tmp_path / "results", methods=["salienci"])
-    parts = json.loads((finished / "parts.json").read_text())
+    parts = json.loads((finished / "descriptions.json").read_text())
     parts["explainers"]["Saliency"] = parts["explainers"]["saliency"]
-    (finished / "parts.json").write_text(json.dumps(parts))
+    (finished / "descriptions.json").write_text(json.dumps(parts))
     with pytest.raises(ResultError, match="the same folder, saliency"):
         split_run(finished, tmp_path / "results", methods=["saliency", "Saliency"])
     failed = shutil.copytree(finished, tmp_path / "failed")

@@ -2,7 +2,7 @@
 
 import torch
 
-from xaibench.compute.random_numbers import sample_generators
+from xaibench.tensors.random_numbers import sample_generators
 
 
 def recorded_masks(explainer, images, features):

@@ -116,7 +116,7 @@ def write_annotated_run(folder: Path, samples: int = 60, model: str = "resnet18"
         for name, row in VISUAL_METRICS.items()
     }
     parts = {"title": "Visual benchmark", "suite": "saliency-bench", "explainers": explainers, "metrics": metrics}
-    (folder / "parts.json").write_text(json.dumps(parts | {"models": {model: {"label": "ResNet-18"}}}))
+    (folder / "descriptions.json").write_text(json.dumps(parts | {"models": {model: {"label": "ResNet-18"}}}))
     (folder / "environment.json").write_text(json.dumps({"xaibench": "0.1.0"}))
     (folder / "suite.toml").write_text('name = "saliency-bench"\n[explaining]\nprotocol = "scaled"\n')
     names = [

@@ -19,9 +19,9 @@ HOSTILE = "</script><script>window.ran=1</script><img src=x onerror='window.ran=
 def write_hostile_run(folder: Path) -> Path:
     """A run of few cells whose title, one method, one metric and samples have names that would run if they could."""
     folder = write_run(folder, samples=16, cells=FEW_CELLS)
-    parts = json.loads((folder / "parts.json").read_text())
+    parts = json.loads((folder / "descriptions.json").read_text())
     parts["title"] = parts["explainers"]["lime"]["label"] = parts["metrics"]["topk_precision"]["label"] = HOSTILE
-    (folder / "parts.json").write_text(json.dumps(parts))
+    (folder / "descriptions.json").write_text(json.dumps(parts))
     change_samples(folder, lambda cell: {"labels": tuple(f"{HOSTILE} {i}" for i in cell.samples)})
     rows = [{"job": HOSTILE, "stage": "train", "error": HOSTILE}]
     pd.DataFrame(rows).to_csv(folder / "failures.csv", index=False)

@@ -164,7 +164,7 @@ def write_run(folder: Path, samples: int = 40, cells: list = CELLS) -> Path:
     accuracy.to_csv(folder / "accuracy.csv", index=False)
     trainings.to_csv(folder / "trainings.csv", index=False)
     (folder / "failures.csv").write_text("job,stage,error\n")
-    (folder / "parts.json").write_text(json.dumps(make_parts()))
+    (folder / "descriptions.json").write_text(json.dumps(make_parts()))
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "suite.toml").write_text('name = "xai-tris-8x8"\nseed = 0\n')
     return folder
@@ -213,9 +213,9 @@ def four_columns(few_cells_run: Path, tmp_path: Path) -> Path:
     for name in ("accuracy.csv", "trainings.csv"):
         rows = pd.read_csv(folder / name)
         pd.concat([rows, rows[rows["model"] == "cnn"].assign(model="vit")]).to_csv(folder / name, index=False)
-    parts = json.loads((folder / "parts.json").read_text())
+    parts = json.loads((folder / "descriptions.json").read_text())
     parts["models"]["vit"] = parts["models"]["cnn"] | {"label": "ViT"}
-    (folder / "parts.json").write_text(json.dumps(parts))
+    (folder / "descriptions.json").write_text(json.dumps(parts))
     return folder
 
 

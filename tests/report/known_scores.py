@@ -26,6 +26,6 @@ def make_board(folder, means, noise=None, higher_is_better=True, own=(), control
     scores = pd.DataFrame(rows).assign(**head, correct=True, higher_is_better=higher_is_better, reason="")
     scores.to_parquet(folder / "scores.parquet")
     parts = {"explainers": {name: {"control": True} for name in controls} | {name: {"own": True} for name in own}}
-    (folder / "parts.json").write_text(json.dumps(parts))
+    (folder / "descriptions.json").write_text(json.dumps(parts))
     run = read_run(folder)
     return run, boards(run, *infer(run, summarize(run)))

@@ -14,7 +14,7 @@ from xaibench.runfolder.sample_file import (
     read_samples,
     to_safetensors,
 )
-from xaibench.runfolder.tables import JOBS
+from xaibench.runfolder.schema import JOBS
 
 #: Seconds of a job by stage.
 SECONDS = {"data": 0.5, "train": 8.0, "explain": 0.4, "score": 0.02}

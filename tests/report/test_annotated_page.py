@@ -25,9 +25,9 @@ def keep_metrics(folder, *metrics):
     """Fewer of them, for a page that is quick to write."""
     scores = pd.read_parquet(folder / "scores.parquet")
     scores[scores["metric"].isin(metrics)].to_parquet(folder / "scores.parquet")
-    parts = json.loads((folder / "parts.json").read_text())
+    parts = json.loads((folder / "descriptions.json").read_text())
     parts["metrics"] = {name: parts["metrics"][name] for name in metrics}
-    (folder / "parts.json").write_text(json.dumps(parts))
+    (folder / "descriptions.json").write_text(json.dumps(parts))
 
 
 def test_the_page_of_annotated_sets_is_sound_and_loads_nothing(annotated_run, annotated_page):
@@ -70,11 +70,11 @@ def test_names_of_annotated_runs_are_escaped(fresh_annotated_run):
     for name in ("scores.parquet", "curves.parquet"):
         table = pd.read_parquet(fresh_annotated_run / name).replace({"scene": hostile, "deletion": hostile})
         table.to_parquet(fresh_annotated_run / name)
-    parts = json.loads((fresh_annotated_run / "parts.json").read_text())
+    parts = json.loads((fresh_annotated_run / "descriptions.json").read_text())
     for kind in ("explainers", "models", "metrics"):
         for entry in parts[kind].values():
             entry["label"] = hostile
-    (fresh_annotated_run / "parts.json").write_text(json.dumps(parts))
+    (fresh_annotated_run / "descriptions.json").write_text(json.dumps(parts))
     reader = Reader(write_report(fresh_annotated_run).read_text())
     assert not any("onerror" in attrs for _, attrs in reader.elements)
     assert {image["src"][:5] for image in reader.all("img")} == {"data:"}

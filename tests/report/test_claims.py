@@ -139,9 +139,9 @@ def test_cells_that_support_no_claim_are_left_out_of_all_that_do_not_note_it(sha
 def changed_metric(folder, target, **changes):
     """A copy of the run whose EMD has other facts."""
     target = shutil.copytree(folder, target, ignore=shutil.ignore_patterns("figures", "tables"))
-    parts = json.loads((target / "parts.json").read_text())
+    parts = json.loads((target / "descriptions.json").read_text())
     parts["metrics"]["emd_perf"] |= changes
-    (target / "parts.json").write_text(json.dumps(parts))
+    (target / "descriptions.json").write_text(json.dumps(parts))
     return target
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from xaibench.report.numbers.summary import summarize
 from xaibench.report.results import read_run
-from xaibench.runfolder.tables import RunFolderError
+from xaibench.runfolder.schema import RunFolderError
 
 
 @pytest.fixture(scope="module")

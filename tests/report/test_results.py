@@ -23,7 +23,7 @@ def test_a_folder_without_scores_is_named(tmp_path):
     ("name", "content"),
     [
         ("scores.parquet", "PAR1 and then nonsense"),
-        ("parts.json", '{"title": '),
+        ("descriptions.json", '{"title": '),
         ("environment.json", "[1, 2]"),
         ("accuracy.csv", 'subset,variant\n"never closed'),
         ("samples.safetensors", "nonsense"),
@@ -59,7 +59,7 @@ def test_pictures_are_in_the_order_to_show_and_those_of_other_cells_are_left_out
 
 
 def test_the_direction_of_a_metric_is_that_of_its_scores(small_run):
-    """The leaderboards are ordered by it, also without ``parts.json``."""
+    """The leaderboards are ordered by it, also without ``descriptions.json``."""
     scores = pd.read_parquet(small_run / "scores.parquet")
     scores["higher_is_better"] = scores["metric"] != "emd_perf"
     scores.to_parquet(small_run / "scores.parquet")
@@ -69,7 +69,7 @@ def test_the_direction_of_a_metric_is_that_of_its_scores(small_run):
             "emd_perf": False,
             "topk_precision": True,
         }
-        (small_run / "parts.json").unlink(missing_ok=True)
+        (small_run / "descriptions.json").unlink(missing_ok=True)
 
 
 def of_truth(folder, truth):
@@ -90,9 +90,9 @@ def test_what_fails_with_one_truth_is_marked_there_alone(small_run):
 
 def test_of_what_was_not_tried_nothing_is_said(small_run):
     assert of_truth(small_run, "").cautions == {}
-    parts = json.loads((small_run / "parts.json").read_text())
+    parts = json.loads((small_run / "descriptions.json").read_text())
     parts["metrics"]["emd_perf"]["own"] = True  # the user's, under a name that we have, too
-    (small_run / "parts.json").write_text(json.dumps(parts))
+    (small_run / "descriptions.json").write_text(json.dumps(parts))
     assert "emd_perf" not in of_truth(small_run, "use").cautions
 
 

@@ -26,12 +26,12 @@ def skilled(small_run):
         for skill, raw in SKILLS.items()
     ]
     pd.concat([scores, *added], ignore_index=True).to_parquet(small_run / "scores.parquet")
-    parts = json.loads((small_run / "parts.json").read_text())
+    parts = json.loads((small_run / "descriptions.json").read_text())
     for skill, raw in SKILLS.items():
         label = parts["metrics"][raw]["label"]
         words = {"label": f"Skill of {label}", "meaning": "Against chance.", "skill_of": raw, "range": [None, 1.0]}
         parts["metrics"][skill] = words
-    (small_run / "parts.json").write_text(json.dumps(parts))
+    (small_run / "descriptions.json").write_text(json.dumps(parts))
     return small_run
 
 

@@ -120,7 +120,7 @@ def test_a_metric_that_is_of_two_truths_is_two_metrics(tmp_path):
     skill = scores[scores["metric"] == "emd_perf"].assign(metric="emd_skill")
     pd.concat([scores, skill], ignore_index=True).to_parquet(tmp_path / "scores.parquet")
     words = {"emd_perf": {"label": "EMD"}, "emd_skill": {"label": "Skill", "skill_of": "emd_perf"}}
-    (tmp_path / "parts.json").write_text(json.dumps({"metrics": words}))
+    (tmp_path / "descriptions.json").write_text(json.dumps({"metrics": words}))
     run = read_run(tmp_path)
     names = ("emd_perf", "emd_skill", "topk_precision")
     assert run.truths == {truth: tuple(f"{name} ({truth})" for name in names) for truth in ("data", "use")}

@@ -13,7 +13,7 @@ from xaibench.runfolder.descriptions import (
     read_parts,
     read_suite,
 )
-from xaibench.runfolder.tables import RunFolderError
+from xaibench.runfolder.schema import RunFolderError
 
 RISE = PartDescription("rise", "RISE", citation="Petsiuk et al. (2018)")
 SOBEL = PartDescription("sobel", "Sobel", control=True)

@@ -12,7 +12,7 @@ from xaibench.report.numbers.run_comparison import compare_runs
 from xaibench.report.results import read_run
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.sample_file import read_samples
-from xaibench.runfolder.tables import RunFolderError
+from xaibench.runfolder.schema import RunFolderError
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from xaibench.runfolder.sample_file import (
     read_samples,
     to_safetensors,
 )
-from xaibench.runfolder.tables import RunFolderError
+from xaibench.runfolder.schema import RunFolderError
 
 RNG = np.random.default_rng(0)
 CELL = SampleCell(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from xaibench.runfolder.descriptions import PARTS, read_parts
 from xaibench.runfolder.sanitize import sanitize_text
-from xaibench.runfolder.tables import FAILURES, SCORES
+from xaibench.runfolder.schema import FAILURES, SCORES
 
 
 @given(st.text(st.characters(codec=None)))

@@ -12,12 +12,12 @@ from fresh_process import run_fresh
 from killed_runs import start_worker
 
 from xaibench.component.parameters import Frozen
-from xaibench.compute.fork_server import _SpawnContext, start_fork_server, worker_context
 from xaibench.runner import engines
 from xaibench.runner.engines import Processes, helper_process
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.scheduling import MAX_TRIES
 from xaibench.runner.store import Store, StoreError
+from xaibench.tensors.fork_server import _SpawnContext, start_fork_server, worker_context
 
 
 def _job(seed):

@@ -66,7 +66,7 @@ def test_published_scores_stand_beside_ones_own(beside, suite, published):
     }
     own = found.xs(MINE[0], level="explainer")
     pd.testing.assert_series_equal(own, whole.xs("saliency", level="explainer"), atol=1.5e-3)  # it is the same method
-    parts = json.loads((result.folder / "parts.json").read_text())["explainers"]
+    parts = json.loads((result.folder / "descriptions.json").read_text())["explainers"]
     assert parts["lime"]["label"] == "LIME (published)"
     assert not parts["uniform"].get("label", "").endswith("(published)")  # made here
     assert len(result.beside) == 1

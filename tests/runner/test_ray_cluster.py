@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from xaibench.runfolder.tables import JOBS
+from xaibench.runfolder.schema import JOBS
 from xaibench.runner import ArgumentError, run
 
 ray = pytest.importorskip("ray")

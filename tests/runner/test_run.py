@@ -19,7 +19,7 @@ from xaibench.core.messages import ParameterWarning
 from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples
-from xaibench.runfolder.tables import CLASSIFICATION
+from xaibench.runfolder.schema import CLASSIFICATION
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
 from xaibench.runner.plan import score_jobs
 from xaibench.runner.plan.jobs import DataJob
@@ -31,7 +31,7 @@ from xaibench.runner.stages.samples import hash_images, read_test_split
 from xaibench.runner.stages.train import network_seed
 from xaibench.runner.store import Store
 
-TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "samples.safetensors")
+TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "descriptions.json", "samples.safetensors")
 TABLES = (*TABLES, "images.parquet")
 
 COLUMNS = ["dataset", "subset", "variant", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
@@ -223,7 +223,7 @@ def test_examples_and_parts(tiny_run):
     assert shares.sum() == pytest.approx(1, abs=1e-5)
     assert (shares >= 0).all()
     assert "guided_gradcam" not in linear.explainers
-    parts = json.loads((tiny_run / "parts.json").read_text())
+    parts = json.loads((tiny_run / "descriptions.json").read_text())
     assert list(parts["explainers"]) == ["saliency", "lime", "guided_gradcam", "pattern_net", "uniform", "input"]
     assert parts["explainers"]["uniform"]["control"]
     assert {n: part["meaning"] for n, part in parts["metrics"].items()} == {

@@ -16,8 +16,8 @@ import torch
 from refusals import is_refusal
 from torch import nn
 
-from xaibench.compute.network_outputs import find_logits
 from xaibench.explainers import EXPLAINERS, build, explain
+from xaibench.network.outputs import find_logits
 
 INFOS = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}
 #: Explainers that call the network.

@@ -18,7 +18,7 @@ from xaibench._version import __version__
 from xaibench.auditing.candidates import Candidates, Task, choose_explainers
 from xaibench.auditing.findings import find_suspicious_images
 from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
-from xaibench.auditing.network_test import check_network as check_accuracy
+from xaibench.auditing.network_accuracy import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
 from xaibench.auditing.plan import LEFT_OUT, MINUTES, AuditPlan, make_plan
 from xaibench.auditing.questions import (
@@ -37,14 +37,14 @@ from xaibench.auditing.questions import (
 from xaibench.auditing.sanity import agreement, check_sanity, sanity_tasks
 from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.auditing.verdicts import REQUIRED, judge
-from xaibench.compute.network_contract import unchecked_networks
-from xaibench.compute.network_outputs import check_module
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.messages import equal_warnings_once
 from xaibench.core.progress import ProgressBar, announce, format_duration
 from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.data.image_collection import ImageCollection, open_images
 from xaibench.models.networks.pretrained_weights import weights_checksum
+from xaibench.network.contract import unchecked_networks
+from xaibench.network.outputs import check_module
 
 
 def audit(

@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.auditing.stored_arrays import StoredArrays
-from xaibench.compute.batching import BatchSize, default_batch_size
-from xaibench.compute.device import resolve_device
-from xaibench.compute.lending import copy_network, evaluation_mode
-from xaibench.compute.network_contract import check_network
-from xaibench.compute.network_outputs import (
+from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
+from xaibench.core.progress import ProgressBar
+from xaibench.data.disk.damaged_files import describe_damaged, read_undamaged
+from xaibench.data.disk.file_readers import to_nfc
+from xaibench.data.image_collection import ImageBatch, ImageCollection
+from xaibench.data.photographs.labeled_photographs import imagenet_synsets
+from xaibench.evaluation.apply import to_device
+from xaibench.network.contract import check_network
+from xaibench.network.explained_output import ExplainedOutput, OutputOrFunction, skip_last_layer, two_sided
+from xaibench.network.lending import copy_network, evaluation_mode
+from xaibench.network.outputs import (
     check_classes,
     check_logits,
     check_module,
@@ -26,14 +32,8 @@ from xaibench.compute.network_outputs import (
     model_device_and_dtype,
     probe,
 )
-from xaibench.compute.output import ExplainedOutput, OutputOrFunction, skip_last_layer, two_sided
-from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
-from xaibench.core.progress import ProgressBar
-from xaibench.data.disk.damaged_files import describe_damaged, read_undamaged
-from xaibench.data.disk.file_readers import to_nfc
-from xaibench.data.image_collection import ImageBatch, ImageCollection
-from xaibench.data.photographs.labeled_photographs import imagenet_synsets
-from xaibench.evaluation.apply import to_device
+from xaibench.tensors.batching import BatchSize, default_batch_size
+from xaibench.tensors.device import resolve_device
 
 #: How logits become probabilities: over all classes, or for each label on its own; or a function of the outputs, whose
 #: value is explained, and no classes.

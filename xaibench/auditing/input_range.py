@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from xaibench.auditing.images import Subject
-from xaibench.auditing.network_test import check_network
+from xaibench.auditing.network_accuracy import check_network
 from xaibench.models.networks.pretrained import find_normalization
 
 #: Level of the tests of all ranges together.

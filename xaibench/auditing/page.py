@@ -22,7 +22,7 @@ from torch import Tensor
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.findings import Finding
 from xaibench.auditing.images import Subject
-from xaibench.auditing.network_test import LEVEL, NetworkTest
+from xaibench.auditing.network_accuracy import LEVEL, NetworkTest
 from xaibench.auditing.plan import AuditPlan
 from xaibench.auditing.questions import KnownCauses, Question, Region
 from xaibench.auditing.sanity import SanityCheck

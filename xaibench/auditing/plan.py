@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.images import Subject, divided_axes
-from xaibench.auditing.network_test import COPIES
+from xaibench.auditing.network_accuracy import COPIES
 from xaibench.core.progress import format_duration
 
 #: Minutes of an audit, and passes per image of an explainer that draws no random numbers.

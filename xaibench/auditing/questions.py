@@ -32,13 +32,13 @@ from torch.nn import functional
 from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.images import Subject, divided_axes
 from xaibench.auditing.plan import Effort
-from xaibench.compute.device import resolve_device
-from xaibench.compute.lending import copy_network, set_evaluation
-from xaibench.compute.network_outputs import check_logits
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.progress import ProgressBar
 from xaibench.core.truth_kinds import Truth
 from xaibench.evaluation.apply import AppliedMetric
+from xaibench.network.lending import copy_network, set_evaluation
+from xaibench.network.outputs import check_logits
+from xaibench.tensors.device import resolve_device
+from xaibench.tensors.random_numbers import isolated_rng
 
 #: A part of an image: a range of indices for each spatial axis.
 Window: TypeAlias = tuple[slice, ...]

@@ -27,12 +27,12 @@ from xaibench.auditing.candidates import COMPLETE, Candidates, Task
 from xaibench.auditing.images import Subject
 from xaibench.auditing.plan import LEFT_OUT
 from xaibench.auditing.questions import defined_mean
-from xaibench.compute.lending import copy_network
-from xaibench.compute.output import ExplainedOutput
 from xaibench.evaluation.apply import AppliedMetric
 from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
 from xaibench.metrics.shared.perturb import score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE, centered_ranks, correlation
+from xaibench.network.explained_output import ExplainedOutput
+from xaibench.network.lending import copy_network
 from xaibench.statistics.rank_tests import ALPHA
 
 Floats = NDArray[np.float64]

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.auditing.network_test import MOST_IMAGES, POWER, NetworkTest
+from xaibench.auditing.network_accuracy import MOST_IMAGES, POWER, NetworkTest
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.core.truth_kinds import Truth

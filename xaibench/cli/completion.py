@@ -11,10 +11,10 @@ import xaibench
 _ROOT = Path(xaibench.__file__).parent
 #: Kind of part -> the module with its table, and the table's name. The modules are light; their packages load torch.
 _TABLES = {
-    "datasets": ("data/table.py", "DATASETS"),
-    "models": ("models/table.py", "MODELS"),
-    "explainers": ("explainers/table.py", "EXPLAINERS"),
-    "metrics": ("metrics/table.py", "METRICS"),
+    "datasets": ("data/registered.py", "DATASETS"),
+    "models": ("models/registered.py", "MODELS"),
+    "explainers": ("explainers/registered.py", "EXPLAINERS"),
+    "metrics": ("metrics/registered.py", "METRICS"),
 }
 
 

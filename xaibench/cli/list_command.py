@@ -49,7 +49,7 @@ def list_parts(
 
 
 #: The parts as ``describe_parts`` returns them, written by ``python docs/generate``: importing all parts takes seconds.
-PARTS_FILE = "parts.json"
+PARTS_FILE = "names.json"
 
 #: End of the label of an annotated data set, to which :func:`_readiness` is appended.
 _ANNOTATED = "; "

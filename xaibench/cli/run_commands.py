@@ -168,7 +168,7 @@ def run(
     garbage = collect_rarely() if engine != "serial" else contextlib.nullcontext()
     with clear_errors(goes_on=True), garbage:
         if engine == "processes" and not plan:
-            from xaibench.compute.fork_server import start_fork_server
+            from xaibench.tensors.fork_server import start_fork_server
 
             start_fork_server()
         from xaibench import runner

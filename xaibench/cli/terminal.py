@@ -175,7 +175,7 @@ def _exit_code(error: Exception) -> int | None:
     from xaibench.component.registry import UnknownNameError
     from xaibench.data.annotated import DataFileError, MissingDataError
     from xaibench.evaluation.map_files import MapFileError
-    from xaibench.runfolder.tables import RunFolderError
+    from xaibench.runfolder.schema import RunFolderError
     from xaibench.runner import ArgumentError, DataChangedError, StoreError, SuiteError
     from xaibench.runner.published_networks import NetworkFileError
 

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from xaibench.data import Dataset, load, loading
-from xaibench.data.table import SALIENCY_BENCH
+from xaibench.data.registered import SALIENCY_BENCH
 from xaibench.evaluation import evaluate
 from xaibench.metrics import hit, iou, precision, recall
 

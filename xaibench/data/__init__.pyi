@@ -9,5 +9,5 @@ from .image_collection import open_images as open_images
 from .loaders import load as load
 from .loaders import loading as loading
 from .part_split import PartSplit as PartSplit
-from .table import DATASETS as DATASETS
+from .registered import DATASETS as DATASETS
 from .whitening import whiten as whiten

@@ -39,7 +39,7 @@ from xaibench.data.photographs.human_masks import TABLE_FOLDER
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, MaskFiles, find_masks, find_subfolder
 from xaibench.data.photographs.image_reader import ImageReader
 from xaibench.data.photographs.labeled_photographs import labeled_images, ordered_classes
-from xaibench.data.table import DATASETS
+from xaibench.data.registered import DATASETS
 from xaibench.data.volume_folder import has_volumes, open_volumes
 
 #: Schemes of names of data sets that are followed by a folder of images.

@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 from xaibench.core.checks import UnknownParameterError, check_count, check_names
 from xaibench.data.base import Dataset, Sample, Split
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.table import DATASETS
+from xaibench.data.registered import DATASETS
 
 _LOGGER = logging.getLogger("xaibench")
 

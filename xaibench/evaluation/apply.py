@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from xaibench.compute.output import OutputOrFunction
     from xaibench.data import Split
+    from xaibench.network.explained_output import OutputOrFunction
 
     #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
     Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
     """Return the model itself if it is on the device, otherwise a copy on the device. The model is never moved.
 
-    Inside :func:`xaibench.compute.device.precision_context`, the result has the dtype of that precision.
+    Inside :func:`xaibench.tensors.device.precision_context`, the result has the dtype of that precision.
 
     Args:
         model: A network.
@@ -54,8 +54,8 @@ def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
     """
     import torch
 
-    from xaibench.compute.device import current_precision, resolve_device, stored_dtype
-    from xaibench.compute.lending import place_network
+    from xaibench.network.lending import place_network
+    from xaibench.tensors.device import current_precision, resolve_device, stored_dtype
 
     target = torch.empty(0, device=resolve_device(device)).device  # with the GPU's index, unlike "cuda"
     precision = current_precision()
@@ -535,7 +535,7 @@ class AppliedMetric:
 
     def _move_to_device(self, batch: Batch, model: nn.Module | None) -> tuple[nn.Module, Tensor, Tensor]:
         """Return the network, images and targets on the device."""
-        from xaibench.compute.device import resolve_device
+        from xaibench.tensors.device import resolve_device
 
         if model is None:
             raise ValueError(f"Metric {self.name!r} needs a model, but none was given; give one, or omit the metric.")

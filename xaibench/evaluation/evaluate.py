@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
-    from xaibench.compute.output import OutputOrFunction
     from xaibench.core.types import Precision
     from xaibench.data import Dataset, Split
     from xaibench.evaluation.apply import AppliedMetric, Batch
+    from xaibench.network.explained_output import OutputOrFunction
 
 
 class ModelAnswers:
@@ -47,7 +47,7 @@ class ModelAnswers:
             ValueError: If it does not. A single output has two classes under ``output="sigmoid"``. A function of the
                 outputs must return one number per image.
         """
-        from xaibench.compute.network_contract import check_network
+        from xaibench.network.contract import check_network
 
         outputs = self._outputs(images[:1], None if callable(self._output) else classes, finite=True)
         check_network(self._model, images, outputs, select=self._select)
@@ -66,7 +66,7 @@ class ModelAnswers:
         Raises:
             ValueError: If a target is not a class of the model.
         """
-        from xaibench.compute.network_outputs import check_classes
+        from xaibench.network.outputs import check_classes
 
         outputs = self._outputs(images, None, finite=False).cpu()
         if callable(self._output) or outputs.shape[1] < 2:
@@ -78,7 +78,7 @@ class ModelAnswers:
 
     def _outputs(self, images: Tensor, classes: Sequence[str] | None, *, finite: bool) -> Tensor:
         """Return logits ``[n, K]``; under ``"sigmoid"`` the logits of both classes for a single output."""
-        from xaibench.compute.network_outputs import ends_in_sigmoid, probe
+        from xaibench.network.outputs import ends_in_sigmoid, probe
 
         if self._ends_in_sigmoid is None:
             self._ends_in_sigmoid = ends_in_sigmoid(self._model, images)
@@ -86,8 +86,8 @@ class ModelAnswers:
         return probe(self._model, images, classes=classes, finite=is_finite, select=self._select)
 
     def _select(self, found: object, count: int, name: str) -> Tensor:
-        from xaibench.compute.network_outputs import check_logits, check_scalars
-        from xaibench.compute.output import two_sided
+        from xaibench.network.explained_output import two_sided
+        from xaibench.network.outputs import check_logits, check_scalars
 
         if callable(self._output):
             return check_scalars(self._output(found), count)[:, None]
@@ -285,9 +285,9 @@ def evaluate(
     """
     import torch
 
-    from xaibench.compute.device import precision_context, resolve_device
-    from xaibench.compute.network_contract import unchecked_networks
-    from xaibench.compute.network_outputs import check_module
+    from xaibench.network.contract import unchecked_networks
+    from xaibench.network.outputs import check_module
+    from xaibench.tensors.device import precision_context, resolve_device
 
     check_count("samples", samples, none="for all")
     check_count("batch_size", batch_size)

@@ -7,13 +7,13 @@ of the model.
 
 import lazy_loader
 
-from xaibench.compute.network_contract import NetworkContractError
-from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, label_pairs
 from xaibench.explainers.api import build, explain
 from xaibench.explainers.base import Attribution, Channels, Explainer, reduce_channels
+from xaibench.explainers.registered import EXPLAINERS, gradient_free
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
 from xaibench.explainers.shared.fitting import NotFittedError, NotFittedForModelError
-from xaibench.explainers.table import EXPLAINERS, gradient_free
+from xaibench.network.contract import NetworkContractError
+from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, label_pairs
 
 __all__ = [
     "EXPLAINERS",

@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.component.parameters import annotations_of, check_types, has_any_parameter, named_parameters
-from xaibench.compute.batching import halve_batch
-from xaibench.compute.device import precision_context, resolve_device, resolve_precision
-from xaibench.compute.lending import lock_network, place_network, protect_input, restore_model_state
-from xaibench.compute.network_contract import check_network as check_contract
-from xaibench.compute.network_contract import unchecked_networks
-from xaibench.compute.network_outputs import check_module, probe
-from xaibench.compute.output import (
+from xaibench.core.checks import ParameterError, check_count, check_names
+from xaibench.core.messages import equal_warnings_once, listed
+from xaibench.core.progress import ProgressBar
+from xaibench.core.types import Output, Precision
+from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
+from xaibench.explainers.exact_template import ExactMethod, is_exact
+from xaibench.explainers.registered import EXPLAINERS
+from xaibench.explainers.shared.fitting import NotFittedError
+from xaibench.explainers.shared.layers import forward_rows, layer_name
+from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
+from xaibench.explainers.shared.torch_errors import unsupported_by_torch
+from xaibench.network.contract import check_network as check_contract
+from xaibench.network.contract import unchecked_networks
+from xaibench.network.explained_output import (
     ExplainedOutput,
     OutputOrFunction,
     Targets,
@@ -30,18 +37,11 @@ from xaibench.compute.output import (
     as_tensor,
     network_of,
 )
-from xaibench.compute.random_numbers import seeded_by
-from xaibench.core.checks import ParameterError, check_count, check_names
-from xaibench.core.messages import equal_warnings_once, listed
-from xaibench.core.progress import ProgressBar
-from xaibench.core.types import Output, Precision
-from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
-from xaibench.explainers.exact_template import ExactMethod, is_exact
-from xaibench.explainers.shared.fitting import NotFittedError
-from xaibench.explainers.shared.layers import forward_rows, layer_name
-from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
-from xaibench.explainers.shared.torch_errors import unsupported_by_torch
-from xaibench.explainers.table import EXPLAINERS
+from xaibench.network.lending import lock_network, place_network, protect_input, restore_model_state
+from xaibench.network.outputs import check_module, probe
+from xaibench.tensors.batching import halve_batch
+from xaibench.tensors.device import precision_context, resolve_device, resolve_precision
+from xaibench.tensors.random_numbers import seeded_by
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 
@@ -120,7 +120,7 @@ def explain(
             (``TQDM_DISABLE=1`` turns off all bars). A warning estimates the time if it exceeds five minutes.
         check_network: Raise an error if the model is not a deterministic function of one image, or if an explainer
             that uses gradients would get another gradient than the slope of the outputs. The check takes a few passes
-            of two images, once per model (:mod:`xaibench.compute.network_contract`). ``False``: continue with a
+            of two images, once per model (:mod:`xaibench.network.contract`). ``False``: continue with a
             warning.
         **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
 

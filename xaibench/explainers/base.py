@@ -10,10 +10,10 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import default_batch_size
-from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
-from xaibench.explainers.table import gradient_free_advice
+from xaibench.explainers.registered import gradient_free_advice
+from xaibench.network.explained_output import UnsupportedModelError
+from xaibench.tensors.batching import default_batch_size
 
 #: Convolutions of images and of volumes.
 CONVOLUTIONS = (nn.Conv2d, nn.Conv3d)

@@ -15,10 +15,10 @@ from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
 from xaibench.component.parameters import named_parameters
-from xaibench.compute.lending import restore_model_state
-from xaibench.compute.random_numbers import seeded_globals
 from xaibench.core.checks import check_choice, check_names
 from xaibench.explainers.base import Channels, reduce_channels
+from xaibench.network.lending import restore_model_state
+from xaibench.tensors.random_numbers import seeded_globals
 
 # Parameters of the adapter itself.
 _OWN = ("channels", "seed")

@@ -18,10 +18,10 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.checks import check_amount, check_choice
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
 from xaibench.explainers.shared.fitting import mean_mask, not_fitted
+from xaibench.tensors.random_numbers import sample_generators
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.random_numbers import seeded_globals
+from xaibench.tensors.random_numbers import seeded_globals
 
 #: Parameter names of the template, in its order; those of xaibench are (model, images, targets).
 PARAMETERS = ("data", "target", "model")

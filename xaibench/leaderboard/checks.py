@@ -17,7 +17,7 @@ from xaibench.leaderboard.scores import read_picture, read_scores
 from xaibench.leaderboard.suites import official_suite
 from xaibench.leaderboard.verified import find_verification
 from xaibench.report.numbers.summary import is_scored_as_chance
-from xaibench.runfolder.tables import SCORES
+from xaibench.runfolder.schema import SCORES
 from xaibench.runner.plan.plan import CellPlan
 
 if TYPE_CHECKING:

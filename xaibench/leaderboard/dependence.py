@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.lending import copy_network
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, round_maps, training_batches
 from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
+from xaibench.network.lending import copy_network
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.stages.execute import has_maps, read_maps, read_network

@@ -25,7 +25,7 @@ from xaibench.leaderboard.manifest import ResultError, parse_json, read_bytes
 from xaibench.leaderboard.pictures import SheetLayout, parse_layout, sheet_layout, write_sample_sheet
 from xaibench.runfolder.descriptions import RunParts, parse_parts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
-from xaibench.runfolder.tables import ACCURACY, CLASSIFICATION, IMAGES, SAMPLES, SCORES, TRAININGS, TableSchema
+from xaibench.runfolder.schema import ACCURACY, CLASSIFICATION, IMAGES, SAMPLES, SCORES, TRAININGS, TableSchema
 
 #: Folder of the facts in a results repository, and their file.
 FACTS, FACTS_FILE = "suites", "facts.json"
@@ -57,9 +57,9 @@ class SuiteFacts:
         images: Data set and seed to a checksum of the images.
         layout: The cells and samples in pictures; None if there are no pictures.
         networks: :data:`NETWORKS`.
-        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
-        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
-        samples: :data:`~xaibench.runfolder.tables.SAMPLES`. Names of samples are not stored; groups are for intervals.
+        accuracy: :data:`~xaibench.runfolder.schema.ACCURACY`.
+        trainings: :data:`~xaibench.runfolder.schema.TRAININGS`.
+        samples: :data:`~xaibench.runfolder.schema.SAMPLES`. Names of samples are not stored; groups are for intervals.
     """
 
     folder: Path

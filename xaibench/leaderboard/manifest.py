@@ -31,7 +31,7 @@ from xaibench.core.checks import to_latin
 from xaibench.core.messages import did_you_mean, printable
 from xaibench.data.exchange.hub_sets import HubAddress, download_snapshot
 from xaibench.runfolder.descriptions import PARTS
-from xaibench.runfolder.tables import SCORES
+from xaibench.runfolder.schema import SCORES
 
 #: File of the description of a result.
 RESULT = "result.json"

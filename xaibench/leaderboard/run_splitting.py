@@ -21,7 +21,7 @@ from xaibench.leaderboard.pictures import draw_map_sheet
 from xaibench.leaderboard.scores import write_scores
 from xaibench.leaderboard.suites import official_suite
 from xaibench.runfolder.descriptions import PARTS, SUITE, read_environment, read_parts
-from xaibench.runfolder.tables import FAILURES, JOBS, SCORES, RunFolderError
+from xaibench.runfolder.schema import FAILURES, JOBS, SCORES, RunFolderError
 from xaibench.runner.suites.files import load_suite
 
 

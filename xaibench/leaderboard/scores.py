@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.leaderboard.manifest import ResultError, describe_error
-from xaibench.runfolder.tables import SCORES, missing_values
+from xaibench.runfolder.schema import SCORES, missing_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ def write_scores(scores: pa.Table, folder: Path, picture: bytes) -> None:
     """Write ``scores.parquet`` of a result, rounded to multiples of :data:`STEP`.
 
     Args:
-        scores: The scores of one method, with the columns of :data:`xaibench.runfolder.tables.SCORES`.
+        scores: The scores of one method, with the columns of :data:`xaibench.runfolder.schema.SCORES`.
         folder: Folder of the result.
         picture: A PNG file with the first maps; empty for none.
     """

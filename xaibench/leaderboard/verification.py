@@ -21,7 +21,7 @@ from xaibench.leaderboard.suites import official_suite
 from xaibench.leaderboard.verified import Verification
 from xaibench.report.numbers.summary import is_scored_as_chance
 from xaibench.runfolder.descriptions import read_environment
-from xaibench.runfolder.tables import SCORES
+from xaibench.runfolder.schema import SCORES
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import RunProgress, run
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
-from xaibench.metrics.table import METRICS as METRICS
-from xaibench.metrics.table import name_aliases as _name_aliases
+from xaibench.metrics.registered import METRICS as METRICS
+from xaibench.metrics.registered import name_aliases as _name_aliases
 
 if TYPE_CHECKING:
     from xaibench.metrics.correlations import MetricAgreement as MetricAgreement

@@ -10,7 +10,7 @@ import numpy as np
 from xaibench.core.correlations import MetricAgreement as MetricAgreement
 from xaibench.core.correlations import correlate, is_binary
 from xaibench.core.types import Floats
-from xaibench.metrics.table import METRICS
+from xaibench.metrics.registered import METRICS
 
 if TYPE_CHECKING:
     import pandas as pd

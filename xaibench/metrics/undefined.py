@@ -66,7 +66,7 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
 def _causes(metric: str | None, threshold: Threshold) -> tuple[str, ...]:
     if metric is None:
         return _CAUSES_OF_KIND["ground-truth"]
-    from xaibench.metrics.table import METRICS
+    from xaibench.metrics.registered import METRICS
 
     info = getattr(METRICS.resolve(metric), "info", None)
     if info is None:
@@ -80,7 +80,7 @@ def _causes(metric: str | None, threshold: Threshold) -> tuple[str, ...]:
 def _perfect_chance(skill: str, truth: Bools) -> Bools:
     """Return ``[N]`` bool: where noise already has the best score, such as for a mask of the whole image."""
     from xaibench.metrics.localization.chance import chance_level
-    from xaibench.metrics.table import METRICS
+    from xaibench.metrics.registered import METRICS
 
     info = METRICS.resolve(skill).info
     best = METRICS.resolve(info.skill_of).info.range[1]

@@ -17,7 +17,7 @@ from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.user_networks import Wrapped
 from xaibench.models.opening.references import open_network
 from xaibench.models.opening.sources import OpenedNetwork, Preprocessing
-from xaibench.models.table import MODELS
+from xaibench.models.registered import MODELS
 from xaibench.models.training.deletion_training import fine_tune_for_deletion
 from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many
 from xaibench.models.training.head_training import find_head, fit_head

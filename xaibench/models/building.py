@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from xaibench.component.parameters import named_parameters
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.models.networks.user_networks import check_outputs, check_parameters, make_own
-from xaibench.models.table import MODELS
+from xaibench.models.registered import MODELS
+from xaibench.tensors.random_numbers import isolated_rng
 
 
 def build(name: str, in_shape: tuple[int, ...], num_classes: int, *, seed: int = 0, **parameters: Any) -> nn.Module:

@@ -4,7 +4,7 @@ The report only reads what the runner has written; it needs no data set, model o
 """
 
 from xaibench.report.page.write import best_methods, ranked_methods, write_report
-from xaibench.runfolder.tables import RunFolderError
+from xaibench.runfolder.schema import RunFolderError
 
 __all__ = [
     "RunFolderError",

@@ -19,7 +19,7 @@ from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, r
 from xaibench.report.numbers.metric_agreement import resample_correlation
 from xaibench.report.numbers.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
 from xaibench.report.results import RunResults, place
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 from xaibench.statistics import explained_variance, rank_share
 
 RESAMPLES = 2000

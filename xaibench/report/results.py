@@ -16,7 +16,7 @@ import pandas as pd
 from xaibench.benchmarks.facets import answering_controls, facet_label, subset_order, variant_order
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.report.metric_verdicts import known_verdicts
-from xaibench.runfolder import tables
+from xaibench.runfolder import schema as tables
 from xaibench.runfolder.descriptions import (
     Environment,
     PartDescription,
@@ -29,7 +29,7 @@ from xaibench.runfolder.descriptions import (
 )
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.sample_file import SampleCell, read_samples
-from xaibench.runfolder.tables import CELL, KEYS, RunFolderError
+from xaibench.runfolder.schema import CELL, KEYS, RunFolderError
 
 
 def place(name: str) -> str:
@@ -57,12 +57,12 @@ class RunResults:
         subsets: Names in display order.
         variants: Names in display order.
         references: Descriptions of the reference explainers by name; they are not among ``explainers``.
-        scores: :data:`~xaibench.runfolder.tables.SCORES` without the references, one row per sample and metric. The
+        scores: :data:`~xaibench.runfolder.schema.SCORES` without the references, one row per sample and metric. The
             columns of ``KEYS`` are categories in the orders above.
-        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`, one row per cell.
-        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`, one row per training.
-        samples: :data:`~xaibench.runfolder.tables.SAMPLES` of data sets on disk and of data sets with groups.
-        failures: :data:`~xaibench.runfolder.tables.FAILURES`, one row per failed job.
+        accuracy: :data:`~xaibench.runfolder.schema.ACCURACY`, one row per cell.
+        trainings: :data:`~xaibench.runfolder.schema.TRAININGS`, one row per training.
+        samples: :data:`~xaibench.runfolder.schema.SAMPLES` of data sets on disk and of data sets with groups.
+        failures: :data:`~xaibench.runfolder.schema.FAILURES`, one row per failed job.
         environment: Versions, machine, times.
         suite_toml: The suite's configuration as it was run.
         reference_scores: The scores of the references.
@@ -201,17 +201,17 @@ class RunResults:
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """:data:`~xaibench.runfolder.tables.CURVES`."""
+        """:data:`~xaibench.runfolder.schema.CURVES`."""
         return tables.CURVES.read(self.path).astype(dict.fromkeys(tables.CURVES.text, object))
 
     @cached_property
     def shares(self) -> pd.DataFrame:
-        """:data:`~xaibench.runfolder.tables.SHARES` of the maps of suites with a reference."""
+        """:data:`~xaibench.runfolder.schema.SHARES` of the maps of suites with a reference."""
         return tables.SHARES.read(self.path)
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """:data:`~xaibench.runfolder.tables.JOBS`, the cost of each job that was run for this folder."""
+        """:data:`~xaibench.runfolder.schema.JOBS`, the cost of each job that was run for this folder."""
         return tables.JOBS.read(self.path)
 
     @cached_property
@@ -267,11 +267,11 @@ def assemble_results(
     Args:
         folder: Folder of the tables that are read on first access.
         parts: Descriptions of the suite's parts.
-        scores: :data:`~xaibench.runfolder.tables.SCORES`, with text columns as categories.
-        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
-        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
-        samples: :data:`~xaibench.runfolder.tables.SAMPLES`.
-        failures: :data:`~xaibench.runfolder.tables.FAILURES`.
+        scores: :data:`~xaibench.runfolder.schema.SCORES`, with text columns as categories.
+        accuracy: :data:`~xaibench.runfolder.schema.ACCURACY`.
+        trainings: :data:`~xaibench.runfolder.schema.TRAININGS`.
+        samples: :data:`~xaibench.runfolder.schema.SAMPLES`.
+        failures: :data:`~xaibench.runfolder.schema.FAILURES`.
         environment: Versions, machine, times.
         suite_toml: The suite's configuration as it was run.
     """
@@ -283,7 +283,7 @@ def assemble_results(
     explainers = order_parts(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
     models, metrics = order_parts(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
-    # The direction in the scores takes precedence over the one in parts.json, which may be missing.
+    # The direction in the scores takes precedence over the one in descriptions.json, which may be missing.
     upwards = scores.groupby("metric", observed=True)["higher_is_better"].first().to_dict()
     metrics = {
         name: replace(part, higher_is_better=bool(upwards.get(name, part.higher_is_better)))

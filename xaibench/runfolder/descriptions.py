@@ -1,4 +1,4 @@
-"""Descriptive files of a run folder: parts (``parts.json``), environment (``environment.json``) and suite."""
+"""Descriptive files of a run folder: parts (``descriptions.json``), environment (``environment.json``) and suite."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, TypedDict, cast
 from xaibench.component.parameters import Frozen
 from xaibench.core.files import check_regular
 from xaibench.runfolder.sanitize import sanitize_json, sanitize_text
-from xaibench.runfolder.tables import damaged_file
+from xaibench.runfolder.schema import damaged_file
 
-PARTS, ENVIRONMENT, SUITE = "parts.json", "environment.json", "suite.toml"
+PARTS, ENVIRONMENT, SUITE = "descriptions.json", "environment.json", "suite.toml"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PartDescription:
 
         Args:
             name: Name in the scores.
-            known: The attributes of its info record, or its entry in ``parts.json``.
+            known: The attributes of its info record, or its entry in ``descriptions.json``.
             label: Displayed name that replaces the part's label.
 
         Example:
@@ -97,7 +97,7 @@ def _parse_range(given: Any) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RunParts:
-    """Content of ``parts.json``.
+    """Content of ``descriptions.json``.
 
     Attributes:
         suite: Name of the suite.
@@ -131,7 +131,7 @@ _KINDS = ("explainers", "models", "metrics")
 
 
 def read_parts(folder: Path) -> RunParts:
-    """Read the parts of a run; empty if the folder has no ``parts.json``.
+    """Read the parts of a run; empty if the folder has no ``descriptions.json``.
 
     Raises:
         RunFolderError: If the file is damaged.

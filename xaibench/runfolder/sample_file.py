@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.runfolder.sanitize import sanitize_json
-from xaibench.runfolder.tables import damaged_file
+from xaibench.runfolder.schema import damaged_file
 
 SAMPLES_FILE = "samples.safetensors"
 

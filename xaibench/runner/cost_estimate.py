@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from xaibench.compute.device import devices_of, resolve_device
-from xaibench.compute.host_threads import available_cpus, single_thread
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.runner.engines import default_device_workers
 from xaibench.runner.parts import ModelPart, build_network
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.jobs import ExplainJob, TrainJob
 from xaibench.runner.request import RequestFields, RunRequest
+from xaibench.tensors.device import devices_of, resolve_device
+from xaibench.tensors.host_threads import available_cpus, single_thread
+from xaibench.tensors.random_numbers import isolated_rng
 
 if TYPE_CHECKING:
     import pandas as pd

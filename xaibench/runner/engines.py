@@ -26,11 +26,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from xaibench.compute.device import devices_of, memory_of
-from xaibench.compute.fork_server import worker_context
-from xaibench.compute.host_threads import available_cpus
 from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store import Store, StoreError
+from xaibench.tensors.device import devices_of, memory_of
+from xaibench.tensors.fork_server import worker_context
+from xaibench.tensors.host_threads import available_cpus
 
 log = logging.getLogger("xaibench")
 
@@ -244,7 +244,7 @@ def default_device_workers(devices: list[str]) -> int:
     for imputed pixels, reads images or launches many small kernels, the forward passes of another keep the GPU busy.
 
     Args:
-        devices: The devices, as returned by :func:`xaibench.compute.device.devices_of`.
+        devices: The devices, as returned by :func:`xaibench.tensors.device.devices_of`.
 
     Returns:
         0 for the CPU, where all processes run all jobs; otherwise the same number for each GPU, at least one.

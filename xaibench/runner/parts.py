@@ -126,8 +126,8 @@ def build_network(
     name: str, image_shape: tuple[int, ...], class_count: int, *, seed: int = 0, **parameters: Any
 ) -> nn.Module:
     """Build a network as :func:`xaibench.models.build`; an error about the size of the images names ``--size``."""
-    from xaibench.compute.network_outputs import ImageShapeError
     from xaibench.models import build
+    from xaibench.network.outputs import ImageShapeError
 
     try:
         return build(name, image_shape, class_count, seed=seed, **parameters)

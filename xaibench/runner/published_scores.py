@@ -20,7 +20,7 @@ from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed
 from xaibench.evaluation.protocol import resolve_protocol
 from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environment, read_parts
-from xaibench.runfolder.tables import ACCURACY, CELL, SCORES
+from xaibench.runfolder.schema import ACCURACY, CELL, SCORES
 from xaibench.runner.parts import ExplainerPart, MetricPart
 from xaibench.runner.plan.plan import Plan, make_plan, underlying_metric
 from xaibench.runner.store import Store

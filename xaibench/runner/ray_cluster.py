@@ -19,11 +19,11 @@ from typing import Any
 import ray
 from ray.exceptions import OutOfMemoryError, RayTaskError
 
-from xaibench.compute.host_threads import available_cpus
 from xaibench.runner.engines import Engine, keep_freed_memory, run_job
 from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store import Store
 from xaibench.runner.store_files import is_remote
+from xaibench.tensors.host_threads import available_cpus
 
 log = logging.getLogger("xaibench")
 

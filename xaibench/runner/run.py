@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from xaibench.component.registry import IMPORTING
-from xaibench.compute.device import resolve_device
-from xaibench.compute.host_threads import available_cpus
 from xaibench.core.markup import html_table
 from xaibench.core.messages import unknown
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment, read_environment
 from xaibench.runfolder.sanitize import quote_formula
-from xaibench.runfolder.tables import JOBS, RunFolderError
+from xaibench.runfolder.schema import JOBS, RunFolderError
 from xaibench.runner.engines import Engine, Processes, Serial
 from xaibench.runner.environment import environment
 from xaibench.runner.plan.job_base import STAGES, Job, Outcome, Stage
@@ -36,6 +34,8 @@ from xaibench.runner.stages.execute import reuse_scores
 from xaibench.runner.stages.samples import dataset_notes
 from xaibench.runner.store import CorruptResultError, Store
 from xaibench.runner.store_files import write_atomic, writing
+from xaibench.tensors.device import resolve_device
+from xaibench.tensors.host_threads import available_cpus
 
 #: Names of the engines, which run the jobs.
 ENGINES = ("serial", "processes", "ray")

@@ -5,9 +5,9 @@ import torch
 from refusals import refused
 from torch import nn
 
-from xaibench.compute.network_outputs import ImageShapeError
 from xaibench.explainers.shared.tokens import token_layout
 from xaibench.models import build
+from xaibench.network.outputs import ImageShapeError
 
 
 def network(name):

@@ -18,7 +18,7 @@ from xaibench.cli import app
 from xaibench.data.annotated import MissingDataError
 from xaibench.data.exchange.hub_sets import HubAddress
 from xaibench.hub import LicenseError, push_dataset, push_run
-from xaibench.runfolder.tables import RunFolderError
+from xaibench.runfolder.schema import RunFolderError
 
 SET = "xai-tris/rigid-corr-8x8"
 
@@ -67,7 +67,7 @@ def test_results_of_a_run_are_uploaded_without_names_of_machines_and_files(hub, 
     assert push(run, "ann/scores", "--yes", "--license", "mit").exit_code == 0
     there = hub.folder / "ann/scores/main"
     names = {file.name for file in there.iterdir()}
-    assert {"README.md", "scores.parquet", "suite.toml", "environment.json", "parts.json"} <= names
+    assert {"README.md", "scores.parquet", "suite.toml", "environment.json", "descriptions.json"} <= names
     assert names.isdisjoint({"jobs.csv", "failures.csv", "samples.csv", "maps", "images"})
     pd.testing.assert_frame_equal(pd.read_parquet(there / "scores.parquet"), pd.read_parquet(run / "scores.parquet"))
     assert CliRunner().invoke(app, ["compare", str(there), str(run)]).exit_code == 0

@@ -3,8 +3,8 @@ from generators.gradient_networks import batch, bending, outputs
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.expected_gradients import ExpectedGradients
+from xaibench.tensors.random_numbers import sample_generators
 
 CASES = {"expected_gradients": ExplainerCase(parameters={"n_samples": 5})}
 

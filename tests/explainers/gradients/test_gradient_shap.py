@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import explain
+from xaibench.tensors.random_numbers import sample_generators
 
 
 @pytest.mark.parametrize("stdev", [0.0, 0.2])

@@ -5,9 +5,9 @@ from generators.gradient_networks import batch, bending, outputs
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
-from xaibench.compute.output import UnsupportedModelError
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.ig2 import IG2
+from xaibench.network.explained_output import UnsupportedModelError
+from xaibench.tensors.random_numbers import sample_generators
 
 CASES = {"ig2": ExplainerCase(parameters={"n_steps": 4})}
 

@@ -3,9 +3,9 @@ import torch
 from generators.gradient_networks import batch, bending, outputs
 from part_cases import ExplainerCase
 
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.integrated_gradients import IntegratedGradients
 from xaibench.explainers.gradients.random_baseline_ig import RandomBaselineIG
+from xaibench.tensors.random_numbers import sample_generators
 
 CASES = {"random_baseline_ig": ExplainerCase(parameters={"n_baselines": 2, "n_steps": 3})}
 

@@ -9,10 +9,10 @@ from oracles import gradients as oracle
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.gradients.smoothgrad import SmoothGrad
 from xaibench.explainers.gradients.smoothgrad_squared import SmoothGradSquared
 from xaibench.explainers.gradients.vargrad import VarGrad
+from xaibench.tensors.random_numbers import sample_generators
 
 CASES = {"smoothgrad": ExplainerCase(parameters={"n_samples": 4})}
 MOMENTS = {

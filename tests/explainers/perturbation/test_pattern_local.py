@@ -4,10 +4,10 @@ from generators.gradient_networks import batch, bending, suppressing
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers import explain
 from xaibench.explainers.perturbation.kernel_shap import draw_coalitions, least_squares_of_sum
 from xaibench.explainers.perturbation.pattern_local import PatternLocal
+from xaibench.tensors.random_numbers import sample_generators
 
 CASES = {"pattern_local": ExplainerCase(parameters={"n_samples": 100}, few={"n_samples": 20})}
 

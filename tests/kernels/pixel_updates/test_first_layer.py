@@ -8,11 +8,11 @@ from pretend_device import pretended
 from torch import nn
 
 import xaibench as xb
-from xaibench.compute import batching
 from xaibench.explainers import ExplainedOutput
 from xaibench.explainers.perturbation.shapley_sampling import ShapleySampling
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
+from xaibench.tensors import batching
 
 
 class Network(nn.Module):

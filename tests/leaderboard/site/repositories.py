@@ -14,7 +14,7 @@ from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sa
 from xaibench.leaderboard.scores import read_picture, write_scores
 from xaibench.leaderboard.verified import Verification, record_verification
 from xaibench.runfolder.descriptions import parse_parts
-from xaibench.runfolder.tables import ACCURACY, SAMPLES, SCORES, TRAININGS
+from xaibench.runfolder.schema import ACCURACY, SAMPLES, SCORES, TRAININGS
 
 #: Versions of a suite.
 VERSION, OTHER = "00c0ffee" * 4, "01d01d00" * 4

@@ -17,7 +17,7 @@ from xaibench.report.figures.curves import (
     curve_sets,
 )
 from xaibench.report.results import RunResults, read_run
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 
 
 @pytest.fixture

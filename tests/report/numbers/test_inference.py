@@ -10,7 +10,7 @@ from oracles.report_tables import holm, ranks_over_samples, t_of_groups
 from xaibench.report.numbers.inference import ALL_PAIRS, bundled, cell_matrices, infer, resampled_means
 from xaibench.report.numbers.summary import summarize
 from xaibench.report.results import read_run
-from xaibench.runfolder.tables import COMPARISONS
+from xaibench.runfolder.schema import COMPARISONS
 from xaibench.statistics import SamplingDesign, nested_means
 
 CELL = ["subset", "variant", "model"]
@@ -114,9 +114,9 @@ def test_an_interval_never_leaves_the_range_of_its_metric(fresh_annotated_run):
     assert found["high"].max() == pytest.approx(1)
     rise = found[found["explainer"] == "rise"]
     assert rise["low"].between(0.7, 0.9).all()  # a dozen patients all hit do not make sure of the next one
-    parts = json.loads((fresh_annotated_run / "parts.json").read_text())
+    parts = json.loads((fresh_annotated_run / "descriptions.json").read_text())
     parts["metrics"]["hit"]["attains_ends"] = False
-    (fresh_annotated_run / "parts.json").write_text(json.dumps(parts))
+    (fresh_annotated_run / "descriptions.json").write_text(json.dumps(parts))
     found, _ = inferred(fresh_annotated_run)
     assert (found.loc[found["explainer"] == "rise", "low"] == 1).all()  # Student's t of a constant
 

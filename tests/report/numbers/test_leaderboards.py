@@ -16,7 +16,7 @@ from xaibench.report.numbers.leaderboards import CellTests, boards, leaderboard,
 from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.content import board_rows, board_values
 from xaibench.report.results import read_run
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 from xaibench.statistics import SamplingDesign
 
 EVERYTHING = (None, None, None)
@@ -126,7 +126,7 @@ def eigen_cam(folder, values):
     )
     head = {"dataset": "d", "subset": "d", "variant": "-", "model": "m", "seed": 0, "data_seed": 0, "metric": "k"}
     scores.assign(**head, correct=True, higher_is_better=True, reason="").to_parquet(folder / "scores.parquet")
-    (folder / "parts.json").write_text(json.dumps({"explainers": {"sobel": {"control": True}}}))
+    (folder / "descriptions.json").write_text(json.dumps({"explainers": {"sobel": {"control": True}}}))
     run = read_run(folder)
     return run, *made(run)
 

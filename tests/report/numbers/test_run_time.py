@@ -7,7 +7,7 @@ from report.conftest import FEW_CELLS, write_run
 from xaibench.report import write_report
 from xaibench.report.numbers.run_time import costs
 from xaibench.report.results import read_run
-from xaibench.runfolder.tables import JOBS
+from xaibench.runfolder.schema import JOBS
 
 
 @pytest.fixture

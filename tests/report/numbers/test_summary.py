@@ -27,7 +27,7 @@ from xaibench.report.numbers.summary import (
     unscored_notes,
 )
 from xaibench.report.results import read_run
-from xaibench.runfolder.tables import KEYS
+from xaibench.runfolder.schema import KEYS
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}
 #: Where the pattern is the brightest part of the image.

@@ -72,9 +72,9 @@ def test_of_too_many_pairs_those_of_one_method_are_on_the_page(found, monkeypatc
 
 
 def test_the_users_own_method_is_marked_and_its_parameters_are_shown(small_run):
-    parts = json.loads((small_run / "parts.json").read_text())
+    parts = json.loads((small_run / "descriptions.json").read_text())
     parts["explainers"]["lime"] |= {"own": True, "parameters": {"alpha": 0.01, "seed": 0, "names": ["a"], "top": None}}
-    (small_run / "parts.json").write_text(json.dumps(parts))
+    (small_run / "descriptions.json").write_text(json.dumps(parts))
     (small_run / "suite.toml").write_text('name = "s"\n[explainers]\nlime = { alpha = 0.01 }\n')
     page = write_report(small_run).read_text()
     assert "LIME yours" in Reader(page).words

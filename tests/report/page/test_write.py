@@ -14,7 +14,7 @@ from xaibench.report.numbers.summary import accuracy_margins
 from xaibench.report.page import write
 from xaibench.report.results import read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
-from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
+from xaibench.runfolder.schema import COMPARISONS, DESCRIBED, INFERRED
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +106,13 @@ def test_methods_that_do_not_beat_the_controls_are_marked(shared_run, page):
 
 def test_names_from_the_run_are_escaped(drawn_run):
     hostile = "<script>alert('x')</script><b>&amp;\"{{ 7*7 }}"
-    parts = json.loads((drawn_run / "parts.json").read_text())
+    parts = json.loads((drawn_run / "descriptions.json").read_text())
     parts["title"] = parts["suite"] = parts["citation"] = hostile
     for kind in ("explainers", "models", "metrics"):
         for entry in parts[kind].values():
             entry["label"] = hostile
             entry["citation"] = entry["meaning"] = hostile
-    (drawn_run / "parts.json").write_text(json.dumps(parts))
+    (drawn_run / "descriptions.json").write_text(json.dumps(parts))
     noted = {"lin": "each is repeated 40 times", hostile: hostile}
     about = {"machine": {hostile: hostile}, "commit": hostile, "notes": noted}
     (drawn_run / "environment.json").write_text(json.dumps(about))
@@ -134,7 +134,9 @@ def test_names_from_the_run_are_escaped(drawn_run):
 
 
 def test_the_page_says_what_each_metric_means_as_the_run_folder_has_it(shared_run, page):
-    told = [entry["meaning"] for entry in json.loads((shared_run / "parts.json").read_text())["metrics"].values()]
+    told = [
+        entry["meaning"] for entry in json.loads((shared_run / "descriptions.json").read_text())["metrics"].values()
+    ]
     assert len(told) > 1
     assert all(f"<dd>{meaning}</dd>" in page for meaning in told)
 

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from xaibench.component.info import ModelInfo
-from xaibench.compute.lending import copy_network
-from xaibench.compute.network_outputs import check_module
 from xaibench.models.building import build, drawn_seed
-from xaibench.models.table import MODELS
+from xaibench.models.registered import MODELS
+from xaibench.network.lending import copy_network
+from xaibench.network.outputs import check_module
 
 
 class Blind(nn.Module):

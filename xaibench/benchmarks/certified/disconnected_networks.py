@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
-from xaibench.compute.lending import copy_network
-from xaibench.compute.network_outputs import check_module, check_plane
 from xaibench.core.checks import check_count
 from xaibench.models.building import as_it_comes, build, drawn_seed
-from xaibench.models.table import MODELS
+from xaibench.models.registered import MODELS
+from xaibench.network.lending import copy_network
+from xaibench.network.outputs import check_module, check_plane
 
 
 class Disconnected(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.lending import copy_network, set_evaluation
-from xaibench.compute.network_outputs import check_module
+from xaibench.network.lending import copy_network, set_evaluation
+from xaibench.network.outputs import check_module
 
 #: The gate opens at this share of the response to the patch itself.
 _GATE_THRESHOLD = 0.9

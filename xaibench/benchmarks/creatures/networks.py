@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
-from xaibench.compute.network_outputs import ImageShapeError, check_plane
 from xaibench.models.networks.base import Network, he_normal_
 from xaibench.models.networks.tiny_vit import TransformerBlock
+from xaibench.network.outputs import ImageShapeError, check_plane
 
 _CITATION = (
     "Hesse, Schaub-Meyer, Roth: FunnyBirds, ICCV 2023, arXiv 2308.06248 (the task; the network is that of xaibench)"

@@ -8,8 +8,8 @@ from torch import nn
 
 from xaibench.benchmarks.watermarks.regimes import CITATION
 from xaibench.component.info import ModelInfo
-from xaibench.compute.network_outputs import check_plane
 from xaibench.models.networks.base import Network, he_normal_
+from xaibench.network.outputs import check_plane
 
 
 @ModelInfo("Small CNN", citation=CITATION)

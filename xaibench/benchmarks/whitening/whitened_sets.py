@@ -11,7 +11,7 @@ from xaibench.component.info import DatasetInfo
 from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import unknown
 from xaibench.data.base import Dataset, Split
-from xaibench.data.table import DATASETS
+from xaibench.data.registered import DATASETS
 from xaibench.data.whitening import Whitening, whiten
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.benchmarks.xai_tris.patterns import smoothing_matrix, transform_axis
-from xaibench.compute.normal_numbers import normal_numbers
+from xaibench.tensors.normal_numbers import normal_numbers
 
 Background: TypeAlias = Literal["white", "corr", "imagenet"]
 

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.compute.fork_server import worker_context
 from xaibench.core.files import atomic_file
 from xaibench.data.disk.cache_folders import cache_folder, digest_files, read_cached
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, text_encoding, to_nfc, wrap_file_errors
 from xaibench.data.disk.image_lists import MaskRow, warn_about
+from xaibench.tensors.fork_server import worker_context
 
 _LOGGER = logging.getLogger("xaibench")
 

@@ -8,12 +8,12 @@ from typing import ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
 from xaibench.explainers.base import chunks
 from xaibench.explainers.shared.layers import Resize, forward_rows, resize_maps
 from xaibench.explainers.shared.tokens import TokenLayout, token_layout
+from xaibench.network.explained_output import UnsupportedModelError
 
 
 @dataclass(frozen=True, kw_only=True)

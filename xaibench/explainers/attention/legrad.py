@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.checks import check_count
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.tokens import TokenLayout, record_attention, token_layout
+from xaibench.network.explained_output import UnsupportedModelError, network_of
 
 
 @ExplainerInfo(

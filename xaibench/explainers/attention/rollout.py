@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.base import chunks
 from xaibench.explainers.shared.layers import Resize, forward_rows, resize_maps
 from xaibench.explainers.shared.tokens import TokenLayout, Tokens, record_attention, token_layout
+from xaibench.network.explained_output import UnsupportedModelError
 
 
 @ExplainerInfo(

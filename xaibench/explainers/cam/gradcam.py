@@ -16,8 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.network_outputs import find_logits
-from xaibench.compute.output import UnsupportedModelError, explains_function, network_of, run_layers, target_logits
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import blocks, spatial_axes, target_output
 from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
@@ -29,6 +27,14 @@ from xaibench.explainers.shared.layers import (
     forward_rows,
     interpolate_linearly,
 )
+from xaibench.network.explained_output import (
+    UnsupportedModelError,
+    explains_function,
+    network_of,
+    run_layers,
+    target_logits,
+)
+from xaibench.network.outputs import find_logits
 
 
 @ExplainerInfo(

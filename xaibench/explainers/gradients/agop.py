@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.network_outputs import check_logits
-from xaibench.compute.output import UnsupportedModelError, correct_gradient_of_single_image, skip_last_layer
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels, target_gradient
+from xaibench.explainers.registered import gradient_free_advice
 from xaibench.explainers.shared.fitting import iterate_parts, network_for_fitting, not_fitted
 from xaibench.explainers.shared.passes import GRADIENT
-from xaibench.explainers.table import gradient_free_advice
+from xaibench.network.explained_output import UnsupportedModelError, correct_gradient_of_single_image, skip_last_layer
+from xaibench.network.outputs import check_logits
 
 #: Quantity that the map shows (see :class:`AGOP`).
 Variant: TypeAlias = Literal["weighted", "global"]

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.random_numbers import normal_numbers, sample_generators
 from xaibench.explainers.base import (
     Attribution,
     append_axes,
@@ -23,6 +22,7 @@ from xaibench.explainers.base import (
 from xaibench.explainers.gradients.integrated_gradients import gradients_at
 from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.tensors.random_numbers import normal_numbers, sample_generators
 
 
 @ExplainerInfo(

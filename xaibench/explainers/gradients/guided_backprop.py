@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import UnsupportedModelError, run_layers
 from xaibench.explainers.base import CONVOLUTIONS, Attribution, spatial_axes
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -35,6 +34,7 @@ from xaibench.explainers.shared.layers import (
     layer_name,
 )
 from xaibench.explainers.shared.tokens import record_attention
+from xaibench.network.explained_output import UnsupportedModelError, run_layers
 
 #: The backward rule of a ReLU, from the backward signal and its input.
 _BackwardRule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]

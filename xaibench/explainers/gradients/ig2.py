@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, assigned_classes, network_of
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import Attribution, append_axes, check_has_gradient, chunks, reduce_channels
 from xaibench.explainers.shared.fitting import KeepsTrainingImages, not_fitted
 from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, assigned_classes, network_of
+from xaibench.tensors.random_numbers import sample_generators
 
 
 @ExplainerInfo(

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.tensors.random_numbers import sample_generators
 
 
 @ExplainerInfo(

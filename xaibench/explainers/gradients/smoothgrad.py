@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.random_numbers import normal_numbers, sample_generators
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import (
     Attribution,
@@ -21,6 +20,7 @@ from xaibench.explainers.base import (
     target_gradient,
 )
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.tensors.random_numbers import normal_numbers, sample_generators
 
 
 @dataclass(frozen=True, kw_only=True)

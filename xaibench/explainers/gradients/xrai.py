@@ -15,13 +15,13 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.segments import superpixels
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.graph_segments import graph_segments
+from xaibench.tensors.segments import superpixels
 
 #: Parameters of Felzenszwalb's segmentation: scales from fine to coarse, and the blur before it.
 _SCALES, _SIGMA = (50, 100, 150, 250, 500, 1200), 0.8

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
 from xaibench.explainers.perturbation.grid_designs import GridDesign
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.tensors.batching import BatchSize
 
 #: Number of entries of the output kernel that are held at a time.
 _MAX_NUMBERS = 2**22

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.random_numbers import normal_numbers, sample_generators
 from xaibench.core.checks import check_amount, check_choice
 from xaibench.explainers.base import blocks, chunks
 from xaibench.explainers.perturbation.feature_attribution import row_outputs
 from xaibench.explainers.perturbation.kernel_shap import KernelSHAP, draw_coalitions
 from xaibench.explainers.shared.fitting import LocalPattern
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.tensors.random_numbers import normal_numbers, sample_generators
 
 #: The linear surrogate (see :class:`PatternLocal`).
 Surrogate: TypeAlias = Literal["lime", "kernel_shap"]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.compute.segments import grid_cells, superpixels
+from xaibench.tensors.segments import grid_cells, superpixels
 
 #: Choice of the features; see :func:`find_features`.
 FeatureMask: TypeAlias = Literal["auto", "values", "grid", "slic"] | Tensor | None

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
 from xaibench.explainers.base import blocks, chunks, target_output
@@ -22,6 +21,7 @@ from xaibench.explainers.shared.layers import forward_rows
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 from xaibench.kernels.pixel_updates.stage_tables import FloatArray
+from xaibench.tensors.random_numbers import sample_generators
 
 #: The distribution that a pixel is resampled from: marginal, or conditional on all other pixels of the image.
 Redraw: TypeAlias = Literal["marginal", "conditional"]

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
 from xaibench.explainers.base import chunks
 from xaibench.explainers.shared.layers import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.tensors.batching import BatchSize
 
 
 @ExplainerInfo(

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.batching import BatchSize
 from xaibench.explainers.base import (
     blocks,
     reduce_channels,
@@ -24,6 +23,7 @@ from xaibench.explainers.perturbation.pixel_features import Features
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
+from xaibench.tensors.batching import BatchSize
 
 
 @ExplainerInfo(

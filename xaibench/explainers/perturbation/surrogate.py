@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.compute.host_threads import background_threads
-from xaibench.compute.random_numbers import sample_generators
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, row_outputs
 from xaibench.explainers.perturbation.pixel_features import FeatureMask, Features
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.tensors.host_threads import background_threads
+from xaibench.tensors.random_numbers import sample_generators
 
 _hidden = ignored_warnings("Objective did not converge")
 

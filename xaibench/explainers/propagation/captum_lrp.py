@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.lending import restore_model_state
-from xaibench.compute.network_contract import weights_written_back
-from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import REARRANGING, is_rectifier, operation_kind, tensors_in
+from xaibench.network.contract import weights_written_back
+from xaibench.network.explained_output import UnsupportedModelError, network_of
+from xaibench.network.lending import restore_model_state
 
 _hidden = ignored_warnings(r"Setting (forward, )?backward hooks")
 

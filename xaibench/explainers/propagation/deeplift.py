@@ -25,7 +25,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import ExplainedOutput, UnsupportedModelError, network_of
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.deeplift_attention import normalization_rule, softmax_rule
@@ -44,6 +43,7 @@ from xaibench.explainers.propagation.layer_walk import with_backward
 from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.tokens import PRODUCTS
+from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, network_of
 
 #: Rule of max-pooling (see :class:`DeepLift`).
 MaxPool: TypeAlias = Literal["difference", "gradient"]

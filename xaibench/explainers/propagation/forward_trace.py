@@ -25,9 +25,6 @@ from torch import Tensor, nn
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
-from xaibench.compute.lending import restore_model_state
-from xaibench.compute.network_outputs import REARRANGING_NODES
-from xaibench.compute.output import UnsupportedModelError, network_of
 from xaibench.explainers.propagation.layer_operations import (
     Operation,
     as_linear,
@@ -42,8 +39,11 @@ from xaibench.explainers.propagation.layer_operations import (
     tensor_version,
     tensors_in,
 )
+from xaibench.explainers.registered import gradient_free_advice
 from xaibench.explainers.shared.tokens import unfused
-from xaibench.explainers.table import gradient_free_advice
+from xaibench.network.explained_output import UnsupportedModelError, network_of
+from xaibench.network.lending import restore_model_state
+from xaibench.network.outputs import REARRANGING_NODES
 
 #: Largest difference between traced and plain values, relative to the largest magnitude. Rounding is far below it.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}

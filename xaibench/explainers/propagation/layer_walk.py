@@ -22,8 +22,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.network_outputs import map_tensors
-from xaibench.compute.output import UnsupportedModelError, target_logits
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
     LINEAR,
@@ -38,6 +36,8 @@ from xaibench.explainers.propagation.layer_operations import (
     tensors_in,
 )
 from xaibench.explainers.shared.tokens import PRODUCTS
+from xaibench.network.explained_output import UnsupportedModelError, target_logits
+from xaibench.network.outputs import map_tensors
 
 #: Returns the output of an operation with a chosen backward pass (see :func:`with_backward`).
 Treatment: TypeAlias = Callable[[Operation, tuple[Tensor, ...]], Tensor]

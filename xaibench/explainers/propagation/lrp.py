@@ -31,7 +31,6 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import UnsupportedModelError, explains_function
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution
@@ -47,6 +46,7 @@ from xaibench.explainers.propagation.lrp_rules import (
     w2_rule,
     zb_rule,
 )
+from xaibench.network.explained_output import UnsupportedModelError, explains_function
 
 RuleName: TypeAlias = Literal["epsilon", "gamma", "alpha_beta", "z+", "zB", "w2"]
 

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self, get_args
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.compute.output import skip_last_layer
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels
@@ -34,6 +33,7 @@ from xaibench.explainers.shared.fitting import (
     network_for_fitting,
     not_fitted,
 )
+from xaibench.network.explained_output import skip_last_layer
 
 # Minimum number of rows per pass when fitting.
 _FEWEST_ROWS = 32

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.lending import place_network, restore_model_state
-from xaibench.compute.network_outputs import probe
-from xaibench.compute.output import network_of
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
 from xaibench.explainers.shared.torch_errors import unsupported_by_torch
+from xaibench.network.explained_output import network_of
+from xaibench.network.lending import place_network, restore_model_state
+from xaibench.network.outputs import probe
 
 
 class NotFittedError(ValueError):

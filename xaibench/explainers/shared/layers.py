@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from xaibench.compute.batching import default_batch_size
-from xaibench.compute.output import LayerRun, UnsupportedModelError, network_of, run_layers
+from xaibench.explainers.registered import gradient_free_advice
 from xaibench.explainers.shared.tokens import (
     TokenLayout,
     Tokens,
@@ -32,7 +31,8 @@ from xaibench.explainers.shared.tokens import (
     spatial_runs,
     token_layout,
 )
-from xaibench.explainers.table import gradient_free_advice
+from xaibench.network.explained_output import LayerRun, UnsupportedModelError, network_of, run_layers
+from xaibench.tensors.batching import default_batch_size
 
 
 def layer_name(owner: str, model: nn.Module, layer: nn.Module) -> str:

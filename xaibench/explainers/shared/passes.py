@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 from torch import Tensor, nn
 
-from xaibench.compute.output import ExplainedOutput
 from xaibench.explainers.base import Explainer, explainer_name
+from xaibench.network.explained_output import ExplainedOutput
 
 #: Passes of one gradient with respect to the image: each row goes forward, and backward at the same cost.
 GRADIENT = 2

@@ -28,9 +28,9 @@ from torch.nn import functional
 from torch.nn.modules import pooling
 from torch.overrides import TorchFunctionMode
 
-from xaibench.compute.output import LayerRun, UnsupportedModelError, network_of, record_layer_runs
 from xaibench.explainers.base import CONVOLUTIONS
-from xaibench.explainers.table import gradient_free_advice
+from xaibench.explainers.registered import gradient_free_advice
+from xaibench.network.explained_output import LayerRun, UnsupportedModelError, network_of, record_layer_runs
 
 #: Matrix products, by the name under which torch reports a call.
 PRODUCTS = ("matmul", "bmm", "__matmul__", "einsum")

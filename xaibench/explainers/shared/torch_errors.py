@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from xaibench.compute.network_outputs import check_exported_batch
-from xaibench.compute.output import UnsupportedModelError
-from xaibench.explainers.table import gradient_free_advice
+from xaibench.explainers.registered import gradient_free_advice
+from xaibench.network.explained_output import UnsupportedModelError
+from xaibench.network.outputs import check_exported_batch
 
 #: Why torch has no gradient, and parts of its messages.
 _REASONS = {

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import BatchSize
-from xaibench.compute.output import ExplainedOutput
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.pixel_updates.network_stages import FILTER_MULTIPLE, ConvStage, find_stages
 from xaibench.kernels.pixel_updates.stage_tables import FloatArray, IntArray, StageTables
+from xaibench.network.explained_output import ExplainedOutput
+from xaibench.tensors.batching import BatchSize
 
 #: Tolerance between the last row's output and that of a full pass, relative to the largest output.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}

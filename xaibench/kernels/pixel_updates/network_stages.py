@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xaibench.compute.output import network_of
+from xaibench.network.explained_output import network_of
 
 IntPair: TypeAlias = tuple[int, int]
 

@@ -16,7 +16,7 @@ from xaibench.leaderboard.site.suite_page import plain_text
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, records
 from xaibench.report.results import RunResults, place
-from xaibench.runfolder.tables import CELL, SCORES, SUMMARY
+from xaibench.runfolder.schema import CELL, SCORES, SUMMARY
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from xaibench.report.numbers.inference import ALL_PAIRS
 from xaibench.report.numbers.rankings import overall_comparisons
 from xaibench.report.page.content import ALL_CELLS, PAIR_COLUMNS, board_rows, comparison_settings, page_values
 from xaibench.report.page.templating import json_block
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 
 #: Columns written in single precision, because there may be millions of pairs.
 _SINGLE_PRECISION = [*PAIR_COLUMNS, "p"]

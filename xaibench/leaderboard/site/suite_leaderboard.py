@@ -19,7 +19,7 @@ from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.summary import UnscoredMaps, count_unscored, summarize
 from xaibench.report.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import Environment, PartDescription
-from xaibench.runfolder.tables import FAILURES, SCORES
+from xaibench.runfolder.schema import FAILURES, SCORES
 
 #: Columns of the scores that are merged (the reason is counted first), and smaller types for some.
 _COLUMNS = [name for name in SCORES.columns if name not in ("reason", "correct")]

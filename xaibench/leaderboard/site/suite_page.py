@@ -13,7 +13,7 @@ from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.summary import unscored_notes
 from xaibench.report.page.content import board_rows, board_values, page_values
-from xaibench.runfolder.tables import SUMMARY
+from xaibench.runfolder.schema import SUMMARY
 
 #: Placeholders in a page for content that needs all suites. HTML escaping prevents them in users' text.
 CHOICE, OVERVIEW = "<!-- suite choice -->", "<!-- suites -->"

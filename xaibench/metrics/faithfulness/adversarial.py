@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo
-from xaibench.compute.batching import is_out_of_memory
-from xaibench.compute.output import UnsupportedModelError
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.messages import first_line
 from xaibench.core.types import Array, Reduction
@@ -28,6 +26,8 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.perturb import constant, ranks
+from xaibench.network.explained_output import UnsupportedModelError
+from xaibench.tensors.batching import is_out_of_memory
 
 #: Pixels that the attack may change: the most important ones, or as many random ones.
 Pixels: TypeAlias = Literal["top", "random"]

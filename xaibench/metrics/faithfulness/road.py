@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo
-from xaibench.compute.host_threads import background_threads
 from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
@@ -28,6 +27,7 @@ from xaibench.metrics.shared.model_scores import (
     random_generator,
 )
 from xaibench.metrics.shared.perturb import constant, ranks, reduce_curves
+from xaibench.tensors.host_threads import background_threads
 
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.
 Order: TypeAlias = Literal["both", "morf", "lerf"]

@@ -268,7 +268,7 @@ def skill_scores(metric: str, scores: Scores, masks: Array, parameters: Mapping[
         ValueError: If the metric has no ground truth, or masks are not binary.
         TypeError: If an input is not a numpy array or torch tensor.
     """
-    from xaibench.metrics.table import METRICS
+    from xaibench.metrics.registered import METRICS
 
     truth = check_pair(masks, masks)[1]
     chance = _chance_scores(metric, truth, parameters or {})
@@ -281,7 +281,7 @@ def skill_scores(metric: str, scores: Scores, masks: Array, parameters: Mapping[
 
 
 def _chance_scores(metric: str, masks: Bools, parameters: Mapping[str, Any]) -> Floats:
-    from xaibench.metrics.table import METRICS
+    from xaibench.metrics.registered import METRICS
 
     function = METRICS.resolve(metric)
     info = getattr(function, "info", None)

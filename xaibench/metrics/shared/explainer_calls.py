@@ -19,9 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.parameters import named_parameters
-from xaibench.compute.device import precision_context
-from xaibench.compute.lending import copy_network, set_evaluation
-from xaibench.compute.random_numbers import isolated_rng, seeded_by
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.model_scores import (
     LabeledImages,
@@ -32,6 +29,9 @@ from xaibench.metrics.shared.model_scores import (
     check_finite,
     random_generator,
 )
+from xaibench.network.lending import copy_network, set_evaluation
+from xaibench.tensors.device import precision_context
+from xaibench.tensors.random_numbers import isolated_rng, seeded_by
 
 #: Returns the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
 ExplainerFunction: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"

@@ -17,20 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import BatchSize, default_batch_size
-from xaibench.compute.device import precision_context
-from xaibench.compute.lending import (
-    check_initialized,
-    copy_network,
-    evaluation_mode,
-    place_network,
-    plain_checkpoints,
-    restored_buffers,
-    writes_input,
-)
-from xaibench.compute.network_contract import check_network
-from xaibench.compute.network_outputs import check_exported_batch, check_scalars, model_device_and_dtype, probe
-from xaibench.compute.output import (
+from xaibench.core.checks import check_count
+from xaibench.core.types import Array, Reduction
+from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
+from xaibench.network.contract import check_network
+from xaibench.network.explained_output import (
     ExplainedOutput,
     OutputOrFunction,
     Targets,
@@ -39,9 +30,18 @@ from xaibench.compute.output import (
     target_margins,
     two_sided,
 )
-from xaibench.core.checks import check_count
-from xaibench.core.types import Array, Reduction
-from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
+from xaibench.network.lending import (
+    check_initialized,
+    copy_network,
+    evaluation_mode,
+    place_network,
+    plain_checkpoints,
+    restored_buffers,
+    writes_input,
+)
+from xaibench.network.outputs import check_exported_batch, check_scalars, model_device_and_dtype, probe
+from xaibench.tensors.batching import BatchSize, default_batch_size
+from xaibench.tensors.device import precision_context
 
 #: Images ``[n, C, H, W]``, or volumes ``[n, C, D, H, W]``, to outputs ``[n, K]``.
 Model: TypeAlias = Callable[[Tensor], Tensor]
@@ -77,8 +77,8 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
     Args:
         model: Decides device and precision.
         images: ``[N, C, H, W]``, or volumes ``[N, C, D, H, W]``.
-        targets: As :func:`xaibench.compute.output.as_targets` accepts them. Multi-hot targets give one sample per set
-            label. Ignored if they are None and ``output`` is a callable.
+        targets: As :func:`xaibench.network.explained_output.as_targets` accepts them. Multi-hot targets give one
+            sample per set label. Ignored if they are None and ``output`` is a callable.
         output: The score of the metric; multi-hot targets need ``"sigmoid"``, ``"logit"`` or a callable.
 
     Raises:

@@ -12,8 +12,6 @@ import torch
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
-from xaibench.compute.output import as_tensor
-from xaibench.compute.segments import grid_cells, superpixels
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_finite_number, without_unit_axes
@@ -26,6 +24,8 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.ranks import order_descending
+from xaibench.network.explained_output import as_tensor
+from xaibench.tensors.segments import grid_cells, superpixels
 
 #: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), the mean color
 #: of each image, or images that broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``, which is

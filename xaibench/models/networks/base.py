@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from xaibench.compute.normal_numbers import normal_numbers
 from xaibench.core.messages import kind_of
+from xaibench.tensors.normal_numbers import normal_numbers
 
 
 class Network(nn.Sequential):

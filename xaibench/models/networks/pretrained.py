@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.network_outputs import ImageShapeError, check_plane
 from xaibench.core.messages import listed
 from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
+from xaibench.network.outputs import ImageShapeError, check_plane
 
 #: The last layer: ``"new"``, with random weights, or ``"pretrained"``, that of the pretrained weights.
 HeadChoice: TypeAlias = Literal["new", "pretrained"]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.parameters import named_parameters
-from xaibench.compute.lending import copy_network
-from xaibench.compute.network_outputs import check_plain_logits, probe
 from xaibench.core.checks import check_names
+from xaibench.network.lending import copy_network
+from xaibench.network.outputs import check_plain_logits, probe
 
 _GIVEN = ("in_shape", "num_classes")
 

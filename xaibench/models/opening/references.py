@@ -11,9 +11,6 @@ import torch
 from torch import nn
 
 from xaibench.component.registry import UnknownNameError
-from xaibench.compute.lending import set_evaluation
-from xaibench.compute.network_outputs import probe
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.messages import first_line
 from xaibench.models.networks.pretrained import find_normalization
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, weights_checksum
@@ -30,7 +27,10 @@ from xaibench.models.opening.sources import (
     open_torchvision,
 )
 from xaibench.models.opening.torchscript import open_torchscript
-from xaibench.models.table import MODELS
+from xaibench.models.registered import MODELS
+from xaibench.network.lending import set_evaluation
+from xaibench.network.outputs import probe
+from xaibench.tensors.random_numbers import isolated_rng
 
 #: Suffixes of files that contain a network.
 _FILES = (".pt", ".pth", ".ts", ".jit", ".pt2", ".pkl", ".onnx")

@@ -22,7 +22,7 @@ from xaibench.models.networks.pretrained import Classifier
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.timm_networks import Timm, import_timm
 from xaibench.models.networks.user_networks import make_own
-from xaibench.models.table import MODELS
+from xaibench.models.registered import MODELS
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data.dataloader import default_convert
 
-from xaibench.compute.device import stored_dtype
-from xaibench.compute.network_outputs import check_classes, check_plain_logits, probe
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.messages import listed, unknown
 from xaibench.core.types import Precision
+from xaibench.network.outputs import check_classes, check_plain_logits, probe
+from xaibench.tensors.device import stored_dtype
+from xaibench.tensors.random_numbers import isolated_rng
 
 #: A data set of ``(image, ..., target)``, or a loader of batches of them.
 TrainingData: TypeAlias = Dataset[Any] | DataLoader[Any]

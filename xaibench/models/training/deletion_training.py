@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.compute.device import precision_context, resolve_device
-from xaibench.compute.lending import copy_network
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.models.training.batches import TrainingData, batch_size_of, check_data, check_ranges, loader_of
 from xaibench.models.training.fitting import TrainingDivergedError
+from xaibench.network.lending import copy_network
+from xaibench.tensors.device import precision_context, resolve_device
+from xaibench.tensors.random_numbers import isolated_rng
 
 #: Deleted parts: a patch of half of the images, or single pixels of all.
 Deleted: TypeAlias = Literal["patches", "pixels"]

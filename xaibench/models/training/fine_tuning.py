@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.compute.batching import BatchSize
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.models.training.batches import IndexedSplit, read_batches
 from xaibench.models.training.fitting import Training, TrainingDivergedError
+from xaibench.tensors.batching import BatchSize
+from xaibench.tensors.random_numbers import isolated_rng
 
 
 def fine_tune(

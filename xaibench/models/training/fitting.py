@@ -18,9 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.compute.device import precision_context, resolve_device
-from xaibench.compute.lending import evaluation_mode
-from xaibench.compute.random_numbers import isolated_rng
 from xaibench.core.markup import html_table
 from xaibench.core.types import Precision
 from xaibench.kernels.compilation import kernels_enabled
@@ -41,6 +38,9 @@ from xaibench.models.training.batches import (
 )
 from xaibench.models.training.graphed_steps import LearningStep, LossFunction
 from xaibench.models.training.network_stack import Single, Stack
+from xaibench.network.lending import evaluation_mode
+from xaibench.tensors.device import precision_context, resolve_device
+from xaibench.tensors.random_numbers import isolated_rng
 
 __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_many"]
 

@@ -27,9 +27,6 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
-from xaibench.compute.batching import BatchSize
-from xaibench.compute.device import current_precision, precision_context, resolve_device
-from xaibench.compute.lending import evaluation_mode
 from xaibench.core.checks import check_choice
 from xaibench.core.files import atomic_path
 from xaibench.core.types import Precision
@@ -37,6 +34,9 @@ from xaibench.models.networks.pretrained_weights import update_digest
 from xaibench.models.training.batches import IndexedSplit, check_precision_of, check_ranges, check_splits, read_batches
 from xaibench.models.training.fine_tuning import fine_tune
 from xaibench.models.training.fitting import Training, fit
+from xaibench.network.lending import evaluation_mode
+from xaibench.tensors.batching import BatchSize
+from xaibench.tensors.device import current_precision, precision_context, resolve_device
 
 #: Trained layers: the last layer, or the whole network.
 Finetune: TypeAlias = Literal["head", "all"]

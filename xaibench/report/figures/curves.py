@@ -16,7 +16,7 @@ from xaibench.plots.curves import make_panels
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
 from xaibench.report.results import RunResults
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 
 #: Largest number of points drawn per curve, to bound the size of the page.
 POINTS = 41

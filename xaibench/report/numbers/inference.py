@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.report.results import RunResults
-from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
+from xaibench.runfolder.schema import CELL, COMPARISONS, INFERRED, KEYS
 from xaibench.statistics import (
     SamplingDesign,
     average_ranks,
@@ -137,7 +137,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         summary: From :func:`xaibench.report.numbers.summary.summarize`.
 
     Returns:
-        :data:`~xaibench.runfolder.tables.INFERRED` added to the summary, and the pairs that were tested. Columns of the
+        :data:`~xaibench.runfolder.schema.INFERRED` added to the summary, and the pairs that were tested. Columns of the
         summary:
 
         - ``low``, ``high``: 95 % interval of the mean. It accounts for the choice of data sets; with one data set, for
@@ -151,7 +151,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         - ``better_than``, ``worse_than``: number of the ``compared_with`` other explainers that differ from this one at
           5 %.
 
-        The pairs have the columns of :data:`~xaibench.runfolder.tables.COMPARISONS`. ``difference`` is the mean of
+        The pairs have the columns of :data:`~xaibench.runfolder.schema.COMPARISONS`. ``difference`` is the mean of
         first minus second over the ``n_valid`` rows in which both have a score, from ``n_groups`` groups. ``low`` and
         ``high`` are its 95 % interval by Student's t with ``df`` degrees of freedom; with one training and skewed
         differences, the end on the side of the longer tail is further away. ``p_holm`` is corrected for all pairs of
@@ -370,7 +370,7 @@ def pair_tests(
         groups: Number of groups of samples.
 
     Returns:
-        One row per pair with the columns of :data:`~xaibench.runfolder.tables.COMPARISONS` after the metric, and
+        One row per pair with the columns of :data:`~xaibench.runfolder.schema.COMPARISONS` after the metric, and
         ``of_controls``: whether the pair belongs to the family of tests against the controls.
     """
     every = len(methods) <= ALL_PAIRS

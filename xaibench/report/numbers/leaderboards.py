@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xaibench.report.numbers.inference import Matrices, cell_matrices, resampled_means
 from xaibench.report.results import RunResults, place
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 from xaibench.statistics import holm
 from xaibench.statistics.nested_draws import two_sided_p_values
 from xaibench.statistics.rank_tests import ALPHA, compare_with_controls
@@ -491,7 +491,7 @@ class CellTests:
 
     @classmethod
     def read(cls, pairs: pd.DataFrame, metric: str) -> CellTests:
-        """Take the tests of a metric from :data:`~xaibench.runfolder.tables.COMPARISONS`."""
+        """Take the tests of a metric from :data:`~xaibench.runfolder.schema.COMPARISONS`."""
         from scipy.stats import t
 
         mine = pairs[pairs["metric"].astype(str) == metric].astype(dict.fromkeys(CELL, str))
@@ -569,7 +569,7 @@ def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Test every two methods that were tested in each cell of a metric, over all its cells.
 
     Args:
-        pairs: :data:`~xaibench.runfolder.tables.COMPARISONS` of a run.
+        pairs: :data:`~xaibench.runfolder.schema.COMPARISONS` of a run.
         metric: One of its metrics.
 
     Returns:

@@ -13,7 +13,7 @@ import pandas as pd
 from xaibench.report.numbers.summary import summarize
 from xaibench.report.results import RunResults
 from xaibench.runfolder.locations import resolve_location
-from xaibench.runfolder.tables import CELL, IMAGES, KEYS, SAMPLES, SCORES, RunFolderError
+from xaibench.runfolder.schema import CELL, IMAGES, KEYS, SAMPLES, SCORES, RunFolderError
 from xaibench.statistics import NestedMeans, SamplingDesign, holm, nested_means, unpaired_difference
 from xaibench.statistics.rank_tests import kendall_tau
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.results import RunResults, place
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 from xaibench.statistics import nested_means
 
 #: The parts of a map's mass, in display order.

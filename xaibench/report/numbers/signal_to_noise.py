@@ -17,7 +17,7 @@ from xaibench.benchmarks.claims import Cell
 from xaibench.report.numbers.inference import Floats
 from xaibench.report.numbers.summary import min_accuracy
 from xaibench.report.results import RunResults, place
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 
 #: Cell to ratio to mean test accuracies in percent ``[1 + R]``: that of the run, then those of the resamples.
 Accuracies: TypeAlias = Mapping[Cell, Mapping[float, Floats]]

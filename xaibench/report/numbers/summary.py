@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xaibench.core.messages import listed
 from xaibench.core.types import SCORED_AS_CHANCE
 from xaibench.report.results import RunResults
-from xaibench.runfolder.tables import CELL, DESCRIBED, KEYS
+from xaibench.runfolder.schema import CELL, DESCRIBED, KEYS
 from xaibench.statistics.rank_tests import ALPHA
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
@@ -29,7 +29,7 @@ def summarize(run: RunResults) -> pd.DataFrame:
     """Return one row per cell, explainer and metric.
 
     Returns:
-        Columns :data:`~xaibench.runfolder.tables.DESCRIBED`, then ``whisker_low``, ``whisker_high`` and ``outliers``
+        Columns :data:`~xaibench.runfolder.schema.DESCRIBED`, then ``whisker_low``, ``whisker_high`` and ``outliers``
         for the figures.
 
         - ``rank``: rank of the mean within cell and metric, 1 is best; ties share the average rank. NaN without a
@@ -41,7 +41,7 @@ def summarize(run: RunResults) -> pd.DataFrame:
     rows = _describe_groups(run)
     if rows.empty:
         return rows.reindex(columns=[*DESCRIBED, *_FOR_FIGURES])
-    # The direction in the scores takes precedence over the one in parts.json.
+    # The direction in the scores takes precedence over the one in descriptions.json.
     direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     rows["higher_is_better"] = rows["metric"].map(direction).astype(bool)
     rows["control"] = [run.explainers[name].control for name in rows["explainer"]]
@@ -92,7 +92,7 @@ def left_out_networks(run: RunResults) -> pd.DataFrame:
     They are left out if another network of their cell has reached the suite's ``min_accuracy``.
 
     Returns:
-        Rows of :data:`~xaibench.runfolder.tables.TRAININGS`.
+        Rows of :data:`~xaibench.runfolder.schema.TRAININGS`.
     """
     trainings = run.trainings
     if trainings["left_out"].notna().all():

@@ -19,7 +19,7 @@ from xaibench.report.figures.samples import palette
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.numbers.summary import accuracy_margins, left_out_networks, min_accuracy
 from xaibench.report.results import RunResults, place
-from xaibench.runfolder.tables import ACCURACY, CELL
+from xaibench.runfolder.schema import ACCURACY, CELL
 from xaibench.statistics.rank_tests import ALPHA
 
 

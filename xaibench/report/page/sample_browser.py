@@ -14,7 +14,7 @@ from xaibench.report.figures.samples import TOP, Levels, data_uri, shrink
 from xaibench.report.page.content import round_for_page
 from xaibench.report.results import RunResults
 from xaibench.runfolder.sample_file import SampleCell, Voxels
-from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.schema import CELL
 
 #: If fewer samples per cell than this fit at full size, maps are reduced to :data:`SMALL` pixels per side.
 ENOUGH, SMALL = 12, 32

@@ -23,7 +23,7 @@ from xaibench.report.page.templating import format_duration, memory, number, sig
 from xaibench.report.results import RunResults, place
 from xaibench.report.tables import Column, ColumnGroup, GroupRow, Table, TableCell
 from xaibench.runfolder.descriptions import PartDescription
-from xaibench.runfolder.tables import CELL, CLASSIFICATION
+from xaibench.runfolder.schema import CELL, CLASSIFICATION
 
 #: Footnote marks of the scores that do not beat the controls.
 UNPROVEN, LOSES = "†", "▾"

@@ -67,7 +67,7 @@ from xaibench.report.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.sample_file import MOST_VOXELS
 from xaibench.runfolder.sanitize import quote_formula
-from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError, TableSchema
+from xaibench.runfolder.schema import CELL, COMPARISONS, SUMMARY, RunFolderError, TableSchema
 
 
 def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:

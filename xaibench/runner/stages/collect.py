@@ -17,7 +17,7 @@ from xaibench.component.component import Component, registry
 from xaibench.evaluation.apply import shares_of
 from xaibench.runfolder.descriptions import PARTS, PartDescription, RunParts
 from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
-from xaibench.runfolder.tables import (
+from xaibench.runfolder.schema import (
     ACCURACY,
     CLASSIFICATION,
     CURVES,

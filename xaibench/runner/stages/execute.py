@@ -15,8 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from xaibench.compute.device import current_precision, precision_context, resolve_device
-from xaibench.compute.host_threads import single_thread
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import (
     AppliedExplainer,
@@ -43,6 +41,8 @@ from xaibench.runner.stages.samples import (
 )
 from xaibench.runner.stages.train import make_network, train
 from xaibench.runner.store import PARTIAL, CorruptResultError, Store
+from xaibench.tensors.device import current_precision, precision_context, resolve_device
+from xaibench.tensors.host_threads import single_thread
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,12 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from xaibench.compute.device import precision_context, resolve_device
 from xaibench.runner.parts import build_network
 from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.published_networks import WEIGHTS, load_weights, read_network
 from xaibench.runner.stages.samples import batches, read_data
 from xaibench.runner.store import Store
+from xaibench.tensors.device import precision_context, resolve_device
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

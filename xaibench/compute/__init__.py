@@ -1,1 +1,0 @@
-"""Devices, precision, memory, random numbers and model state."""

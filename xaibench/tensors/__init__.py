@@ -1,0 +1,1 @@
+"""Device, precision, batches and random numbers."""
