@@ -63,7 +63,7 @@ def repository() -> str:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Say on pages that name files of the repository where these are: the package does not contain them."""
-    folders = [name for name in ("benchmarks", "docs", "examples", "tests") if re.search(rf"[ `]{name}/\w", markdown)]
+    folders = [name for name in ("docs", "examples", "speed", "tests") if re.search(rf"[ `]{name}/\w", markdown)]
     if not folders:
         return markdown
     named = ", ".join(f"`{name}/`" for name in folders)
