@@ -20,7 +20,7 @@ from generators.added_parts import FILES, LINES
 ROOT = Path(__file__).parents[1]
 #: Folders and files that a clone has; a copy of an installed package would lack some of them.
 COPIED = (
-    *("xaibench", "tests", "docs", "examples", "benchmarks", ".github", ".ci"),
+    *("xaibench", "tests", "docs", "examples", "speed", ".github", ".ci"),
     *("pyproject.toml", "conftest.py", "mkdocs.yml", "_typos.toml", ".pre-commit-config.yaml", ".gitignore"),
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CITATION.cff", "LICENSE"),
 )

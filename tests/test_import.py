@@ -89,11 +89,11 @@ def test_every_metric_is_a_public_name():
     assert all(getattr(xaibench, name) is METRICS.resolve(name) for name in METRICS)
 
 
-def test_no_benchmark_hides_a_module_that_others_import():
+def test_no_speed_script_hides_a_module_that_others_import():
     # A script's folder comes first on the path: one called coverage.py was imported by numba in place of the package.
-    folder = Path(xaibench.__file__).parent.parent / "benchmarks"
+    folder = Path(xaibench.__file__).parent.parent / "speed"
     if not folder.is_dir():
-        pytest.skip("the benchmarks are not part of an installation")
+        pytest.skip("the speed scripts are not part of an installation")
     # What is found without an origin is a folder of the tests; they also bring docs/generate onto the path.
     found = {path.stem: importlib.util.find_spec(path.stem) for path in folder.glob("*.py")}
     origins = {name: spec.origin for name, spec in found.items() if spec is not None and spec.origin is not None}

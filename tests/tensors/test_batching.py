@@ -63,7 +63,7 @@ def test_halving_begins_at_the_rows_there_are(caplog):
 
 
 def test_the_benchmark_of_a_gpu_hears_of_it():
-    path = Path(__file__).parents[3] / "benchmarks" / "gpu.py"
+    path = Path(__file__).parents[3] / "speed" / "gpu.py"
     if not path.exists():
         pytest.skip("the benchmarks are not part of an installation")
     pytest.importorskip("torchvision")
