@@ -62,10 +62,10 @@ def test_halving_begins_at_the_rows_there_are(caplog):
     ]
 
 
-def test_the_benchmark_of_a_gpu_hears_of_it():
-    path = Path(__file__).parents[3] / "speed" / "gpu.py"
+def test_the_speed_script_of_a_gpu_counts_it():
+    path = Path(__file__).parents[2] / "speed" / "gpu.py"
     if not path.exists():
-        pytest.skip("the benchmarks are not part of an installation")
+        pytest.skip("the speed scripts are not part of an installation")
     pytest.importorskip("torchvision")
     spec = importlib.util.spec_from_file_location("benchmark_of_a_gpu", path)
     benchmark = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
