@@ -31,7 +31,7 @@ from xaibench.explainers.shared.passes import GRADIENT, Countable
 from xaibench.models import build
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.parsing import load_suite
 
 ROWS, ROUNDS = 4096, 5
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.runner.plan.job_base import Job
-from xaibench.runner.plan.score_jobs import Measurement, ScoreJob
+from xaibench.runner.plan.jobs import Job, Measurement, ScoreJob
 from xaibench.runner.stages.execute import execute, split_scores
 from xaibench.runner.store import Store
 

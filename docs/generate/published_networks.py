@@ -21,7 +21,7 @@ import xaibench
 from xaibench.runner.network_publishing import write_networks
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.store import Store
-from xaibench.runner.suites.files import SUITES, load_suite
+from xaibench.runner.suites.parsing import SUITES, load_suite
 
 
 def main(folder: Path, name: str = "") -> None:

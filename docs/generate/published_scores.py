@@ -14,7 +14,7 @@ from pathlib import Path
 import xaibench
 from xaibench.runfolder.descriptions import read_parts
 from xaibench.runner.published_scores import write_published
-from xaibench.runner.suites.files import SUITES
+from xaibench.runner.suites.parsing import SUITES
 
 
 def main(folder: Path) -> None:

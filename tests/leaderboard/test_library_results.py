@@ -9,7 +9,7 @@ from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import find_results, read_manifest, result_checksum
 from xaibench.leaderboard.suites import official_suite
 from xaibench.leaderboard.verified import read_verified
-from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.parsing import load_suite
 
 RESULTS = Path(__file__).parents[2] / "examples" / "leaderboard" / "results"
 #: Suites of which every explainer has a result, but for those that take too long.

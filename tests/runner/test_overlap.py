@@ -5,9 +5,8 @@ import sys
 import pandas as pd
 import pytest
 
-from xaibench.runner.engines import Processes
+from xaibench.runner.engines import Processes, Schedule
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.scheduling import Schedule
 from xaibench.runner.store import Store
 from xaibench.runner.suites.parsing import parse_suite
 

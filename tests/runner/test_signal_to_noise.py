@@ -10,9 +10,8 @@ from xaibench.report.page.write import make_report
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import run
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.narrowing import narrowed
-from xaibench.runner.suites.parsing import parse_suite
+from xaibench.runner.suites.parsing import load_suite, parse_suite
 from xaibench.runner.suites.schema import SuiteError
 
 TABLES = {

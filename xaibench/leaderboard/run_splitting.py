@@ -22,7 +22,7 @@ from xaibench.leaderboard.scores import write_scores
 from xaibench.leaderboard.suites import official_suite
 from xaibench.runfolder.descriptions import PARTS, SUITE, read_environment, read_parts
 from xaibench.runfolder.schema import FAILURES, JOBS, SCORES, RunFolderError
-from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.parsing import load_suite
 
 
 def split_run(

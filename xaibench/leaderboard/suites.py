@@ -18,8 +18,7 @@ from xaibench.leaderboard.manifest import ResultError
 from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_networks import network_file_checksums
 from xaibench.runner.published_scores import identity
-from xaibench.runner.suites.files import SUITES, load_suite
-from xaibench.runner.suites.parsing import parse_suite
+from xaibench.runner.suites.parsing import SUITES, load_suite, parse_suite
 from xaibench.runner.suites.schema import OptionalCells, Suite
 
 # Schemes of data sets that everyone can get; other schemes refer to a local folder.

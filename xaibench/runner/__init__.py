@@ -9,7 +9,7 @@ from xaibench.runner.request import RunRequest
 from xaibench.runner.run import ENGINES, ArgumentError, Run, RunProgress, run
 from xaibench.runner.stages.samples import DataChangedError
 from xaibench.runner.store import Store, StoreError
-from xaibench.runner.suites.files import SUITES, load_suite
+from xaibench.runner.suites.parsing import SUITES, load_suite
 from xaibench.runner.suites.schema import Suite, SuiteError
 
 __all__ = [

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from xaibench.runner.engines import default_device_workers
 from xaibench.runner.parts import ModelPart, build_network
-from xaibench.runner.plan.job_base import STAGES
-from xaibench.runner.plan.jobs import ExplainJob, TrainJob
+from xaibench.runner.plan.jobs import STAGES, ExplainJob, TrainJob
 from xaibench.runner.request import RequestFields, RunRequest
 from xaibench.tensors.device import devices_of, resolve_device
 from xaibench.tensors.host_threads import available_cpus, single_thread

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from xaibench.core.files import atomic_file
 from xaibench.data import Split
 from xaibench.runner.plan.plan import Plan
-from xaibench.runner.published_networks import WEIGHTS
+from xaibench.runner.published_networks import RANKS, WEIGHTS, decode, encode
 from xaibench.runner.stages.samples import read_data
 from xaibench.runner.stages.train import make_network, predict
 from xaibench.runner.store import Store
-from xaibench.runner.weight_coding import RANKS, decode, encode
 
 #: A low-rank encoding is used if the accuracy on the validation samples changes by at most ``ACCURACY_LOSS``, and the
 #: mean cosine similarity of gradient maps before and after rounding is at least ``AGREEMENT``. Otherwise, steps.
@@ -34,7 +33,7 @@ _COMPRESSION = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc
 def write_networks(plan: Plan, store: Store, index: Path) -> dict[str, dict[str, Any]]:
     """Write the networks of a run: ``NAME.json`` with a record of each, ``NAME.safetensors.xz`` with the weights.
 
-    Weights are rounded (:mod:`xaibench.runner.weight_coding`); accuracies are measured with the rounded weights.
+    Weights are rounded (:mod:`xaibench.runner.published_networks`), and accuracies are measured with the rounded ones.
 
     Args:
         plan: The plan of the run, made with ``train=True``.

@@ -24,7 +24,7 @@ from xaibench.runfolder.schema import ACCURACY, CELL, SCORES
 from xaibench.runner.parts import ExplainerPart, MetricPart
 from xaibench.runner.plan.plan import Plan, make_plan, underlying_metric
 from xaibench.runner.store import Store
-from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.parsing import load_suite
 from xaibench.runner.suites.schema import Suite, SuiteError
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayTaskError
 
 from xaibench.runner.engines import Engine, keep_freed_memory, run_job
-from xaibench.runner.plan.job_base import Job, Outcome
-from xaibench.runner.store import Store
-from xaibench.runner.store_files import is_remote
+from xaibench.runner.plan.jobs import Job, Outcome
+from xaibench.runner.store import Store, is_remote
 from xaibench.tensors.host_threads import available_cpus
 
 log = logging.getLogger("xaibench")

@@ -19,8 +19,8 @@ from xaibench.core.progress import announce
 from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store import Store
-from xaibench.runner.suites.files import load_suite, suite_file
 from xaibench.runner.suites.narrowing import IMAGES, narrowed, without_missing, write_suite
+from xaibench.runner.suites.parsing import load_suite, suite_file
 from xaibench.runner.suites.schema import Suite
 
 

@@ -21,19 +21,16 @@ from xaibench.core.messages import unknown
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment, read_environment
 from xaibench.runfolder.sanitize import quote_formula
 from xaibench.runfolder.schema import JOBS, RunFolderError
-from xaibench.runner.engines import Engine, Processes, Serial
+from xaibench.runner.engines import Engine, Processes, Schedule, Serial
 from xaibench.runner.environment import environment
-from xaibench.runner.plan.job_base import STAGES, Job, Outcome, Stage
+from xaibench.runner.plan.jobs import STAGES, Job, Outcome, ScoreJob, Stage
 from xaibench.runner.plan.plan import Plan
-from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.published_scores import add_published
 from xaibench.runner.request import OpenRequest, RequestFields, RunRequest
-from xaibench.runner.scheduling import Schedule
 from xaibench.runner.stages.collect import collect
 from xaibench.runner.stages.execute import reuse_scores
 from xaibench.runner.stages.samples import dataset_notes
-from xaibench.runner.store import CorruptResultError, Store
-from xaibench.runner.store_files import write_atomic, writing
+from xaibench.runner.store import CorruptResultError, Store, write_atomic, writing
 from xaibench.tensors.device import resolve_device
 from xaibench.tensors.host_threads import available_cpus
 

@@ -9,12 +9,11 @@ from xaibench.component.parameters import Frozen
 from xaibench.component.registry import UnknownNameError
 from xaibench.runner.parts import MetricPart
 from xaibench.runner.plan import plan as plan_module
-from xaibench.runner.plan.job_base import STAGES
+from xaibench.runner.plan.jobs import STAGES
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.published_scores import identity
 from xaibench.runner.stages.collect import _describe_parts
-from xaibench.runner.suites.files import load_suite
-from xaibench.runner.suites.parsing import parse_suite
+from xaibench.runner.suites.parsing import load_suite, parse_suite
 from xaibench.runner.suites.schema import SuiteError
 
 TABLES = {

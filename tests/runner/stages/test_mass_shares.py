@@ -14,7 +14,7 @@ from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages.execute import read_network
 from xaibench.runner.store import Store
-from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.parsing import load_suite
 
 SUITE = """
 name = "referred"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from xaibench.component.registry import UnknownNameError
 from xaibench.runner.plan.checks import MAX_JOBS
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.suites.files import SUITES, load_suite
 from xaibench.runner.suites.narrowing import narrowed, without_missing
+from xaibench.runner.suites.parsing import SUITES, load_suite
 from xaibench.runner.suites.schema import MODEL, SuiteError
 
 SMALL = """

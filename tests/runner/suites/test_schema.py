@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from xaibench.component.registry import UnknownNameError
 from xaibench.runner.plan.plan import make_plan
-from xaibench.runner.suites.files import SUITES, load_suite
 from xaibench.runner.suites.narrowing import without_missing, write_suite
-from xaibench.runner.suites.parsing import parse_suite
+from xaibench.runner.suites.parsing import SUITES, load_suite, parse_suite
 from xaibench.runner.suites.schema import SuiteError
 
 MINIMAL = {

@@ -14,9 +14,7 @@ from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.parts import DatasetPart, MetricPart, ModelPart
 from xaibench.runner.plan.checks import check_parts
-from xaibench.runner.plan.job_base import STAGES, Job
-from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
-from xaibench.runner.plan.score_jobs import Measurement, score_jobs
+from xaibench.runner.plan.jobs import STAGES, DataJob, ExplainJob, Job, Measurement, Network, TrainJob, score_jobs
 from xaibench.runner.published_networks import is_published
 from xaibench.runner.suites.schema import Cell, Suite, Training
 

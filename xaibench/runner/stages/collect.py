@@ -30,10 +30,8 @@ from xaibench.runfolder.schema import (
     TableSchema,
 )
 from xaibench.runner.parts import MetricPart, ModelPart
-from xaibench.runner.plan.job_base import Job
-from xaibench.runner.plan.jobs import DataJob, Network
+from xaibench.runner.plan.jobs import DataJob, Job, Measurement, Network
 from xaibench.runner.plan.plan import CellPlan, Plan, underlying_metric
-from xaibench.runner.plan.score_jobs import Measurement
 from xaibench.runner.stages.execute import (
     has_maps,
     read_correct,
@@ -45,8 +43,7 @@ from xaibench.runner.stages.execute import (
 )
 from xaibench.runner.stages.preview_samples import picture_cell, picture_ratios, without_images
 from xaibench.runner.stages.samples import batches, read_test_split, sample_rows
-from xaibench.runner.store import PARTIAL, Store
-from xaibench.runner.store_files import write_atomic
+from xaibench.runner.store import PARTIAL, Store, write_atomic
 from xaibench.runner.suites.schema import Suite
 
 if TYPE_CHECKING:

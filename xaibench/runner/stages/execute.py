@@ -27,9 +27,7 @@ from xaibench.evaluation.apply import (
 )
 from xaibench.evaluation.protocol import Protocol, Sign
 from xaibench.runner.parts import ModelPart
-from xaibench.runner.plan.job_base import Job, Stage
-from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
-from xaibench.runner.plan.score_jobs import Measurement, ScoreJob
+from xaibench.runner.plan.jobs import ExplainJob, Job, Measurement, Network, ScoreJob, Stage, TrainJob
 from xaibench.runner.published_networks import WEIGHTS
 from xaibench.runner.stages.samples import (
     batches,

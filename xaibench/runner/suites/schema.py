@@ -219,7 +219,7 @@ class OptionalCells:
 
 @dataclass(frozen=True)
 class Suite:
-    """The contents of a suite. Read one with :func:`~xaibench.runner.suites.files.load_suite`.
+    """The contents of a suite. Read one with :func:`~xaibench.runner.suites.parsing.load_suite`.
 
     Attributes:
         name: Short name, for files and folders.
