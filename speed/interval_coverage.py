@@ -7,8 +7,8 @@ are crossed with trainings). The distributions differ in what makes intervals fa
 sets, hits and misses, scores with few values, methods that vary ten times more than others, missing trainings, scores
 near the end of their range, data sets or trainings that fail, skewed scores of one training (among them the library's
 own completeness errors). No two methods differ in their true mean. Each run is analyzed by
-:func:`xaibench.statistics.nested_means`, and suites of twelve cells by
-:func:`xaibench.report.numbers.leaderboards.pairs_over_cells`. For comparison: the percentile bootstrap over samples,
+:func:`xaibench.scores.nested_means`, and suites of twelve cells by
+:func:`xaibench.scores.leaderboards.pairs_over_cells`. For comparison: the percentile bootstrap over samples,
 which treats the data sets and trainings as the whole population, as most benchmarks do.
 
 Ends with an error if intervals contain the mean in fewer than 93 % of the cases (or fewer than the case says), if tests
@@ -28,11 +28,11 @@ from scipy.special import expit
 from scipy.stats import binom
 
 import xaibench as xb
-from xaibench.report.numbers.inference import pair_tests
-from xaibench.report.numbers.leaderboards import pairs_over_cells
 from xaibench.runfolder.schema import CELL
-from xaibench.statistics import SamplingDesign, holm, nested_means, paired_differences
-from xaibench.statistics.nested_draws import RELIABLE_GROUPS
+from xaibench.scores import SamplingDesign, holm, nested_means, paired_differences
+from xaibench.scores.leaderboards import pairs_over_cells
+from xaibench.scores.nested_draws import RELIABLE_GROUPS
+from xaibench.scores.summary import pair_tests
 
 METHODS = 16
 FIRST, SECOND = np.triu_indices(METHODS, 1)

@@ -17,10 +17,11 @@ LAYERS = (
     {"tensors", "types"},
     {"network"},
     {"kernels"},
-    {"data", "models", "explainers", "metrics", "statistics", "runfolder", "plots"},
+    {"data", "models", "explainers", "metrics", "runfolder", "plots"},
+    {"benchmarks"},
+    {"scores"},
     {"evaluation"},
-    {"benchmarks", "compat"},
-    {"runner", "meta_evaluation"},
+    {"runner", "meta_evaluation", "compat"},
     {"report"},
     {"hub", "auditing"},
     {"leaderboard"},
@@ -29,10 +30,10 @@ LAYERS = (
 )
 #: Packages that need less than all lower layers.
 ONLY = {
-    "statistics": {"core"},
     "runfolder": {"core", "component"},
+    "scores": {"core", "component", "runfolder", "benchmarks"},
     "plots": {"core"},
-    "report": {"_version", "core", "component", "statistics", "runfolder", "plots", "benchmarks"},
+    "report": {"_version", "core", "component", "runfolder", "plots", "benchmarks", "scores"},
 }
 ALL = set().union(*LAYERS)
 MAY_IMPORT = {

@@ -29,7 +29,7 @@ PACKAGES = [
     "xaibench.auditing",
     "xaibench.leaderboard",
     "xaibench.component.registry",
-    "xaibench.statistics",
+    "xaibench.scores",
     "xaibench.types",
 ]
 #: Public names that live deeper: what the registries' schemes and the tutorials name.

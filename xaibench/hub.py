@@ -20,9 +20,9 @@ from xaibench.component.info import DatasetInfo
 from xaibench.data import DATASETS, Dataset
 from xaibench.data.exchange.hub_sets import HubAddress
 from xaibench.data.exchange.parquet import write_parquet
-from xaibench.report.results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.schema import FAILURES, JOBS, SAMPLES, TABLES
+from xaibench.scores.results import read_run
 
 __all__ = ["LicenseError", "push_dataset", "push_run"]
 

@@ -82,7 +82,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
             (
                 Section("xaibench.evaluation"),
                 Section("xaibench.meta_evaluation"),
-                Section("xaibench.statistics"),
+                Section("xaibench.scores"),
                 Section("xaibench.compat.xaibenchmark", ("load_dataset", "evaluate_method")),
             ),
         ),

@@ -23,7 +23,7 @@ import pandas as pd
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.meta_evaluation import MetaEvaluation, meta_evaluate
 from xaibench.metrics import METRICS
-from xaibench.report.metric_verdicts import FILE
+from xaibench.scores.metric_verdicts import FILE
 
 #: Samples per draw, about as many as a run explains per network.
 SAMPLES = 50

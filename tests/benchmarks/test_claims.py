@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from xaibench.benchmarks.claims import all_claims, is_selected
-from xaibench.report.claims import Cells, evaluate_pairs, evaluate_statement
+from xaibench.scores.claims import Cells, evaluate_pairs, evaluate_statement
 
 CONTROLS = ("laplace", "input")
 PAPERS = all_claims()

@@ -6,7 +6,7 @@ import pytest
 
 from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.metrics import METRICS
-from xaibench.report.metric_verdicts import FILE, known_verdicts
+from xaibench.scores.metric_verdicts import FILE, known_verdicts
 
 TRIED = json.loads(FILE.read_text(encoding="utf-8"))
 AGAIN = "run `python docs/generate/metric_trials.py`"

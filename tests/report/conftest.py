@@ -15,13 +15,12 @@ from report.pictures import make_jobs, make_samples
 
 from xaibench.plots.files import encode
 from xaibench.report import write_report
-from xaibench.report.claims import claims
-from xaibench.report.numbers import leaderboards
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.summary import summarize
 from xaibench.report.page import figure_files, write
-from xaibench.report.results import RunResults, read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
+from xaibench.scores import leaderboards
+from xaibench.scores.claims import claims
+from xaibench.scores.results import RunResults, read_run
+from xaibench.scores.summary import infer, summarize
 
 METHODS = {
     "pfi": "PFI",

@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
+from xaibench.scores.leaderboards import boards
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import infer, summarize
 
 #: Deviations of the samples, which add up to zero.
 NOISE = np.tile([-0.01, 0.01], 10)

@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 from report.browser import HOSTILE, axe, state, visiting, write_hostile_run
 
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import leaderboard, place_text
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
 from xaibench.runfolder.sample_file import read_samples
+from xaibench.scores.leaderboards import leaderboard, place_text
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import infer, summarize
 
 WIDTHS = (390, 1440, 1920)
 

@@ -12,9 +12,9 @@ from file_damage import damage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
 from xaibench.runfolder.schema import RunFolderError
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import summarize
 
 
 @pytest.fixture(scope="module")

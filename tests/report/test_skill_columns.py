@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 from xaibench.report import best_methods, ranked_methods, write_report
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import leaderboard
-from xaibench.report.numbers.metric_agreement import agreements
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
+from xaibench.scores.leaderboards import leaderboard
+from xaibench.scores.metric_agreement import agreements
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import infer, summarize
 
 SKILLS = {"emd_skill": "emd_perf", "precision_skill": "topk_precision"}
 

@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 from xaibench.cli import app
 from xaibench.core.truth_kinds import TRUTHS, question_of
 from xaibench.report import best_methods, ranked_methods
-from xaibench.report.numbers import leaderboards as numbers
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
-from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.tables import grid_tables
-from xaibench.report.results import read_run
+from xaibench.scores import leaderboards as numbers
+from xaibench.scores.leaderboards import boards, leaderboard, leaderboards_by_truth
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import infer, summarize
 
 #: The metrics of the made-up run that ask people; the others change pixels.
 HUMAN = ("iou", "precision", "recall", "f1", "average_precision", "hit")

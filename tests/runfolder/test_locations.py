@@ -8,11 +8,11 @@ import pytest
 from report.conftest import FEW_CELLS, draw_svg_only, write_run
 
 from xaibench.report import write_report
-from xaibench.report.numbers.run_comparison import compare_runs
-from xaibench.report.results import read_run
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runfolder.schema import RunFolderError
+from xaibench.scores.results import read_run
+from xaibench.scores.run_comparison import compare_runs
 
 
 @pytest.fixture

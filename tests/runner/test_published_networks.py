@@ -14,8 +14,6 @@ import xaibench as xb
 from xaibench.cli import app
 from xaibench.component.registry import UnknownNameError
 from xaibench.report import write_report
-from xaibench.report.numbers.run_comparison import compare_trainings
-from xaibench.report.results import read_run
 from xaibench.runner import published_networks as module
 from xaibench.runner import run
 from xaibench.runner.network_publishing import write_networks
@@ -32,6 +30,8 @@ from xaibench.runner.published_networks import (
 )
 from xaibench.runner.store import Store
 from xaibench.runner.suites.parsing import load_suite
+from xaibench.scores.results import read_run
+from xaibench.scores.run_comparison import compare_trainings
 
 SUITE = """
 name = "small"

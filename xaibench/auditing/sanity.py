@@ -33,7 +33,7 @@ from xaibench.metrics.shared.perturb import score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE, centered_ranks, correlation
 from xaibench.network.explained_output import ExplainedOutput
 from xaibench.network.lending import copy_network
-from xaibench.statistics.rank_tests import ALPHA
+from xaibench.scores.rank_tests import ALPHA
 
 Floats = NDArray[np.float64]
 #: Standard deviation of the noise, as a share of the range of the images.

@@ -28,8 +28,8 @@ from xaibench.auditing.network_accuracy import MOST_IMAGES, POWER, NetworkTest
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.core.truth_kinds import Truth
-from xaibench.statistics import SamplingDesign, holm, nested_means
-from xaibench.statistics.rank_tests import ALPHA
+from xaibench.scores import SamplingDesign, holm, nested_means
+from xaibench.scores.rank_tests import ALPHA
 
 Outcome: TypeAlias = Literal["supported", "refuted", "undecided", "not stable"]
 #: Kinds of truth that a supported explainer must be right about.

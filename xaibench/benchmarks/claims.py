@@ -1,7 +1,7 @@
 """Statements of papers about a benchmark, as data.
 
 A benchmark with a paper lists the paper's statements in ``claims.toml`` of its folder. Each names a check of
-:mod:`xaibench.report.claims`, which computes a number and its interval from the scores of a run.
+:mod:`xaibench.scores.claims`, which computes a number and its interval from the scores of a run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Statement:
         quantity: Definition of the number.
         bound: Bound beyond which the statement holds.
         above: Whether the statement holds above the bound, or below it.
-        check: Name of the check in :mod:`xaibench.report.claims`.
+        check: Name of the check in :mod:`xaibench.scores.claims`.
         options: Keyword arguments of the check.
         metrics: Metrics that the statement is about; empty = all.
         datasets: Ending of the names of the data sets that the statement is about, such as ``"-64x64"``; empty = all.

@@ -58,8 +58,8 @@ def check_networks(
     """
     with clear_errors(goes_on=True):
         from xaibench import runner
-        from xaibench.report.numbers.run_comparison import compare_trainings
-        from xaibench.report.results import read_run
+        from xaibench.scores.results import read_run
+        from xaibench.scores.run_comparison import compare_trainings
 
         base = Path("runs") / f"{suite}-retrained" if out is None else out
         found = []

@@ -223,8 +223,8 @@ def compare(
     Scores of the same image are paired. If the runs have different images, the test is unpaired.
     """
     with clear_errors():
-        from xaibench.report.numbers.run_comparison import compare_runs
         from xaibench.runfolder.sanitize import quote_formula
+        from xaibench.scores.run_comparison import compare_runs
 
         made_folder_of(out)
         table = compare_runs(folders)

@@ -152,7 +152,7 @@ class MetricInfo(PartInfo):
         higher_is_better: Direction.
         range: Smallest and largest possible value.
         attains_ends: Whether samples are often scored exactly at an end of the range. Then the interval of a mean
-            accounts for unseen scores there (:mod:`xaibench.statistics.nested_draws`).
+            accounts for unseen scores there (:mod:`xaibench.scores.nested_draws`).
         meaning: What a score means, in one or two sentences.
         pitfalls: Caveats for interpretation, as Markdown; links are relative to a page of the documentation.
         thresholded: True if the map is binarized at a ``threshold``, which an evaluation protocol sets: a number, or

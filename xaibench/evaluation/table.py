@@ -16,7 +16,7 @@ from xaibench.component.registry import UnknownNameError
 from xaibench.core.markup import escape_latex, html_table
 from xaibench.core.messages import count_samples
 from xaibench.core.types import SCORED_AS_CHANCE
-from xaibench.statistics import (
+from xaibench.scores import (
     SamplingDesign,
     average_ranks,
     compare_with_controls,
@@ -25,7 +25,7 @@ from xaibench.statistics import (
     nested_means,
     paired_differences,
 )
-from xaibench.statistics.nested_draws import RELIABLE_GROUPS
+from xaibench.scores.nested_draws import RELIABLE_GROUPS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,7 +246,7 @@ class Evaluation:
         the groups of them; it does not account for the variation between trainings), ``n``, ``n_valid`` (number of
         defined scores, from which all of these are computed), ``rank`` (mean rank over the samples, 1 is best), and
         ``beats_controls``: whether the mean is significantly better than that of every control, at 5 % after Holm's
-        correction (paired t-test, :func:`xaibench.statistics.compare_with_controls`); None for controls, and if there
+        correction (paired t-test, :func:`xaibench.scores.compare_with_controls`); None for controls, and if there
         is no control to compare with.
 
         Returns:

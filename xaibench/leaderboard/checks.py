@@ -16,9 +16,9 @@ from xaibench.leaderboard.pictures import decode_sheet, read_sample_sheet
 from xaibench.leaderboard.scores import read_picture, read_scores
 from xaibench.leaderboard.suites import official_suite
 from xaibench.leaderboard.verified import find_verification
-from xaibench.report.numbers.summary import is_scored_as_chance
 from xaibench.runfolder.schema import SCORES
 from xaibench.runner.plan.plan import CellPlan
+from xaibench.scores.summary import is_scored_as_chance
 
 if TYPE_CHECKING:
     import pandas as pd

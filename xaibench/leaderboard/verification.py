@@ -19,11 +19,11 @@ from xaibench.leaderboard.manifest import Manifest, ResultError, read_manifest, 
 from xaibench.leaderboard.scores import read_scores, round_scores
 from xaibench.leaderboard.suites import official_suite
 from xaibench.leaderboard.verified import Verification
-from xaibench.report.numbers.summary import is_scored_as_chance
 from xaibench.runfolder.descriptions import read_environment
 from xaibench.runfolder.schema import SCORES
 from xaibench.runner.request import RunRequest
 from xaibench.runner.run import RunProgress, run
+from xaibench.scores.summary import is_scored_as_chance
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from xaibench.core.checks import check_choice, check_count
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN
-from xaibench.statistics.nested_draws import bounded_intervals
+from xaibench.scores.nested_draws import bounded_intervals
 
 if TYPE_CHECKING:
     import pandas as pd

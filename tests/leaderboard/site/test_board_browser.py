@@ -8,7 +8,7 @@ from report.conftest import FEW_CELLS
 import xaibench as xb
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
-from xaibench.report.numbers.rankings import overall_comparisons
+from xaibench.scores.leaderboards import overall_comparisons
 
 #: Printable, as the words of a result must be.
 WORDS = HOSTILE.removesuffix(" \u2028")

@@ -4,8 +4,7 @@ import pytest
 from report.known_scores import NOISE, make_board
 
 from xaibench.leaderboard.site.method_page import summarize_methods
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.summary import summarize
+from xaibench.scores.summary import infer, summarize
 
 
 def summaries(tmp_path, means, noise=None, **options):

@@ -19,9 +19,9 @@ from xaibench.leaderboard.facts import FACTS_FILE
 from xaibench.leaderboard.site.read import by_suite, read_results
 from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
 from xaibench.leaderboard.site.write import _suite_entries
-from xaibench.report.numbers.leaderboards import leaderboard, printable
 from xaibench.report.page.content import board_rows, board_values
 from xaibench.report.page.tables import leaderboard_table
+from xaibench.scores.leaderboards import leaderboard, printable
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 import pytest
 
 from xaibench.report.figures.rankings import ranking_figure
-from xaibench.report.numbers.leaderboards import boards
-from xaibench.report.numbers.rankings import Ranking, rankings
-from xaibench.report.results import read_run
+from xaibench.scores.leaderboards import Ranking, boards, rankings
+from xaibench.scores.results import read_run
 
 
 def assert_texts_are_within(figure):

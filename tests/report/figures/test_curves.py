@@ -16,8 +16,8 @@ from xaibench.report.figures.curves import (
     budget_scores,
     curve_sets,
 )
-from xaibench.report.results import RunResults, read_run
 from xaibench.runfolder.schema import CELL
+from xaibench.scores.results import RunResults, read_run
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from xaibench.report.figures.samples import (
     shrink,
     tile_uri,
 )
-from xaibench.report.results import read_run
+from xaibench.scores.results import read_run
 
 CYAN = [0, 229, 255]
 (PLAIN, _) = make_sheet("resnet18", images=1, side=8)

@@ -9,8 +9,8 @@ from matplotlib.patches import PathPatch
 from xaibench.plots.figure_style import THEME
 from xaibench.plots.files import encode, inline_svg
 from xaibench.report.figures.scores import panel_grid, score_figure
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import summarize
 
 
 @pytest.fixture(scope="module")

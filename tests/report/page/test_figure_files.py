@@ -8,7 +8,7 @@ from report.conftest import FEW_CELLS, METRICS, draw_svg_only, write_run
 
 from xaibench.report.page import write
 from xaibench.report.page.figure_files import FigureWriter, compute_findings
-from xaibench.report.results import read_run
+from xaibench.scores.results import read_run
 
 
 @pytest.fixture(scope="module")

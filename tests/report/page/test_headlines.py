@@ -7,12 +7,10 @@ import pandas as pd
 import pytest
 from report.known_scores import NOISE, make_board
 
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import best_by_cell, boards, leaderboards_by_truth
-from xaibench.report.numbers.rankings import overall_comparisons
-from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.headlines import own_comparisons, unranked, verdict
 from xaibench.report.page.write import make_report
+from xaibench.scores.leaderboards import best_by_cell, boards, leaderboards_by_truth, overall_comparisons
+from xaibench.scores.summary import infer, summarize
 
 
 def without_interval(sentence):

@@ -5,7 +5,7 @@ from PIL import Image
 
 from xaibench.report.page import maps
 from xaibench.report.page.maps import map_table, sheet_tables
-from xaibench.report.results import read_run
+from xaibench.scores.results import read_run
 
 
 def test_tables_of_maps_follow_the_cells(shared_run):

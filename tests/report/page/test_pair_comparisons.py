@@ -6,10 +6,9 @@ from report.conftest import findings
 from report.reader import Reader
 
 from xaibench.report import write_report
-from xaibench.report.numbers.leaderboards import boards
-from xaibench.report.numbers.rankings import overall_comparisons
 from xaibench.report.page import content as module
 from xaibench.report.page.content import ALL_CELLS, method_pairs
+from xaibench.scores.leaderboards import boards, overall_comparisons
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from xaibench.report import write_report
 from xaibench.report.page import sample_browser
 from xaibench.report.page import write as page
 from xaibench.report.page.sample_browser import browser
-from xaibench.report.results import read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
+from xaibench.scores.results import read_run
 
 PLENTY = 10**7
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from report.reader import Reader
 
-from xaibench.report.numbers.leaderboards import leaderboard, place_text
 from xaibench.report.page.tables import LOSES, UNPROVEN, grid_tables
 from xaibench.report.page.templating import file_links, template_environment
-from xaibench.report.tables import Column, ColumnGroup, GroupRow, Table, TableCell, to_csv, to_latex
+from xaibench.scores.leaderboards import leaderboard, place_text
+from xaibench.scores.render import Column, ColumnGroup, GroupRow, Table, TableCell, to_csv, to_latex
 
 
 @pytest.fixture

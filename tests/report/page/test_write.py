@@ -10,11 +10,11 @@ from report.pictures import change_samples, make_samples
 from report.reader import Reader, assert_is_sound, assert_loads_nothing
 
 from xaibench.report import write_report
-from xaibench.report.numbers.summary import accuracy_margins
 from xaibench.report.page import write
-from xaibench.report.results import read_run
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.runfolder.schema import COMPARISONS, DESCRIBED, INFERRED
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import accuracy_margins
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from xaibench.report.page.content import left_out_text
-from xaibench.report.results import read_run
 from xaibench.runfolder.schema import SCORES, TABLES
 from xaibench.runner import load_suite, run
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages.collect import collect
 from xaibench.runner.store import Store
+from xaibench.scores.results import read_run
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ import pytest
 
 import xaibench as xb
 from xaibench.report import write_report
-from xaibench.report.numbers.shares import SHARE_LABELS, SHARE_PARTS, share_bars, share_means
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages.execute import read_network
 from xaibench.runner.store import Store
 from xaibench.runner.suites.parsing import load_suite
+from xaibench.scores.results import read_run
+from xaibench.scores.shares import SHARE_LABELS, SHARE_PARTS, share_bars, share_means
+from xaibench.scores.summary import summarize
 
 SUITE = """
 name = "referred"

@@ -13,10 +13,10 @@ from xaibench.leaderboard.site.read import Result
 from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import plain_text
-from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, records
-from xaibench.report.results import RunResults, place
 from xaibench.runfolder.schema import CELL, SCORES, SUMMARY
+from xaibench.scores.leaderboards import Boards
+from xaibench.scores.results import RunResults, place
 
 
 @dataclass(frozen=True)

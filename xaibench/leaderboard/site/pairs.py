@@ -15,11 +15,11 @@ from xaibench.leaderboard.site.files import Site, SuiteEntry
 from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import plain_text
-from xaibench.report.numbers.inference import ALL_PAIRS
-from xaibench.report.numbers.rankings import overall_comparisons
 from xaibench.report.page.content import ALL_CELLS, PAIR_COLUMNS, board_rows, comparison_settings, page_values
 from xaibench.report.page.templating import json_block
 from xaibench.runfolder.schema import CELL
+from xaibench.scores.leaderboards import overall_comparisons
+from xaibench.scores.summary import ALL_PAIRS
 
 #: Columns written in single precision, because there may be millions of pairs.
 _SINGLE_PRECISION = [*PAIR_COLUMNS, "p"]

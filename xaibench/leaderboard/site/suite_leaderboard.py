@@ -14,12 +14,11 @@ from xaibench.leaderboard.manifest import ResultError, describe_error
 from xaibench.leaderboard.scores import read_scores
 from xaibench.leaderboard.site.read import ExcludedResult, Result
 from xaibench.leaderboard.suites import official_suite
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import Boards, boards
-from xaibench.report.numbers.summary import UnscoredMaps, count_unscored, summarize
-from xaibench.report.results import RunResults, assemble_results
 from xaibench.runfolder.descriptions import Environment, PartDescription
 from xaibench.runfolder.schema import FAILURES, SCORES
+from xaibench.scores.leaderboards import Boards, boards
+from xaibench.scores.results import RunResults, assemble_results
+from xaibench.scores.summary import UnscoredMaps, count_unscored, infer, summarize
 
 #: Columns of the scores that are merged (the reason is counted first), and smaller types for some.
 _COLUMNS = [name for name in SCORES.columns if name not in ("reason", "correct")]

@@ -10,10 +10,9 @@ from markupsafe import Markup
 
 from xaibench.leaderboard.site.files import Site, SuiteEntry
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
-from xaibench.report.numbers.inference import promises
-from xaibench.report.numbers.summary import unscored_notes
 from xaibench.report.page.content import board_rows, board_values, page_values
 from xaibench.runfolder.schema import SUMMARY
+from xaibench.scores.summary import promises, unscored_notes
 
 #: Placeholders in a page for content that needs all suites. HTML escaping prevents them in users' text.
 CHOICE, OVERVIEW = "<!-- suite choice -->", "<!-- suites -->"

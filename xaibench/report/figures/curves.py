@@ -15,8 +15,8 @@ from xaibench import plots
 from xaibench.plots.curves import make_panels
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
-from xaibench.report.results import RunResults
 from xaibench.runfolder.schema import CELL
+from xaibench.scores.results import RunResults
 
 #: Largest number of points drawn per curve, to bound the size of the page.
 POINTS = 41
@@ -162,7 +162,7 @@ def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetSco
 
     Args:
         run: The run.
-        summary: Summary with intervals, from :func:`~xaibench.report.numbers.inference.infer`.
+        summary: Summary with intervals, from :func:`~xaibench.scores.summary.infer`.
 
     Returns:
         Scores by metric; empty if no method has several budgets. Means are over the cells in which all methods and

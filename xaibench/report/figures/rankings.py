@@ -14,9 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from xaibench import plots
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
-from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.numbers.rankings import Ranking
-from xaibench.report.results import RunResults
+from xaibench.scores.leaderboards import Boards, Ranking
+from xaibench.scores.results import RunResults
 
 #: Largest number of panels, and of methods.
 MAX_PANELS, MAX_METHODS = 3, 14

@@ -21,8 +21,8 @@ from PIL import Image
 from xaibench.benchmarks.facets import is_moving
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
-from xaibench.report.results import RunResults
 from xaibench.runfolder.sample_file import SIDE, SampleCell
+from xaibench.scores.results import RunResults
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Levels: TypeAlias = NDArray[np.uint8]

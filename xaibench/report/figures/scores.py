@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
+from numpy.typing import NDArray
 
 from xaibench.plots.figure_style import FONT, THEME, house_style
 from xaibench.plots.files import shorten_label
-from xaibench.report.numbers.summary import Floats
-from xaibench.report.results import RunResults, place
+from xaibench.scores.results import RunResults, place
 
 _SERIES = [THEME[f"series-{i}"] for i in range(1, 5)]
 #: Inches: figure width, height of a panel, height of the legend, room for a panel's title.
@@ -64,7 +64,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str) -> Figure 
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.summary.summarize`.
+        summary: From :func:`xaibench.scores.summary.summarize`.
         metric: Name of the metric.
 
     Returns:
@@ -205,7 +205,7 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
             axes.axhline(best, color=_background_color(run, variant), lw=0.9, ls=(0, (4, 2)), zorder=1)
 
 
-def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, color: str, half: float) -> None:
+def _draw_boxes(axes: Any, x: NDArray[np.floating[Any]], rows: pd.DataFrame, color: str, half: float) -> None:
     """Draw all boxes of one variant as three shapes, which is much faster than one artist per line."""
     low, q25, median, q75, high = (
         rows[name].to_numpy(float) for name in ("whisker_low", "q25", "median", "q75", "whisker_high")

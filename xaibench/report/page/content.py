@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.report.figures.samples import palette
-from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.numbers.summary import accuracy_margins, left_out_networks, min_accuracy
-from xaibench.report.results import RunResults, place
 from xaibench.runfolder.schema import ACCURACY, CELL
-from xaibench.statistics.rank_tests import ALPHA
+from xaibench.scores.leaderboards import Boards
+from xaibench.scores.rank_tests import ALPHA
+from xaibench.scores.results import RunResults, place
+from xaibench.scores.summary import accuracy_margins, left_out_networks, min_accuracy
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -348,8 +348,8 @@ def method_pairs(
 
     Args:
         run: The run.
-        pairs: From :func:`xaibench.report.numbers.inference.infer`.
-        overall: From :func:`xaibench.report.numbers.rankings.overall_comparisons`.
+        pairs: From :func:`xaibench.scores.summary.infer`.
+        overall: From :func:`xaibench.scores.leaderboards.overall_comparisons`.
         subject: Method that is compared first.
         order: The methods in the order of the leaderboard.
 

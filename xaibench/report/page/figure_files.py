@@ -22,13 +22,11 @@ from xaibench.report.figures.rankings import forest_figure, ranking_figure
 from xaibench.report.figures.samples import MAP_KINDS, map_figure, map_rows, overlay_figure, sheets
 from xaibench.report.figures.scores import score_figure
 from xaibench.report.figures.signal_to_noise import accuracy_figure, ratio_sheet
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import Boards, boards
-from xaibench.report.numbers.metric_agreement import agreements, mean_agreements
-from xaibench.report.numbers.rankings import Ranking, rankings
-from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.content import alternative
-from xaibench.report.results import RunResults
+from xaibench.scores.leaderboards import Boards, Ranking, boards, rankings
+from xaibench.scores.metric_agreement import agreements, mean_agreements
+from xaibench.scores.results import RunResults
+from xaibench.scores.summary import infer, summarize
 
 
 @dataclass(frozen=True)
@@ -36,11 +34,11 @@ class Findings:
     """The numbers of a run.
 
     Attributes:
-        summary: From :func:`xaibench.report.numbers.inference.infer`.
+        summary: From :func:`xaibench.scores.summary.infer`.
         pairs: The paired tests, from the same function.
         boards: Leaderboards by kind of truth.
         ranks: Rankings by metric.
-        agreements: From :func:`xaibench.report.numbers.metric_agreement.agreements`.
+        agreements: From :func:`xaibench.scores.metric_agreement.agreements`.
         curves: Insertion and deletion curves by data set, model and metric.
         budgets: Scores by number of passes, by metric.
     """

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from xaibench.core.messages import listed
-from xaibench.report.numbers.leaderboards import Boards, place_text
 from xaibench.report.page.content import board_rows, heading, records
 from xaibench.report.page.templating import number
-from xaibench.report.results import RunResults
-from xaibench.statistics.rank_tests import ALPHA
+from xaibench.scores.leaderboards import Boards, place_text
+from xaibench.scores.rank_tests import ALPHA
+from xaibench.scores.results import RunResults
 
 #: Largest number of sentences about metrics that the page shows: of one kind of truth, and of each of several.
 _MAX_SENTENCES, _MAX_OF_EACH = 2, 1
@@ -54,7 +54,7 @@ def own_comparisons(run: RunResults, boards: Mapping[str, Boards], overall: pd.D
     Args:
         run: The run.
         boards: Its leaderboards; the metric that orders the methods is the one of the sentence.
-        overall: Tests over all cells, from :func:`xaibench.report.numbers.rankings.overall_comparisons`.
+        overall: Tests over all cells, from :func:`xaibench.scores.leaderboards.overall_comparisons`.
     """
     sentences = []
     for board in boards.values():

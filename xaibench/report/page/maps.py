@@ -28,8 +28,8 @@ from xaibench.report.figures.samples import (
     tile_uri,
 )
 from xaibench.report.page.sample_browser import levels
-from xaibench.report.results import RunResults, place
 from xaibench.runfolder.sample_file import SampleCell
+from xaibench.scores.results import RunResults, place
 
 #: Side in pixels of a photograph on the page.
 PHOTOGRAPH = 96

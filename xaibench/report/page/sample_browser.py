@@ -12,9 +12,9 @@ from PIL import Image
 
 from xaibench.report.figures.samples import TOP, Levels, data_uri, shrink
 from xaibench.report.page.content import round_for_page
-from xaibench.report.results import RunResults
 from xaibench.runfolder.sample_file import SampleCell, Voxels
 from xaibench.runfolder.schema import CELL
+from xaibench.scores.results import RunResults
 
 #: If fewer samples per cell than this fit at full size, maps are reduced to :data:`SMALL` pixels per side.
 ENOUGH, SMALL = 12, 32

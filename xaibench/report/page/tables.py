@@ -10,20 +10,20 @@ from typing import Any
 import pandas as pd
 
 from xaibench.benchmarks.facets import DATASET_HEADING, facet_headings
-from xaibench.report.claims import Claim
 from xaibench.report.figures.curves import BudgetScore, BudgetScores
-from xaibench.report.numbers.published_comparison import shown_metrics
-from xaibench.report.numbers.rankings import Reproducibility
-from xaibench.report.numbers.run_time import Costs, Spent
-from xaibench.report.numbers.shares import SHARE_LABELS, ShareBars
-from xaibench.report.numbers.signal_to_noise import ChosenRatio
-from xaibench.report.numbers.summary import min_accuracy
 from xaibench.report.page.content import heading, records
 from xaibench.report.page.templating import format_duration, memory, number, signed
-from xaibench.report.results import RunResults, place
-from xaibench.report.tables import Column, ColumnGroup, GroupRow, Table, TableCell
 from xaibench.runfolder.descriptions import PartDescription
 from xaibench.runfolder.schema import CELL, CLASSIFICATION
+from xaibench.scores.claims import Claim
+from xaibench.scores.leaderboards import Reproducibility
+from xaibench.scores.published_comparison import shown_metrics
+from xaibench.scores.render import Column, ColumnGroup, GroupRow, Table, TableCell
+from xaibench.scores.results import RunResults, place
+from xaibench.scores.run_time import Costs, Spent
+from xaibench.scores.shares import SHARE_LABELS, ShareBars
+from xaibench.scores.signal_to_noise import ChosenRatio
+from xaibench.scores.summary import min_accuracy
 
 #: Footnote marks of the scores that do not beat the controls.
 UNPROVEN, LOSES = "†", "▾"
@@ -174,7 +174,7 @@ def grid_tables(run: RunResults, summary: pd.DataFrame) -> list[Table]:
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.inference.infer`.
+        summary: From :func:`xaibench.scores.summary.infer`.
     """
     rows = [row | {"cell": tuple(str(row[key]) for key in CELL)} for row in records(summary)]
     cells = list(dict.fromkeys(row["cell"] for row in rows))

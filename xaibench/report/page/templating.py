@@ -18,8 +18,8 @@ from markupsafe import Markup
 from xaibench.benchmarks.facets import facet_headings
 from xaibench.core.progress import format_bytes
 from xaibench.core.truth_kinds import TRUTHS, question_of
-from xaibench.report.results import place
-from xaibench.report.tables import Table, to_csv, to_latex
+from xaibench.scores.render import Table, to_csv, to_latex
+from xaibench.scores.results import place
 
 #: Largest file, in bytes, that a link of the page contains; links to larger ones lead to the folder.
 INLINE_BYTES = 60_000

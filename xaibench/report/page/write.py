@@ -14,17 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.core.files import atomic_file
-from xaibench.report.claims import claims, exclusions
 from xaibench.report.figures.rankings import forest_content
-from xaibench.report.numbers import published_comparison as published
-from xaibench.report.numbers.inference import ALL_PAIRS, BUNDLES, infer, promises
-from xaibench.report.numbers.leaderboards import best_by_cell, leaderboards_by_truth, printable
-from xaibench.report.numbers.metric_agreement import mean_agreements, table_4
-from xaibench.report.numbers.rankings import first_places, overall_comparisons, reproducibility
-from xaibench.report.numbers.run_time import costs
-from xaibench.report.numbers.shares import SHARE_LABELS, share_bars
-from xaibench.report.numbers.signal_to_noise import accuracy_summary, chosen_ratios
-from xaibench.report.numbers.summary import count_unscored, min_accuracy, summarize, undefined, unscored_notes
 from xaibench.report.page.content import (
     accuracy_rows,
     board_rows,
@@ -63,11 +53,36 @@ from xaibench.report.page.tables import (
     undefined_table,
 )
 from xaibench.report.page.templating import json_block, script, template_environment
-from xaibench.report.results import RunResults, read_run
-from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.sample_file import MOST_VOXELS
 from xaibench.runfolder.sanitize import quote_formula
 from xaibench.runfolder.schema import CELL, COMPARISONS, SUMMARY, RunFolderError, TableSchema
+from xaibench.scores import published_comparison as published
+from xaibench.scores.cells import BUNDLES
+from xaibench.scores.claims import claims, exclusions
+from xaibench.scores.leaderboards import (
+    best_by_cell,
+    first_places,
+    leaderboards_by_truth,
+    overall_comparisons,
+    printable,
+    reproducibility,
+)
+from xaibench.scores.metric_agreement import mean_agreements, table_4
+from xaibench.scores.render import Table, to_csv, to_latex
+from xaibench.scores.results import RunResults, read_run
+from xaibench.scores.run_time import costs
+from xaibench.scores.shares import SHARE_LABELS, share_bars
+from xaibench.scores.signal_to_noise import accuracy_summary, chosen_ratios
+from xaibench.scores.summary import (
+    ALL_PAIRS,
+    count_unscored,
+    infer,
+    min_accuracy,
+    promises,
+    summarize,
+    undefined,
+    unscored_notes,
+)
 
 
 def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:

@@ -4,7 +4,7 @@ import pytest
 from scipy import stats
 
 from xaibench.report import RunFolderError
-from xaibench.report.numbers.run_comparison import compare_runs
+from xaibench.scores.run_comparison import compare_runs
 
 
 def write(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xaibench.statistics.nested_draws import Floats, SamplingDesign, as_columns, nested_means
+from xaibench.scores.nested_draws import Floats, SamplingDesign, as_columns, nested_means
 
 #: Significance level: family-wise error rate of a family of tests.
 ALPHA = 0.05

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import RunResults
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.schema import CELL, IMAGES, KEYS, SAMPLES, SCORES, RunFolderError
-from xaibench.statistics import NestedMeans, SamplingDesign, holm, nested_means, unpaired_difference
-from xaibench.statistics.rank_tests import kendall_tau
+from xaibench.scores import NestedMeans, SamplingDesign, holm, nested_means, unpaired_difference
+from xaibench.scores.rank_tests import kendall_tau
+from xaibench.scores.results import RunResults
+from xaibench.scores.summary import summarize
 
 _KEYS = ["dataset", "model", "explainer", "metric"]
 _SAMPLE = ["data_seed", "sample"]
@@ -32,7 +32,7 @@ def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
     If the runs share less than half of the smaller run's images of a data set, or if a folder has no hashes, the scores
     are compared without pairs by a t-test for unequal variances. Undefined scores are left out. Intervals and tests
     account for the choice of data sets, or otherwise of trainings and samples, grouped by the patients and images of
-    ``samples.csv`` (:mod:`xaibench.statistics.nested_draws`). Trainings are paired if both runs have the same seeds,
+    ``samples.csv`` (:mod:`xaibench.scores.nested_draws`). Trainings are paired if both runs have the same seeds,
     and averaged otherwise.
 
     Args:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.results import RunResults, place
 from xaibench.runfolder.schema import CELL
-from xaibench.statistics import nested_means
+from xaibench.scores import nested_means
+from xaibench.scores.cells import cell_matrices
+from xaibench.scores.results import RunResults, place
 
 #: The parts of a map's mass, in display order.
 SHARE_PARTS = ("on_truth", "relied_on", "not_relied_on")

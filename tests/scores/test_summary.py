@@ -13,21 +13,21 @@ from oracles.report_tables import summarize as literal_summary
 from scipy import stats
 
 from xaibench.report import best_methods
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import leaderboard
-from xaibench.report.numbers.summary import (
+from xaibench.runfolder.schema import KEYS
+from xaibench.scores.leaderboards import leaderboard
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import (
     MAX_OUTLIERS,
     UnscoredMaps,
     accuracy_margins,
     count_unscored,
     describe,
+    infer,
     rank_means,
     summarize,
     undefined,
     unscored_notes,
 )
-from xaibench.report.results import read_run
-from xaibench.runfolder.schema import KEYS
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}
 #: Where the pattern is the brightest part of the image.

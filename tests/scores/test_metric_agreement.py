@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 
 import xaibench as xb
-from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.numbers.metric_agreement import (
+from xaibench.scores.cells import cell_matrices
+from xaibench.scores.metric_agreement import (
     TABLE_4_EXPLAINERS,
     agreements,
     mean_agreements,
     resample_correlation,
     table_4,
 )
-from xaibench.report.results import read_run
+from xaibench.scores.results import read_run
 
 
 @pytest.fixture(scope="module")

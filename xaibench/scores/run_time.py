@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report.results import RunResults
+from xaibench.scores.results import RunResults
 
 #: Labels of the stages, in the order in which they run.
 STAGES = {"data": "Data", "train": "Training", "explain": "Explaining", "score": "Scoring"}

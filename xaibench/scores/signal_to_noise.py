@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from xaibench.benchmarks.claims import Cell
-from xaibench.report.numbers.inference import Floats
-from xaibench.report.numbers.summary import min_accuracy
-from xaibench.report.results import RunResults, place
 from xaibench.runfolder.schema import CELL
+from xaibench.scores.nested_draws import Floats
+from xaibench.scores.results import RunResults, place
+from xaibench.scores.summary import min_accuracy
 
 #: Cell to ratio to mean test accuracies in percent ``[1 + R]``: that of the run, then those of the resamples.
 Accuracies: TypeAlias = Mapping[Cell, Mapping[float, Floats]]

@@ -5,9 +5,9 @@ import pytest
 from report.conftest import FEW_CELLS, write_run
 
 from xaibench.report import write_report
-from xaibench.report.numbers.run_time import costs
-from xaibench.report.results import read_run
 from xaibench.runfolder.schema import JOBS
+from xaibench.scores.results import read_run
+from xaibench.scores.run_time import costs
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ from oracles.report_tables import holm
 from report.conftest import FEW_CELLS, make_scores, write_run
 from scipy.stats import t
 
-from xaibench.report.numbers.inference import infer, pair_tests
-from xaibench.report.numbers.leaderboards import CellTests, boards, leaderboard, pairs_over_cells, printable
-from xaibench.report.numbers.summary import summarize
 from xaibench.report.page.content import board_rows, board_values
-from xaibench.report.results import read_run
 from xaibench.runfolder.schema import CELL
-from xaibench.statistics import SamplingDesign
+from xaibench.scores import SamplingDesign
+from xaibench.scores.leaderboards import CellTests, boards, leaderboard, pairs_over_cells, printable
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import infer, pair_tests, summarize
 
 EVERYTHING = (None, None, None)
 

@@ -1,13 +1,13 @@
 """Statistical inference for scores of the same samples: confidence intervals, tests and mean ranks."""
 
-from xaibench.statistics.nested_draws import (
+from xaibench.scores.nested_draws import (
     NestedMeans,
     SamplingDesign,
     nested_means,
     paired_differences,
     unpaired_difference,
 )
-from xaibench.statistics.rank_tests import (
+from xaibench.scores.rank_tests import (
     ControlComparison,
     MeanRanks,
     average_ranks,

@@ -2,10 +2,9 @@ import pandas as pd
 import pytest
 
 from xaibench.benchmarks.saliency_bench.published_tables import TABLE_3_METRICS
-from xaibench.report.numbers import published_comparison as published
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
+from xaibench.scores import published_comparison as published
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import infer, summarize
 
 
 def test_ours_stand_beside_theirs(annotated_run, annotated_findings):

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from oracles.report_tables import holm, ranks_over_samples, t_of_groups
 
-from xaibench.report.numbers.inference import ALL_PAIRS, bundled, cell_matrices, infer, resampled_means
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
 from xaibench.runfolder.schema import COMPARISONS
-from xaibench.statistics import SamplingDesign, nested_means
+from xaibench.scores import SamplingDesign, nested_means
+from xaibench.scores.cells import bundled, cell_matrices, resampled_means
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import ALL_PAIRS, infer, summarize
 
 CELL = ["subset", "variant", "model"]
 

@@ -13,8 +13,9 @@ import pandas as pd
 
 from xaibench.benchmarks.saliency_bench.published_tables import TABLE_4, published_set
 from xaibench.core.correlations import MetricAgreement, correlate, is_binary
-from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
-from xaibench.report.results import RunResults, place
+from xaibench.scores.cells import Matrices, cell_matrices
+from xaibench.scores.nested_draws import Floats
+from xaibench.scores.results import RunResults, place
 
 #: The explainers of the paper's Table 4; a run without any of them shows its first three methods instead.
 TABLE_4_EXPLAINERS = ("gradcam", "integrated_gradients", "rise")

@@ -10,7 +10,9 @@ import pytest
 from scipy.stats import pointbiserialr, spearmanr
 
 from xaibench.benchmarks.claims import all_claims
-from xaibench.report.claims import (
+from xaibench.runner import run as run_suite
+from xaibench.scores.cells import cell_matrices
+from xaibench.scores.claims import (
     Claim,
     check_correlations,
     check_pairs,
@@ -18,9 +20,7 @@ from xaibench.report.claims import (
     exclusions,
     paired_scores,
 )
-from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.results import read_run
-from xaibench.runner import run as run_suite
+from xaibench.scores.results import read_run
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,25 @@ from numpy.typing import NDArray
 
 from xaibench.core.messages import listed
 from xaibench.core.types import SCORED_AS_CHANCE
-from xaibench.report.results import RunResults
-from xaibench.runfolder.schema import CELL, DESCRIBED, KEYS
-from xaibench.statistics.rank_tests import ALPHA
-
-Floats: TypeAlias = NDArray[np.floating[Any]]
+from xaibench.runfolder.schema import CELL, COMPARISONS, DESCRIBED, INFERRED, KEYS
+from xaibench.scores.cells import cell_matrices, group_and_row_numbers
+from xaibench.scores.nested_draws import (
+    FEW_SAMPLES,
+    RELIABLE_GROUPS,
+    Floats,
+    SamplingDesign,
+    nested_means,
+    paired_differences,
+)
+from xaibench.scores.rank_tests import ALPHA, average_ranks, compare_with_controls, holm
+from xaibench.scores.results import RunResults
 
 #: Largest number of outliers drawn on each side of a box, to bound the size of the figures.
 MAX_OUTLIERS = 8
+#: In cells of up to this many explainers, all pairs are one family of tests. In larger cells, pairs of a method and a
+#: control are one family and pairs of two methods another, so that many methods do not weaken the tests against
+#: the controls.
+ALL_PAIRS = 15
 #: Columns for the figures, in addition to those of ``summary.csv``.
 _FOR_FIGURES = ("whisker_low", "whisker_high", "outliers")
 
@@ -35,7 +46,7 @@ def summarize(run: RunResults) -> pd.DataFrame:
         - ``rank``: rank of the mean within cell and metric, 1 is best; ties share the average rank. NaN without a
           defined score, and for a control that is the answer by construction of the data.
         - ``above_controls``: whether the rank is better than that of every control of the cell, significant or not (for
-          significance see ``beats_controls`` of :func:`.inference.infer`). Missing for controls, and in a cell without
+          significance see ``beats_controls`` of :func:`.summary.infer`). Missing for controls, and in a cell without
           a ranked control.
     """
     rows = _describe_groups(run)
@@ -79,6 +90,177 @@ def _describe_groups(run: RunResults) -> pd.DataFrame:
         name = {"low": "min", "high": "max"}.get(field.name, field.name)
         rows[name] = [getattr(distribution, field.name) for distribution in described.values()]
     return rows
+
+
+def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Add intervals, ranks and test results to the summary, and test methods against each other.
+
+    Args:
+        run: The run.
+        summary: From :func:`xaibench.scores.summary.summarize`.
+
+    Returns:
+        :data:`~xaibench.runfolder.schema.INFERRED` added to the summary, and the pairs that were tested. Columns of the
+        summary:
+
+        - ``low``, ``high``: 95 % interval of the mean. It accounts for the choice of data sets; with one data set, for
+          the choice of trainings and samples; with one training, for the choice of samples.
+        - ``sample_rank``: mean rank over the ``n_ranked`` rows in which every explainer with any score in the cell has
+          one. 1 is best; ties share their ranks.
+        - ``p_controls``: largest Holm-corrected p-value of the paired tests against the controls of the cell; 1 if some
+          control has a mean at least as good. Missing for controls, and in cells without one. Controls that are the
+          answer by construction of the data are left out.
+        - ``beats_controls``: whether ``p_controls`` is below 5 % (:func:`xaibench.scores.compare_with_controls`).
+        - ``better_than``, ``worse_than``: number of the ``compared_with`` other explainers that differ from this one at
+          5 %.
+
+        The pairs have the columns of :data:`~xaibench.runfolder.schema.COMPARISONS`. ``difference`` is the mean of
+        first minus second over the ``n_valid`` rows in which both have a score, from ``n_groups`` groups. ``low`` and
+        ``high`` are its 95 % interval by Student's t with ``df`` degrees of freedom; with one training and skewed
+        differences, the end on the side of the longer tail is further away. ``p_holm`` is corrected for all pairs of
+        that cell and metric. In cells of more than :data:`ALL_PAIRS` explainers, pairs of a method and a
+        control are corrected separately from pairs of two methods, and the last three columns of the summary refer to
+        the former.
+    """
+    rows, pairs = [], []
+    directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
+    for cell in cell_matrices(run):
+        for k, metric in enumerate(cell.metrics):
+            values, higher = cell.values[:, k], bool(directions[metric])
+            part = run.metrics[metric]
+            intervals = nested_means(values, cell.drawn).intervals(within=part.range, attains_ends=part.attains_ends)
+            control = [run.explainers[name].control for name in cell.methods]
+            tests = pair_tests(cell.methods, control, values, cell.drawn, len(np.unique(cell.groups)))
+            pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
+            answers = [run.is_answer(cell.cell, name) for name in cell.methods]
+            ranked = np.where(answers, np.nan, values)
+            scored, ranks = ~np.isnan(ranked).all(axis=0), np.full(len(answers), np.nan)
+            ranks[scored], n = average_ranks(ranked[:, scored], higher_is_better=higher)
+            judged = tests[tests["of_controls"].astype(bool)]
+            controls = {name for m, name in enumerate(cell.methods) if control[m]}
+            to_beat = {name for m, name in enumerate(cell.methods) if control[m] and not answers[m]}
+            standings = _standings(to_beat, controls, cell.methods, judged, higher_is_better=higher)
+            for m, name in enumerate(cell.methods):
+                key = dict(zip(KEYS, (*cell.cell, name, metric), strict=True))
+                numbers = {"low": intervals[m, 0], "high": intervals[m, 1], "sample_rank": ranks[m]}
+                rows.append(key | numbers | {"n_ranked": n} | standings[name])
+    table = pd.DataFrame(rows, columns=[*KEYS, *INFERRED])
+    joined = summary.astype(dict.fromkeys(KEYS, str)).merge(table, on=list(KEYS), how="left")
+    joined.index = summary.index
+    joined[list(KEYS)] = summary[list(KEYS)]  # keep the order of the categories
+    whole = ["n_ranked", "better_than", "worse_than", "compared_with"]
+    joined = joined.astype(dict.fromkeys(whole, "Int64") | {"beats_controls": "boolean"})
+    tested = pd.concat(pairs, ignore_index=True) if pairs else pd.DataFrame()
+    return joined, tested.reindex(columns=list(COMPARISONS.columns))
+
+
+#: Sources of variation that the intervals account for, by the highest level that was repeated.
+_INTERVAL_SCOPES = {
+    "data sets": "the random choice of data sets, trainings and samples.",
+    "trainings": "the random choice of trainings and samples, but not for that of the data set.",
+    "samples": "the random choice of samples, but not for that of the training and the data set, whose effect is often "
+    "larger.",
+}
+
+
+def promises(run: RunResults) -> list[str]:
+    """Return sentences that say which sources of variation the intervals account for.
+
+    Args:
+        run: The run.
+
+    Returns:
+        One sentence per level at which cells were repeated, and one if intervals over few samples are not reliable;
+        empty if nothing was scored.
+    """
+    scores = run.scores[run.scores["scored"].to_numpy()]
+    by_cell = scores.groupby(list(CELL), observed=True)[["data_seed", "seed"]].nunique()
+    sets, trainings = (by_cell[name].to_numpy() for name in ("data_seed", "seed"))
+    level = np.where(sets > 1, "data sets", np.where(trainings > 1, "trainings", "samples"))
+    counts = [(name, int((level == name).sum())) for name in _INTERVAL_SCOPES]
+    levels = [(name, count) for name, count in counts if count]
+    groups = scores.assign(group=group_and_row_numbers(run, scores)[0]) if len(scores) else scores.assign(group=0)
+    few = groups.groupby(list(CELL), observed=True)["group"].nunique().to_numpy() < RELIABLE_GROUPS
+    sentences = [
+        f"The 95 % intervals{'' if len(levels) == 1 else f' of {count} cell' + 's' * (count > 1)} account for "
+        f"{_INTERVAL_SCOPES[name]}"
+        for name, count in levels
+    ]
+    return [*sentences, *([FEW_SAMPLES] if (few & (level == "samples")).any() else [])]
+
+
+def _standings(
+    to_beat: set[str],
+    controls: set[str],
+    methods: tuple[str, ...],
+    tests: pd.DataFrame,
+    *,
+    higher_is_better: bool,
+) -> dict[str, dict[str, Any]]:
+    """Return the last five columns of ``INFERRED`` for each explainer; ``controls`` need not beat any control."""
+    counts = {name: {"better_than": 0, "worse_than": 0, "compared_with": 0} for name in methods}
+    pairs = list(tests[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None))
+    against = compare_with_controls(pairs, to_beat, higher_is_better=higher_is_better)
+    sign = 1 if higher_is_better else -1
+    for first, second, difference, p in pairs:
+        if np.isnan(p):
+            continue
+        for name, ahead in ((first, sign * difference), (second, -sign * difference)):
+            counts[name]["compared_with"] += 1
+            counts[name]["better_than"] += p < ALPHA and ahead > 0
+            counts[name]["worse_than"] += p < ALPHA and ahead < 0
+    standings: dict[str, dict[str, Any]] = {}
+    for name in methods:
+        p, beats = (np.nan, None) if name in controls else against.get(name, (np.nan, None))
+        standings[name] = {"p_controls": p, "beats_controls": beats, **counts[name]}
+    return standings
+
+
+def pair_tests(
+    methods: Sequence[str], control: Sequence[bool], values: Floats, drawn: SamplingDesign, groups: int
+) -> pd.DataFrame:
+    """Run the paired tests of one metric in one cell.
+
+    Args:
+        methods: ``M`` names.
+        control: ``M`` flags, true for controls.
+        values: ``[U, M]`` scores; ``nan`` where undefined.
+        drawn: Data set, training and group of each row.
+        groups: Number of groups of samples.
+
+    Returns:
+        One row per pair with the columns of :data:`~xaibench.runfolder.schema.COMPARISONS` after the metric, and
+        ``of_controls``: whether the pair belongs to the family of tests against the controls.
+    """
+    every = len(methods) <= ALL_PAIRS
+    controls, names = np.array(control, dtype=bool), np.array(methods, dtype=object)
+    i, j = np.triu_indices(len(methods), 1)
+    tested = every | ~(controls[i] & controls[j])
+    i, j = i[tested], j[tested]
+    if not len(i):
+        return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
+    difference = paired_differences(values[:, i], values[:, j])
+    means = nested_means(difference, drawn)
+    p, intervals = means.p_values(), means.intervals()
+    of_controls = every | (controls[i] != controls[j])
+    corrected = np.full(len(p), np.nan)
+    for family in (of_controls, ~of_controls):
+        corrected[family] = holm(p[family])
+    return pd.DataFrame(
+        {
+            "first": names[i],
+            "second": names[j],
+            "difference": means.mean,
+            "low": intervals[:, 0],
+            "high": intervals[:, 1],
+            "p": p,
+            "p_holm": corrected,
+            "df": means.df,
+            "n_valid": (~np.isnan(difference)).sum(axis=0),
+            "n_groups": groups,
+            "of_controls": of_controls,
+        }
+    )
 
 
 def min_accuracy(run: RunResults) -> float:

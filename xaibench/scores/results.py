@@ -15,7 +15,6 @@ import pandas as pd
 
 from xaibench.benchmarks.facets import answering_controls, facet_label, subset_order, variant_order
 from xaibench.core.truth_kinds import TRUTHS
-from xaibench.report.metric_verdicts import known_verdicts
 from xaibench.runfolder import schema as tables
 from xaibench.runfolder.descriptions import (
     Environment,
@@ -30,6 +29,7 @@ from xaibench.runfolder.descriptions import (
 from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.schema import CELL, KEYS, RunFolderError
+from xaibench.scores.metric_verdicts import known_verdicts
 
 
 def place(name: str) -> str:

@@ -171,7 +171,7 @@ class NestedMeans:
                 ends further inside. Other intervals are widened to the square of the share that the variance of the
                 scores has of that of hits and misses with the same mean, so graded scores hardly change. If both ends
                 are finite and there is one training, the interval is a generalization of Wilson's
-                (:func:`~xaibench.statistics.nested_draws.bounded_intervals`). If one end is infinite, scores that were
+                (:func:`~xaibench.scores.nested_draws.bounded_intervals`). If one end is infinite, scores that were
                 not seen are assumed within 1 of the other end, where chance is, or up to the largest score of all
                 columns.
 

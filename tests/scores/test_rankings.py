@@ -9,12 +9,10 @@ import pytest
 from report.known_scores import NOISE, make_board
 from scipy.stats import kendalltau
 
-from xaibench.report.numbers import leaderboards
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards, pairs_over_cells
-from xaibench.report.numbers.rankings import _groups, first_places, rankings, reproducibility
-from xaibench.report.numbers.summary import summarize
-from xaibench.report.results import read_run
+from xaibench.scores import leaderboards
+from xaibench.scores.leaderboards import _groups, boards, first_places, pairs_over_cells, rankings, reproducibility
+from xaibench.scores.results import read_run
+from xaibench.scores.summary import infer, summarize
 
 
 @pytest.fixture

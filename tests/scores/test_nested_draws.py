@@ -6,8 +6,8 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.stats import binomtest, t
 
-from xaibench.statistics import SamplingDesign, holm, nested_means, unpaired_difference
-from xaibench.statistics.nested_draws import compute_influences, variance_components
+from xaibench.scores import SamplingDesign, holm, nested_means, unpaired_difference
+from xaibench.scores.nested_draws import compute_influences, variance_components
 
 
 def rng(seed=0):

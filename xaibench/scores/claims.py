@@ -15,12 +15,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.benchmarks.claims import Cell, PaperClaims, Selection, Statement, all_claims, is_selected
-from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
-from xaibench.report.numbers.metric_agreement import resample_correlation
-from xaibench.report.numbers.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
-from xaibench.report.results import RunResults, place
 from xaibench.runfolder.schema import CELL
-from xaibench.statistics import explained_variance, rank_share
+from xaibench.scores import explained_variance, rank_share
+from xaibench.scores.cells import Matrices, cell_matrices, resampled_means
+from xaibench.scores.metric_agreement import resample_correlation
+from xaibench.scores.nested_draws import Floats
+from xaibench.scores.results import RunResults, place
+from xaibench.scores.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
 
 RESAMPLES = 2000
 #: Largest number of resamples of correlations and of pairs of samples, which cost more than those of means.

@@ -14,8 +14,8 @@ from xaibench.benchmarks.saliency_bench.published_tables import (
     TABLE_3_METRICS,
     published_set,
 )
-from xaibench.report.results import RunResults
 from xaibench.runfolder.descriptions import PartDescription
+from xaibench.scores.results import RunResults
 
 
 def accuracies(run: RunResults) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.inference.infer`.
+        summary: From :func:`xaibench.scores.summary.infer`.
 
     Returns:
         One entry per data set, model and explainer: ``place`` (a number per data set and model, in the paper's order),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import f_oneway, kendalltau, wilcoxon
 
-from xaibench.statistics import (
+from xaibench.scores import (
     SamplingDesign,
     average_ranks,
     compare_with_controls,
@@ -16,7 +16,7 @@ from xaibench.statistics import (
     mean_ranks,
     rank_share,
 )
-from xaibench.statistics.rank_tests import kendall_tau
+from xaibench.scores.rank_tests import kendall_tau
 
 
 def test_ranks_in_both_directions():
