@@ -239,12 +239,11 @@ def test_an_object_that_comes_fitted_is_left_as_it_is_until_the_weights_change(s
 def test_a_control_is_fitted_once_with_or_without_a_network(split):
     calls = []
 
-    def fit(part, model, training):
-        calls.append(model)
-        return part.fit(model, training())
+    def batches():
+        calls.append(None)
+        return training_batches(split)
 
-    batches = functools.partial(training_batches, split)
-    applied = AppliedExplainer("prior", device="cpu", training=batches, fit=fit)
+    applied = AppliedExplainer("prior", device="cpu", training=batches)
     expected = split.masks.double().mean(0)
     for model in (None, network(), network(1), None):
         maps = applied(model, split.images.double(), split.targets)

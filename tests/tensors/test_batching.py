@@ -18,7 +18,7 @@ def test_larger_images_go_in_fewer_rows_and_a_gpu_takes_more():
 
 @pytest.mark.parametrize(("size", "count", "lengths"), [(3, 7, [3, 3, 1]), (3, 3, [3]), (8, 3, [3]), (3, 0, [])])
 def test_parts_are_of_at_most_so_many_rows_and_cover_all(size, count, lengths):
-    parts = BatchSize(size).parts(count)
+    parts = BatchSize(size).slices(count)
     assert [part.stop - part.start for part in parts] == lengths
     assert [row for part in parts for row in range(count)[part]] == list(range(count))
 

@@ -213,8 +213,6 @@ class AppliedExplainer:
             and so does an explainer that propagates from the logit for ``"probability"`` and ``"margin"``.
         device: The device; ``"auto"`` is the GPU if there is one.
         training: Function that returns the batches for fitting (:mod:`.training_data`); None if there are none.
-        fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``. The
-            network is None for a control.
         distribution: Function that returns the distribution of the images, for reference explainers; None if unknown.
         progress: Show a progress bar for each explanation.
 
@@ -244,7 +242,6 @@ class AppliedExplainer:
         output: OutputOrFunction | None = None,
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
-        fit: Callable[[Any, nn.Module | None, Callable[[], Iterable[Any]]], Any] | None = None,
         distribution: Callable[[], Any] | None = None,
         progress: bool = False,
     ) -> None:
@@ -267,7 +264,6 @@ class AppliedExplainer:
             set_once = {name: self._call_args.get(name) for name in ("seed", "batch_size", "channels")}
             self._part = configured(self._part, **set_once)
         self._output, self._device, self._training = part_output(self._part, output), device, training
-        self._fit_function = fit or (lambda part, network, training: part.fit(network, training()))
         is_object = not isinstance(explainer, str) and not inspect.isclass(explainer)
         self._was_fitted = is_object and bool(getattr(part, "fitted", False))
         self._weights: dict[str, Tensor] | None = None
@@ -327,7 +323,7 @@ class AppliedExplainer:
             )
         if self._training is not None and not (self._was_fitted and self._weights is None):
             placed = None if network is None else to_device(network, self._device)
-            self._part = self._fit_function(self._part, placed, self._training)
+            self._part = self._part.fit(placed, self._training())
         self._weights = {} if network is None else copy_weights(network)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -214,14 +213,6 @@ class ExplainerPart(Component):
     def is_fitted(self) -> bool:
         """Whether the explainer is fitted to the training samples first."""
         return hasattr(self.target, "fit")
-
-    @functools.cached_property
-    def fit_settings(self) -> str:
-        """The settings that decide the fit: explainers with equal ones share a fit. Empty if it cannot be shared."""
-        part = self.target
-        deciding = getattr(part, "fit_decided_by", ())
-        stated = {name: self.parameters.get(name, self.accepted[name].default) for name in deciding}
-        return json.dumps([part.fit.__qualname__, stated], sort_keys=True) if deciding else ""
 
     @functools.cached_property
     def applied(self) -> AppliedExplainer:

@@ -235,8 +235,6 @@ def _compute(
             store.set_aside_damaged()
         else:
             break
-    for key in store.keys("fit"):  # shared by the explain jobs of this run
-        store.remove("fit", key)
     return schedule
 
 

@@ -203,7 +203,7 @@ def _advice(path: Path, error: OSError) -> str:
 #: Folder of incomplete results of score jobs.
 PARTIAL = "partial"
 #: Folders of the store with their file types.
-_FOLDERS = {"data": "safetensors", "train": "safetensors", "fit": "safetensors", "explain": "safetensors"}
+_FOLDERS = {"data": "safetensors", "train": "safetensors", "explain": "safetensors"}
 _FOLDERS |= {"score": "parquet", PARTIAL: "parquet"}
 
 
@@ -239,7 +239,7 @@ class Store:
         """Return the file name of a result, whether or not it exists.
 
         Args:
-            stage: Stage of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``; or ``"fit"``, ``"partial"``.
+            stage: Stage of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``; or ``"partial"``.
             key: Key of the job.
 
         Returns:

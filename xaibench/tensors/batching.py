@@ -79,14 +79,14 @@ class BatchSize:
         size: Initial number of rows.
 
     Example:
-        >>> BatchSize(3).parts(7)
+        >>> BatchSize(3).slices(7)
         [slice(0, 3, None), slice(3, 6, None), slice(6, 7, None)]
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def parts(self, count: int) -> list[slice]:
+    def slices(self, count: int) -> list[slice]:
         """Split ``count`` rows into slices of at most ``size``."""
         return [slice(start, min(start + self.size, count)) for start in range(0, count, self.size)]
 
@@ -104,7 +104,7 @@ class BatchSize:
         while True:
             again()
             try:
-                return torch.cat([work(part) for part in self.parts(count)])
+                return torch.cat([work(part) for part in self.slices(count)])
             except (RuntimeError, MemoryError) as error:
                 self.size = halve_batch(error, min(self.size, count))
             # Not inside the except block, where the error still references the tensors of the failed pass.

@@ -188,7 +188,7 @@ def test_the_skip_of_a_unit_that_begins_with_an_in_place_relu_carries_the_rectif
 
 def test_patterns_are_fitted_to_the_network_that_overwrites(images):
     fitted = [
-        build("pattern_net").fit(Net(act), [images]).fit_state for act in (torch.relu, FORMS["functional, in place"])
+        build("pattern_net").fit(Net(act), [images]).patterns for act in (torch.relu, FORMS["functional, in place"])
     ]
     for name, pattern in fitted[0].items():
         torch.testing.assert_close(fitted[1][name], pattern)

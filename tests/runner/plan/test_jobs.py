@@ -212,13 +212,13 @@ def test_explaining_is_cut_into_jobs_of_so_many_samples():
     cut = plan(
         explaining={"samples": 250, "samples_per_job": 100}, explainers={"saliency": {}, "pattern_net": {}, "input": {}}
     )
-    parts = [job.part for job in cut.jobs if job.stage == "explain" and job.explainer.name == "saliency"]
-    assert parts == [(0, 100), (100, 200), (200, 250)] * 2
-    whole = [job.part for job in cut.jobs if job.stage == "explain" and job.explainer.name != "saliency"]
+    spans = [job.span for job in cut.jobs if job.stage == "explain" and job.explainer.name == "saliency"]
+    assert spans == [(0, 100), (100, 200), (200, 250)] * 2
+    whole = [job.span for job in cut.jobs if job.stage == "explain" and job.explainer.name != "saliency"]
     assert whole == [None] * 3, "what is fitted first, and controls, stay whole"
     scores = [job for job in cut.jobs if job.stage == "score" and job.explains[0].explainer.name == "saliency"]
     assert len(scores) == 2 * 2
-    assert all(score.waits_for == score.explains[0].parts for score in scores)
+    assert all(score.waits_for == score.explains[0].slices for score in scores)
     assert [part.amount for part in scores[0].waits_for] == [100, 100, 50]
     assert "samples 100 to 199" in str(scores[0].waits_for[1])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -70,29 +70,11 @@ class AGOP(Attribution):
     diagonal: Tensor | None = field(default=None, repr=False, compare=False)
     #: The explained output by default.
     explains: ClassVar[Output] = "logit"
-    #: Fields that determine the diagonal, besides network and data: explainers that agree in them can share a fit.
-    fit_decided_by: ClassVar[tuple[str, ...]] = ("outputs", "batch_size")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("variant", self.variant, get_args(Variant), owner="AGOP")
         check_choice("outputs", self.outputs, get_args(AveragedOutputs), owner="AGOP")
-
-    @property
-    def fit_state(self) -> Mapping[str, Tensor]:
-        """The fitted diagonal; empty before :meth:`fit`."""
-        return {} if self.diagonal is None else {"diagonal": self.diagonal}
-
-    def with_fit(self, state: Mapping[str, Tensor]) -> Self:
-        """Return this explainer with the :attr:`fit_state` of another one.
-
-        Args:
-            state: That of an explainer that agrees in the parameters that decide the fit.
-
-        Returns:
-            The fitted explainer.
-        """
-        return replace(self, diagonal=state.get("diagonal"))
 
     @property
     def fitted(self) -> bool:

@@ -66,7 +66,7 @@ def _dependence(masks: Tensor, outputs: Tensor) -> Tensor:
     # In (m - m')² = m + m' - 2 m m' only the product matters, since rows and columns of the centered kernel sum to
     # zero. The masks are centered instead of the kernel, which would have 10⁸ entries for ten thousand masks.
     centered, total = masks - masks.mean(0), torch.zeros_like(masks[0])
-    for some in BatchSize(max(1, _MAX_NUMBERS // len(outputs))).parts(len(outputs)):
+    for some in BatchSize(max(1, _MAX_NUMBERS // len(outputs))).slices(len(outputs)):
         kernel = torch.exp(-(((outputs[some, None] - outputs) / width).square() / 2))
         total += (centered[some] * (kernel @ centered)).sum(0)
     return 2 * total.clamp(min=0) / len(masks) ** 2

@@ -82,7 +82,7 @@ class RISE(Repeating):
         # All masks are drawn before the first pass, since a GPU would wait for every copy of numbers to it.
         rng = np.random.default_rng(self.seed)
         build = _mask_builder(rng, self.n_masks, size, self.grid_size, self.keep_probability, like)
-        return map(build, BatchSize(rows).parts(self.n_masks))
+        return map(build, BatchSize(rows).slices(self.n_masks))
 
 
 def random_masks(

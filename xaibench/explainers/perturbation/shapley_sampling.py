@@ -128,9 +128,9 @@ class ShapleySampling(Repeating, FeatureAttribution):
             first = passes.model(start)[0, targets]
         whole = plain_outputs(passes.model, images, targets, self.rows_of(passes.model, images))
         total, size = flat.new_zeros(len(flat), count), passes.walks(flat.shape[1])
-        for samples in BatchSize(size).parts(len(flat)):
+        for samples in BatchSize(size).slices(len(flat)):
             x, y, index = flat[samples], targets[samples], features.of(samples)
-            for some in BatchSize(max(1, size // len(x))).parts(len(ranks)):
+            for some in BatchSize(max(1, size // len(x))).slices(len(ranks)):
                 place = ranks[some][:, index]
                 steps, walks = Steps.of(place.flatten(0, 1), count), len(place)
                 which = steps.which.reshape(place.shape).expand(-1, len(x), -1)

@@ -62,17 +62,6 @@ class _Patterns(Attribution):
     #: The only output that can be explained.
     explains: ClassVar[Output] = "logit"
     explains_only: ClassVar[bool] = True
-    #: Fields that determine the patterns, besides network and data: explainers that agree in them can share a fit.
-    fit_decided_by: ClassVar[tuple[str, ...]] = ("signal", "batch_size")
-
-    @property
-    def fit_state(self) -> Mapping[str, Tensor]:
-        """The fitted patterns; empty before :meth:`fit`."""
-        return self.patterns or {}
-
-    def with_fit(self, state: Mapping[str, Tensor]) -> Self:
-        """Return this explainer with the :attr:`fit_state` of another one."""
-        return replace(self, patterns=dict(state))
 
     def __post_init__(self) -> None:
         super().__post_init__()

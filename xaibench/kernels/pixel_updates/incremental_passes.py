@@ -138,7 +138,7 @@ class IncrementalPasses:
         row = np.arange(len(to)) // (len(to) // len(which))
         out = np.empty((len(to), ends.shape[1] - 1, self.classes))
         base = self._base_state(starts) if len(starts) == 1 else None
-        for some in BatchSize(self.walks(to.shape[1])).parts(len(to)):
+        for some in BatchSize(self.walks(to.shape[1])).slices(len(to)):
             values = to[some].double().contiguous().numpy()
             self._fill_outputs(
                 base or self._base_state(starts[some]), (row[some], which, ends), values, carry, out[some]
@@ -164,7 +164,7 @@ class IncrementalPasses:
             run_walks(*network, *own, row[part], which, ends, values[part], carry, out[part])
 
         threads = min(torch.get_num_threads(), len(values), 1 + out[..., 0].size // _STEPS_PER_THREAD)
-        parts = BatchSize(-(-len(values) // threads)).parts(len(values))
+        parts = BatchSize(-(-len(values) // threads)).slices(len(values))
         if threads == 1:
             run(parts[0])
             return

@@ -288,7 +288,7 @@ class ModelScorer:
         with torch.inference_mode():
             if shared is not None:
                 scores[:, -1] = self.target_scores(self.outputs(shared).expand(len(samples), -1), samples.targets)
-            for group in self.rows.parts(len(samples)):
+            for group in self.rows.slices(len(samples)):
                 size, rows, targets = self.rows.size, prepare(group), samples.targets[group]
                 flat = torch.arange(len(targets) * points)
                 for chunk in torch.split(flat, size):

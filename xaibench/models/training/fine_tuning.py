@@ -40,7 +40,7 @@ def fine_tune(
         try:
             for epoch in tqdm(range(epochs), unit="epoch", desc="Fine-tuning", disable=not progress):
                 shuffled = torch.randperm(len(train), generator=order).tolist()
-                batches = [shuffled[rows] for rows in BatchSize(batch_size).parts(len(train))]
+                batches = [shuffled[rows] for rows in BatchSize(batch_size).slices(len(train))]
                 lost.append(learner.learn(train, batches, workers, seed=epoch))
                 loss, accuracy = learner.test(val, workers)
                 val_lost.append(loss)
@@ -90,7 +90,7 @@ class _Learner:
         lost: list[Tensor] = []
         correct: list[Tensor] = []
         in_order = list(range(len(split)))
-        batches = [in_order[rows] for rows in BatchSize(2 * self._batch_size).parts(len(split))]
+        batches = [in_order[rows] for rows in BatchSize(2 * self._batch_size).slices(len(split))]
         with torch.no_grad():
             for images, targets in read_batches(split, batches, workers=workers):
                 x, y = images.to(self._like), targets.to(self._like.device)

@@ -156,7 +156,7 @@ def extract_features(
     like = next(model.parameters())
     rows, found_parts = BatchSize(batch_size), []
     order = list(range(len(split)))
-    batches = [order[chunk] for chunk in rows.parts(len(split))]
+    batches = [order[chunk] for chunk in rows.slices(len(split))]
     bar = tqdm(total=len(split), unit="image", desc="Features", disable=not progress)
     with torch.no_grad(), precision_context(device=like.device), _run_trunk(model, head) as trunk, bar:
         for images, _ in read_batches(split, batches, workers=workers):

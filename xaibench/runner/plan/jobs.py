@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 import operator
@@ -28,8 +29,9 @@ from xaibench.runner.parts import DatasetPart, ExplainerPart, MetricPart, ModelP
 Stage = Literal["data", "train", "explain", "score"]
 STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
 
+_MB = 1 << 20
 #: MiB of a worker process that has loaded the library and not run a job.
-BASE_MB = 600.0
+_BASE_MB = 600.0
 
 
 class Keyed(ABC):
@@ -60,11 +62,11 @@ class Job(Keyed):
     @property
     @abstractmethod
     def needs(self) -> tuple[Job, ...]:
-        """Jobs whose results this one reads. They run first."""
+        """Jobs whose results this one reads. They run first, and if one fails, this one is not run."""
 
     @property
     def waits_for(self) -> tuple[Job, ...]:
-        """Jobs that this one waits for although it also runs without their results."""
+        """Jobs that run first, but may fail."""
         return ()
 
     @functools.cached_property
@@ -104,9 +106,9 @@ class Job(Keyed):
         """MiB of the result in the store."""
 
     @property
-    @abstractmethod
     def memory_mb(self) -> float:
-        """Estimated peak memory of a worker that runs the job, in MiB."""
+        """Estimated peak memory of a worker that runs the job, in MiB: its inputs twice, and its result."""
+        return _BASE_MB + 4 * self.disk_mb + 2 * sum(each.disk_mb for each in self.needs)
 
     @abstractmethod
     def about(self) -> dict[str, object]:
@@ -116,10 +118,11 @@ class Job(Keyed):
 def deciding_fields(record: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that decide its key.
 
-    Fields at their defaults are left out, so that a new field does not change the keys of older results.
+    Fields at their defaults are left out, so that a new field does not change the keys of older results. For the same
+    reason a renamed field keeps its old name in the key, as ``key`` in its metadata.
     """
     return {
-        f.name: value
+        f.metadata.get("key", f.name): value
         for f in dataclasses.fields(record)
         if f.compare and (value := getattr(record, f.name)) != f.default
     }
@@ -159,9 +162,6 @@ class Outcome:
     peak_mb: float = 0.0
     worker: str = ""
     spent: Mapping[tuple[str, str], float] = field(default_factory=dict)
-
-
-_MB = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,11 +219,6 @@ class DataJob(Job):
         channels, *sides = self.image_shape
         pixels = math.prod(sides) if self.dataset.has_n_samples else 0
         return sum(self.sizes) * (4 * channels * pixels + pixels + 8) / _MB
-
-    @property
-    def memory_mb(self) -> float:
-        """The samples while they are made and written."""
-        return BASE_MB + 3 * self.disk_mb
 
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""
@@ -301,11 +296,6 @@ class TrainJob(Job):
         facts = ModelPart.of(self.model, self.build).facts(self.data.dataset)
         return len(self.seeds) * facts.weights * 4 / _MB
 
-    @property
-    def memory_mb(self) -> float:
-        """The samples, and the weights with the state of Adam."""
-        return BASE_MB + 2 * self.data.disk_mb + 4 * self.disk_mb
-
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""
         return self.data.about() | {"model": self.model}
@@ -362,11 +352,9 @@ class ExplainJob(Job):
         output: The explained output of the network.
         explain_seed: Seed of the explainer.
         revision: Revision of the explainer.
-        cut: If not 0, this job represents several jobs of at most ``cut`` samples each (:attr:`parts`).
-        part: For one of these jobs: its first sample, and the one after its last.
+        cut: If not 0, this job represents several jobs of at most ``cut`` samples each (:attr:`slices`).
+        span: For one of these jobs: its first sample, and the one after its last.
         precision: Precision of the maps and of the model outputs in metrics; ``"own"`` is that of the network.
-        fit_from: Job of another explainer with the same fit to the same network, which leaves its fit in the store.
-        shares_fit: Whether there are such explainers. Neither ``fit_from`` nor this affects the maps.
     """
 
     stage: ClassVar[Stage] = "explain"
@@ -378,25 +366,11 @@ class ExplainJob(Job):
     explain_seed: int
     revision: str
     cut: int = 0
-    part: tuple[int, int] | None = None
+    span: tuple[int, int] | None = dataclasses.field(default=None, metadata={"key": "part"})
     precision: str = "own"
-    fit_from: ExplainJob | None = dataclasses.field(default=None, compare=False)
-    shares_fit: bool = dataclasses.field(default=False, compare=False)
-
-    @property
-    def waits_for(self) -> tuple[Job, ...]:
-        """The job whose fit is used."""
-        return (self.fit_from,) if self.fit_from else ()
-
-    @property
-    def fit_key(self) -> str:
-        """Hash of everything that decides the fit; equal for all jobs that can share it."""
-        shared = self.explainer.fit_settings
-        network = self.network.as_json() if self.network else None
-        return hash_json([self.data.key, network, self.precision, shared])
 
     @functools.cached_property
-    def parts(self) -> tuple[ExplainJob, ...]:
+    def slices(self) -> tuple[ExplainJob, ...]:
         """The jobs that make the maps, in the order of the samples. More samples only add jobs."""
         if not self.cut:
             return (self,)
@@ -404,7 +378,7 @@ class ExplainJob(Job):
             return (dataclasses.replace(self, cut=0),)
         starts = range(0, self.samples, self.cut)
         spans = [(start, min(start + self.cut, self.samples)) for start in starts]
-        return tuple(dataclasses.replace(self, cut=0, samples=span[1], part=span) for span in spans)
+        return tuple(dataclasses.replace(self, cut=0, samples=span[1], span=span) for span in spans)
 
     @functools.cached_property
     def needs(self) -> tuple[Job, ...]:
@@ -420,7 +394,7 @@ class ExplainJob(Job):
     def amount(self) -> int:
         """Explained samples."""
         test = max(1, self.data.sizes[2])
-        start, stop = self.part or (0, test if self.samples == "all" else self.samples)
+        start, stop = self.span or (0, test if self.samples == "all" else self.samples)
         return max(0, min(test, stop) - start)
 
     @property
@@ -430,15 +404,9 @@ class ExplainJob(Job):
 
     @property
     def memory_mb(self) -> float:
-        """The test samples and the maps; also the other samples if the explainer is fitted."""
-        fitted = 2 if self.explainer.is_fitted else 0
-        return self.held_mb + fitted * self.data.disk_mb
-
-    @property
-    def held_mb(self) -> float:
-        """Memory of a worker with the test samples and the maps, in MiB."""
-        test = self.data.sizes[2] / max(1, sum(self.data.sizes))
-        return BASE_MB + 2 * test * self.data.disk_mb + 6 * self.disk_mb  # float64 in memory
+        """The test samples, and the maps in float64; also the other samples if the explainer is fitted."""
+        read = 1 if self.explainer.is_fitted else self.data.sizes[2] / max(1, sum(self.data.sizes))
+        return _BASE_MB + 2 * read * self.data.disk_mb + 6 * self.disk_mb
 
     @property
     def passes(self) -> int:
@@ -452,8 +420,8 @@ class ExplainJob(Job):
 
     def __str__(self) -> str:
         network = f"{self.network} on " if self.network else ""
-        part = f", samples {self.part[0]} to {self.part[1] - 1}" if self.part else ""
-        return f"{self.explainer.name} for {network}{self.data}{part}"
+        span = f", samples {self.span[0]} to {self.span[1] - 1}" if self.span else ""
+        return f"{self.explainer.name} for {network}{self.data}{span}"
 
 
 #: Score jobs have at least one measurement of this share of all, so that a large suite has few jobs, and a small one
@@ -538,7 +506,7 @@ class ScoreJob(Job):
     @functools.cached_property
     def waits_for(self) -> tuple[Job, ...]:
         """The jobs of the maps."""
-        return tuple(part for explain in self.explains for part in explain.parts)
+        return tuple(itertools.chain.from_iterable(explain.slices for explain in self.explains))
 
     @property
     def uses_device(self) -> bool:
@@ -553,7 +521,7 @@ class ScoreJob(Job):
     @property
     def memory_mb(self) -> float:
         """The test samples and the maps of one explainer."""
-        return max(explain.held_mb for explain in self.explains)
+        return max(explain.memory_mb for explain in self.explains)
 
     def about(self) -> dict[str, object]:
         """Return the subject of the job (:meth:`Job.about`)."""

@@ -102,7 +102,7 @@ def make_plan(suite: Suite, *, train: bool = False) -> Plan:
     )
     jobs: dict[Job, None] = {}
     for cell_plan in cells:
-        explained = {score.explain.key: score.explain.parts for _, score in cell_plan.scores}
+        explained = {score.explain.key: score.explain.slices for _, score in cell_plan.scores}
         for job in (*cell_plan.trainings, *itertools.chain(*explained.values())):
             jobs |= dict.fromkeys((*job.needs, job))
     jobs |= dict.fromkeys(score_jobs(each for cell_plan in cells for _, each in cell_plan.scores))
@@ -138,8 +138,8 @@ def _plan_cell(
 
 
 def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> Iterator[ExplainJob]:
-    """Yield a job per explainer that supports the network. The first of several with the same fit leaves it to them."""
-    how, training, jobs, fits = suite.explaining, network.trainings[0], [], []
+    """Yield a job per explainer that supports the network."""
+    how, training = suite.explaining, network.trainings[0]
     model = ModelPart.of(training.model, training.build)
     for each in suite.explainers_of(cell):
         if each.info.needs_convolution and not model.facts(data.dataset).has_convolution:
@@ -148,15 +148,10 @@ def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> 
             continue
         # The maps of a control do not depend on the network, so they are made and scored once per data set.
         explained = None if each.info.control else network
-        # A fitted explainer would be fitted again in each part; a control takes no time.
+        # A fitted explainer would be fitted again in each slice; a control takes no time.
         cut = how.samples_per_job if explained and not each.is_fitted else 0
         settings = (how.samples, how.output, how.seed, each.revision, cut)
-        jobs.append(ExplainJob(data, explained, each, *settings, precision=how.precision))
-        fits.append(each.fit_settings if explained else "")
-    for job, fit in zip(jobs, fits, strict=True):
-        first = jobs[fits.index(fit)]
-        shares = bool(fit) and fits.count(fit) > 1
-        yield dataclasses.replace(job, shares_fit=shares, fit_from=first if shares and job is not first else None)
+        yield ExplainJob(data, explained, each, *settings, precision=how.precision)
 
 
 def _measurements(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[Measurement]:

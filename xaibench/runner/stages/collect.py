@@ -396,7 +396,7 @@ def _image_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, A
     for cell in cells:
         place = {"dataset": cell.dataset_name, "data_seed": cell.data.seed}
         for explain in dict.fromkeys(score.explain for _, score in cell.scores):
-            if tuple(place.values()) not in seen and all(part.key in made for part in explain.parts):
+            if tuple(place.values()) not in seen and all(each.key in made for each in explain.slices):
                 seen.add((cell.dataset_name, cell.data.seed))
                 for sample, image_hash in enumerate(read_image_hashes(store, explain)):
                     yield place | {"sample": sample, "image": image_hash}

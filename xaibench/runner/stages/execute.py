@@ -72,8 +72,8 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     import torch
 
     split = read_test_split(store, job.data)
-    explainer = _make_explainer(job, store, device, functools.partial(_fit_explainer, job, store))
-    first, last = job.part or (0, len(split) if job.samples == "all" else job.samples)
+    explainer = _make_explainer(job, store, device)
+    first, last = job.span or (0, len(split) if job.samples == "all" else job.samples)
     start, stop = min(first, len(split)), min(last, len(split))
     with _precision_context(job, device):
         network = to_device(read_network(store, job.network), device) if job.network else None
@@ -96,20 +96,7 @@ def _precision_context(job: ExplainJob, device: str) -> contextlib.AbstractConte
     )
 
 
-def _fit_explainer(
-    job: ExplainJob, store: Store, part: Any, network: nn.Module | None, training: Callable[[], Any]
-) -> Any:
-    """Fit the explainer to ``network``, or load the fit that another job stored."""
-    if job.shares_fit and store.has("fit", job.fit_key):
-        with contextlib.suppress(CorruptResultError, FileNotFoundError):
-            return part.with_fit(store.load_tensors("fit", job.fit_key)[0])
-    fitted = part.fit(network, training())
-    if job.shares_fit:
-        store.save_tensors("fit", job.fit_key, fitted.fit_state, {})
-    return fitted
-
-
-def _make_explainer(job: ExplainJob, store: Store, device: str, fit: Any = None) -> AppliedExplainer:
+def _make_explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
     """Build the explainer of ``job``, for making the maps and for metrics that call the explainer again."""
     return AppliedExplainer(
         job.explainer.use,
@@ -118,7 +105,6 @@ def _make_explainer(job: ExplainJob, store: Store, device: str, fit: Any = None)
         output=None if job.output == "default" else cast("Output", job.output),
         device=device,
         training=lambda: training_batches(read_data(store, job.data)[0]["train"]),
-        fit=fit,
         distribution=functools.partial(read_distribution, job.data),
     )
 
@@ -298,18 +284,18 @@ def split_scores(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 def has_maps(store: Store, job: ExplainJob) -> bool:
     """Return whether all maps of ``job`` are in the store."""
-    return all(store.has("explain", part.key) for part in job.parts)
+    return all(store.has("explain", each.key) for each in job.slices)
 
 
 def read_maps(store: Store, job: ExplainJob) -> Tensor:
     """Read the maps ``[N, H, W]`` of ``job``, joined if it was split into several jobs."""
     import torch
 
-    maps = [decode_maps(store.load_tensors("explain", part.key)[0]) for part in job.parts]
-    return maps[0] if len(maps) == 1 else torch.cat([part for part in maps if len(part)])
+    maps = [decode_maps(store.load_tensors("explain", each.key)[0]) for each in job.slices]
+    return maps[0] if len(maps) == 1 else torch.cat([each for each in maps if len(each)])
 
 
 def read_image_hashes(store: Store, job: ExplainJob) -> list[int]:
     """Read the hash of each explained image (:func:`hash_images`), in order."""
-    hashes = [store.load_tensors("explain", part.key)[0]["images"].tolist() for part in job.parts]
+    hashes = [store.load_tensors("explain", each.key)[0]["images"].tolist() for each in job.slices]
     return [one for each in hashes for one in each]
