@@ -11,7 +11,7 @@ from xaibench.cli import app
 from xaibench.leaderboard import suites
 from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.suites import official_suite
-from xaibench.runner.run import run
+from xaibench.runner.suite_run import run
 
 SUITE = """
 name = "tiny"

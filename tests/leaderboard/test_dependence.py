@@ -5,7 +5,7 @@ import pytest
 from xaibench.leaderboard.dependence import measure_dependence
 from xaibench.leaderboard.verified import Verification
 from xaibench.runner.request import RunRequest
-from xaibench.runner.run import run
+from xaibench.runner.suite_run import run
 
 SUITE = """
 name = "dependence"

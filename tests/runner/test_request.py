@@ -4,16 +4,17 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
+from xaibench.cli.options import HELP
 from xaibench.cli.run_commands import run as run_command
 from xaibench.component.registry import UnknownNameError
 from xaibench.runner import RunRequest, estimate, run
-from xaibench.runner.request import RequestFields
 from xaibench.runner.stages import execute as execution
 
 SUITE = """
@@ -113,15 +114,11 @@ def test_an_unknown_argument_names_the_nearest(function):
     assert error.value.parameter == "sampels"
 
 
-def test_the_types_of_the_fields_are_those_of_the_request():
-    types = {field.name: field.type for field in dataclasses.fields(RunRequest)}
-    assert {"suite", "out"} | RequestFields.__annotations__.keys() == types.keys()
-    for name, annotation in RequestFields.__annotations__.items():
-        assert annotation.__forward_arg__ == types[name]
-
-
-def test_every_field_is_an_option_of_the_command_line():
-    assert inspect.signature(run_command).parameters.keys() >= {field.name for field in dataclasses.fields(RunRequest)}
+def test_every_field_is_an_option_of_the_command_line_with_its_description():
+    names = {field.name for field in dataclasses.fields(RunRequest)}
+    assert inspect.signature(run_command).parameters.keys() == names | {"engine", "address", "plan"}
+    assert HELP.keys() == names
+    assert not re.search("``|:[a-z]+:`", " ".join(HELP.values()))
 
 
 IMAGENET = f"""{SUITE}

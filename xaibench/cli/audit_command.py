@@ -9,7 +9,8 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Negatives, Window, clear_errors, echo, names
+from xaibench.cli.options import described, names, option
+from xaibench.cli.terminal import clear_errors, echo
 
 if TYPE_CHECKING:
     from xaibench.auditing.plan import AuditPlan
@@ -31,15 +32,12 @@ def audit(
             help="Folder of images or volumes (with class folders or without), Parquet file, or name of a data set."
         ),
     ],
-    masks: Annotated[
-        Path | None, typer.Option(help="Folder of masks with the names of their images.", show_default=False)
-    ] = None,
+    masks: Annotated[Path | None, described("Folder of masks with the names of their images.")] = None,
     classes: Annotated[
         str | None,
-        typer.Option(
-            help="Names of the network's classes in the order of its outputs, such as cat,dog; class folders must have "
-            "these names. [default: the names that the network carries]",
-            show_default=False,
+        described(
+            "Names of the network's classes in the order of its outputs, such as cat,dog; class folders must have "
+            "these names. [default: the names that the network carries]"
         ),
     ] = None,
     no_labels: Annotated[
@@ -47,41 +45,35 @@ def audit(
     ] = False,
     size: Annotated[
         int | None,
-        typer.Option(min=8, help="Side of the images in pixels. [default: the network's]", show_default=False),
+        described("Side of the images in pixels. [default: the network's]", min=8),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the evidence sheet and audit.json.")] = Path("audit"),
     samples: Annotated[int, typer.Option(min=8, help="Number of images, drawn at random.")] = 30,
     explainers: Annotated[
         str | None,
-        typer.Option(
-            help="Comma-separated names, or all. [default: some of each family]",
-            show_default=False,
+        described(
+            "Comma-separated names, or all. [default: some of each family]",
             autocompletion=completer("explainers", several=True),
         ),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option(
-            help="What is explained: probability, sigmoid (networks with independent labels), logit or margin.",
-            show_default=False,
-        ),
+        described("What is explained: probability, sigmoid (networks with independent labels), logit or margin."),
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(
-            min=2, help="Passes per image for each explainer. [default: what --minutes allow]", show_default=False
-        ),
+        described("Passes per image for each explainer. [default: what --minutes allow]", min=2),
     ] = None,
     minutes: Annotated[float, typer.Option(min=0.1, help="Time that the audit may take on two cores.")] = 15.0,
     plan: Annotated[bool, typer.Option("--plan", help="Only print what would be done and how long it takes.")] = False,
     train: Annotated[
         bool, typer.Option("--train", help="Also fine-tune a copy of the network to react to a pattern.")
     ] = False,
-    negatives: Negatives = None,
-    window: Window = None,
+    negatives: Annotated[str | None, option("negatives")] = None,
+    window: Annotated[str | None, option("window")] = None,
     slices: Annotated[
         str | None,
-        typer.Option(help="Slices of NIfTI volumes that are images, such as 40,60. [default: all]", show_default=False),
+        described("Slices of NIfTI volumes that are images, such as 40,60. [default: all]"),
     ] = None,
     volumes: Annotated[
         bool,

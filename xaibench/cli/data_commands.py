@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xaibench.cli.application import app
+from xaibench.cli.options import described, option
 from xaibench.cli.terminal import (
-    Negatives,
-    Root,
-    Size,
-    Window,
     clear_errors,
     count_bar,
     echo,
@@ -33,13 +30,11 @@ if TYPE_CHECKING:
 @app.command()
 def prepare(
     name: Annotated[str, typer.Argument(help="A data set (see: xaibench list datasets), folder:DIR or volumes:DIR.")],
-    root: Root = None,
+    root: Annotated[Path | None, option("root")] = None,
     download: Annotated[bool, typer.Option("--download", help="Download it, if its license permits.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
-    ] = None,
-    negatives: Negatives = None,
-    window: Window = None,
+    workers: Annotated[int | None, described("Number of processes. [default: one per CPU]", min=1)] = None,
+    negatives: Annotated[str | None, option("negatives")] = None,
+    window: Annotated[str | None, option("window")] = None,
 ) -> None:
     """Check a data set and list what is missing, download it where permitted, build its indices, and count its samples.
 
@@ -76,16 +71,14 @@ def show(
     name: Annotated[
         str, typer.Argument(help="A data set (see: xaibench list datasets), folder:DIR, volumes:DIR or published:DIR.")
     ],
-    root: Root = None,
+    root: Annotated[Path | None, option("root")] = None,
     out: Annotated[Path, typer.Option(help="Image file to write; the suffix sets the format.")] = Path("sheet.png"),
     count: Annotated[int, typer.Option(min=1, help="Number of samples.")] = 16,
-    classes: Annotated[
-        str | None, typer.Option(help="Only these classes, such as dog,cat.", show_default=False)
-    ] = None,
+    classes: Annotated[str | None, described("Only these classes, such as dog,cat.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample selection.")] = 0,
-    size: Size = None,
-    negatives: Negatives = None,
-    window: Window = None,
+    size: Annotated[int | None, option("size")] = None,
+    negatives: Annotated[str | None, option("negatives")] = None,
+    window: Annotated[str | None, option("window")] = None,
 ) -> None:
     """Draw a sheet of images with outlined masks and class names."""
     with clear_errors():

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from xaibench.cli.application import app
+from xaibench.cli.options import described
 from xaibench.cli.terminal import clear_errors, echo, hint
 
 
@@ -23,9 +24,7 @@ def write_leaderboard(
         "site"
     ),
     title: Annotated[str, typer.Option(help="Title of the site.")] = "Saliency maps, compared",
-    first: Annotated[
-        str, typer.Option(help="Suite of the first page. [default: the one with most methods]", show_default=False)
-    ] = "",
+    first: Annotated[str, described("Suite of the first page. [default: the one with most methods]")] = "",
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if a result cannot be shown, instead of leaving it out.")
     ] = False,

@@ -15,7 +15,8 @@ from typing import Annotated
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Root, echo
+from xaibench.cli.options import option
+from xaibench.cli.terminal import echo
 from xaibench.component.info import DatasetInfo, MetricInfo
 from xaibench.core.files import data_root
 
@@ -33,7 +34,7 @@ class PartKind(enum.StrEnum):
 @app.command(name="list")
 def list_parts(
     kind: Annotated[PartKind | None, typer.Argument(help="Kind of parts to list. [default: all]")] = None,
-    root: Root = None,
+    root: Annotated[Path | None, option("root")] = None,
 ) -> None:
     """List the data sets, models, explainers, metrics and suites that a suite or a call can name.
 

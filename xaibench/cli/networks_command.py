@@ -9,7 +9,8 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import clear_errors, echo, names, print_table, progress_bars
+from xaibench.cli.options import described, names
+from xaibench.cli.terminal import clear_errors, echo, print_table, progress_bars
 
 networks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and check the published networks.")
 app.add_typer(networks, name="networks")
@@ -30,26 +31,18 @@ def list_networks() -> None:
 @networks.command(name="check")
 def check_networks(
     suite: Annotated[str, typer.Argument(help="A suite with published networks.", autocompletion=completer("suites"))],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the two runs. [default: runs/SUITE-retrained]", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, described("Folder of the two runs. [default: runs/SUITE-retrained]")] = None,
     datasets: Annotated[
         str | None,
-        typer.Option(
-            help="Only these data sets.", show_default=False, autocompletion=completer("datasets", several=True)
-        ),
+        described("Only these data sets.", autocompletion=completer("datasets", several=True)),
     ] = None,
     models: Annotated[
         str | None,
-        typer.Option(
-            "--model", help="Only these models.", show_default=False, autocompletion=completer("models", several=True)
-        ),
+        described("Only these models.", "--model", autocompletion=completer("models", several=True)),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Number of processes; 1 uses this process. [default: one per CPU]", show_default=False
-        ),
+        described("Number of processes; 1 uses this process. [default: one per CPU]", min=1),
     ] = None,
 ) -> None:
     """Train the networks of a suite again, and show what changes: accuracy, and the order of the methods.

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from xaibench.cli.application import app
+from xaibench.cli.options import described
 from xaibench.cli.terminal import clear_errors, echo
 
 
@@ -29,12 +30,10 @@ def push(
     ] = None,
     license: Annotated[
         str | None,
-        typer.Option(help="License, such as cc-by-4.0. [default: cc0-1.0 for generated data sets]", show_default=False),
+        described("License, such as cc-by-4.0. [default: cc0-1.0 for generated data sets]"),
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Make the repository public.")] = False,
-    revision: Annotated[
-        str | None, typer.Option("--revision", "--branch", help="Branch. [default: main]", show_default=False)
-    ] = None,
+    revision: Annotated[str | None, described("Branch. [default: main]", "--revision", "--branch")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Upload. Without it, the files are only listed.")] = False,
 ) -> None:
     """Upload a generated data set, your own images or the results of a run to the Hugging Face Hub.

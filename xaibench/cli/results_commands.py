@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Root, alarm, clear_errors, echo, names, progress_bars
+from xaibench.cli.options import described, names, option
+from xaibench.cli.terminal import alarm, clear_errors, echo, progress_bars
 
 results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, verify and add results of methods.")
 app.add_typer(results, name="results")
@@ -18,9 +19,7 @@ app.add_typer(results, name="results")
 def add_results(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[Path, typer.Option(help="Results repository.")] = Path("results"),
-    methods: Annotated[
-        str | None, typer.Option(help="Only these explainers. [default: all]", show_default=False)
-    ] = None,
+    methods: Annotated[str | None, described("Only these explainers. [default: all]")] = None,
 ) -> None:
     """Write a result per explainer of a run: its scores, and result.json, whose authors and license you fill in."""
     with clear_errors():
@@ -56,14 +55,11 @@ def verify_results(
     folder: Annotated[Path, typer.Argument(help="A results repository, or one result.")],
     explainers: Annotated[
         str | None,
-        typer.Option(
-            help="Methods outside the library that may be executed, such as mine.py:squared; install them first.",
-            show_default=False,
-        ),
+        described("Methods outside the library that may be executed, such as mine.py:squared; install them first."),
     ] = None,
     datasets: Annotated[
         str | None,
-        typer.Option(help="Verify only these data sets; nothing is recorded then.", show_default=False),
+        described("Verify only these data sets; nothing is recorded then."),
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Only results that are not in verified.csv.")] = False,
     record: Annotated[bool, typer.Option("--record", help="Write the outcome to verified.csv.")] = False,
@@ -74,10 +70,10 @@ def verify_results(
     device: Annotated[
         str, typer.Option(help="cpu, auto, cuda, ...; results from a CPU are bit-identical on a CPU only.")
     ] = "cpu",
-    root: Root = None,
+    root: Annotated[Path | None, option("root")] = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="Keep the runs in this folder; later runs reuse its networks.", show_default=False),
+        described("Keep the runs in this folder; later runs reuse its networks."),
     ] = None,
 ) -> None:
     """Run methods again and compare the scores. THIS EXECUTES THE METHODS, with your rights.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import re
 import textwrap
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,18 +13,13 @@ import typer
 
 from xaibench._version import __version__
 from xaibench.cli.application import app
-from xaibench.cli.completion import completer
+from xaibench.cli.options import described, takes_request
 from xaibench.cli.terminal import (
-    Images,
-    Negatives,
-    Root,
-    Window,
     alarm,
     clear_errors,
     echo,
     hint,
     made_folder_of,
-    names,
     print_table,
     progress_bars,
 )
@@ -34,6 +28,7 @@ from xaibench.core.garbage import collect_rarely
 from xaibench.core.messages import listed
 from xaibench.core.progress import format_duration
 from xaibench.core.truth_kinds import question_of
+from xaibench.runner.request import RunRequest
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -50,120 +45,16 @@ class EngineChoice(enum.StrEnum):
 
 
 @app.command()
+@takes_request
 def run(
-    suite: Annotated[
-        str,
-        typer.Argument(
-            help="A built-in suite (see: xaibench list suites), or a TOML file.", autocompletion=completer("suites")
-        ),
-    ],
-    out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/SUITE]", show_default=False)] = None,
+    request: RunRequest,
     engine: Annotated[
         EngineChoice, typer.Option(help="Run jobs in parallel processes, one after the other, or on a Ray cluster.")
     ] = EngineChoice.processes,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run a small form of the suite, in less than a minute.")
-    ] = False,
-    root: Root = None,
-    images: Images = None,
-    datasets: Annotated[
-        str | None,
-        typer.Option(
-            help="Run only these data sets, such as pet,pascal.",
-            show_default=False,
-            autocompletion=completer("datasets", several=True),
-        ),
-    ] = None,
-    models: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Run these models instead of the suite's, such as vit,resnet50. The suites mosaic and "
-            "photographs need one.",
-            show_default=False,
-            autocompletion=completer("models", several=True),
-        ),
-    ] = None,
-    explainers: Annotated[
-        str | None,
-        typer.Option(
-            help="Run these explainers instead of the suite's, and its controls, such as gradcam,mine:squared. "
-            "Your own are given as module:name.",
-            show_default=False,
-            autocompletion=completer("explainers", several=True),
-        ),
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            help="Run these metrics instead of the suite's, such as iou,hit.",
-            show_default=False,
-            autocompletion=completer("metrics", several=True),
-        ),
-    ] = None,
-    samples: Annotated[
-        str | None,
-        typer.Option(help="Number of test samples per data set, from the first one; or all.", show_default=False),
-    ] = None,
-    finetune: Annotated[
-        str | None,
-        typer.Option(help="Layers to train in suites with pretrained networks: head or all.", show_default=False),
-    ] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="How maps are binarized: area, scaled or published.", show_default=False)
-    ] = None,
-    sign: Annotated[
-        str | None, typer.Option(help="How metrics with masks read maps: magnitude, or signed.", show_default=False)
-    ] = None,
-    negatives: Negatives = None,
-    window: Window = None,
-    size: Annotated[
-        int | None,
-        typer.Option(
-            min=8,
-            help="Side of the images in pixels, for data sets that are resized; for mosaics, of each photograph. "
-            "[default: that of the suite]",
-            show_default=False,
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="published: rank the methods together with the published scores of the suite, without running these.",
-            show_default=False,
-        ),
-    ] = None,
-    download: Annotated[
-        bool,
-        typer.Option("--download", help="Download the missing annotated data sets whose license allows that."),
-    ] = False,
-    train: Annotated[
-        bool, typer.Option("--train", help="Train every network, also those that are published with the library.")
-    ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option(help="Where results are kept: a folder or a URL. [default: OUT/store]", show_default=False),
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="Address of the Ray cluster: auto, or HOST:PORT.", show_default=False)
-    ] = None,
-    device_workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes that share the GPUs.", show_default=False)
-    ] = None,
+    address: Annotated[str | None, described("Address of the Ray cluster: auto, or HOST:PORT.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Estimate the cost, and stop.")] = False,
 ) -> None:
     """Run a suite: generate data, train, explain, score, report. A stopped run continues with the same command."""
-    options = locals() | {
-        "datasets": names(datasets),
-        "models": names(models),
-        "explainers": names(explainers),
-        "metrics": names(metrics),
-        "samples": int(samples) if samples and re.fullmatch("[0-9]{1,18}", samples) else samples,
-    }
     # Not while this process runs the jobs, whose large tensors could wait for a collection.
     garbage = collect_rarely() if engine != "serial" else contextlib.nullcontext()
     with clear_errors(goes_on=True), garbage:
@@ -172,13 +63,11 @@ def run(
 
             start_fork_server()
         from xaibench import runner
-        from xaibench.runner.request import RequestFields
 
-        request = runner.RunRequest(suite, out, **{name: options[name] for name in RequestFields.__annotations__})
         if plan:
             _print_cost(runner.estimate(request))
             return
-        echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
+        echo(f"xaibench {__version__}: {request.suite}{' --quick' if request.quick else ''}")
         with progress_bars() as progress:
             result = runner.run(request, engine=str(engine), progress=progress, address=address)
         for name, advice in result.missing.items():
@@ -203,9 +92,7 @@ def run(
 @app.command()
 def report(
     folder: Annotated[str, typer.Argument(help="A run folder, or its address, such as s3://bucket/run.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Write to this folder. [default: the run folder]", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, described("Write to this folder. [default: the run folder]")] = None,
 ) -> None:
     """Write the tables, figures and page of a run folder again."""
     _write_report(folder, out)
@@ -216,7 +103,7 @@ def compare(
     folders: Annotated[
         list[str], typer.Argument(help="Run folders or their addresses; each is compared with the first.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Write all rows to this CSV file.", show_default=False)] = None,
+    out: Annotated[Path | None, described("Write all rows to this CSV file.")] = None,
 ) -> None:
     """Compare runs, and test the differences of their means (at 5 %, corrected for all comparisons).
 

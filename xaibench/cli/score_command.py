@@ -10,7 +10,8 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Negatives, Root, Size, Window, clear_errors, echo, given, made_folder_of, names
+from xaibench.cli.options import described, names, option
+from xaibench.cli.terminal import clear_errors, echo, given, made_folder_of
 from xaibench.core.files import name_file_in_errors
 from xaibench.core.messages import listed
 
@@ -36,48 +37,37 @@ def score(
             autocompletion=completer("datasets"),
         ),
     ],
-    root: Root = None,
-    size: Size = None,
+    root: Annotated[Path | None, option("root")] = None,
+    size: Annotated[int | None, option("size")] = None,
     split: Annotated[str, typer.Option(help="Split of the maps: train, val, test or all.")] = "test",
     classes: Annotated[
         str | None,
-        typer.Option(
-            help="Only these classes, such as dog,cat; with --model, in the order of its outputs.", show_default=False
-        ),
+        described("Only these classes, such as dog,cat; with --model, in the order of its outputs."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="For metrics that call the model: your own, as package.module:name, or a pretrained one.",
-            show_default=False,
-        ),
+        described("For metrics that call the model: your own, as package.module:name, or a pretrained one."),
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option(
-            help="Comma-separated names.",
-            show_default=False,
-            autocompletion=completer("metrics", several=True),
-        ),
+        described("Comma-separated names.", autocompletion=completer("metrics", several=True)),
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="How maps are binarized: area (the default), scaled or published.", show_default=False),
+        described("How maps are binarized: area (the default), scaled or published."),
     ] = None,
     sign: Annotated[str, typer.Option(help="How metrics with masks read maps: by magnitude, or signed.")] = "magnitude",
     scored: Annotated[
         str, typer.Option(help="With --model: score only correctly classified samples (correct), or all.")
     ] = "correct",
-    out: Annotated[Path | None, typer.Option(help="Write all scores to this CSV file.", show_default=False)] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with the table and some of the maps.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, described("Write all scores to this CSV file.")] = None,
+    html: Annotated[Path | None, described("Write a page with the table and some of the maps.")] = None,
     template: Annotated[
         bool, typer.Option("--template", help="Write MAPS.npz with the sample ids, to be filled in, and stop.")
     ] = False,
-    negatives: Negatives = None,
-    window: Window = None,
+    negatives: Annotated[str | None, option("negatives")] = None,
+    window: Annotated[str | None, option("window")] = None,
 ) -> None:
     """Score saliency maps that were computed elsewhere, together with controls that do not use the model."""
     with clear_errors():

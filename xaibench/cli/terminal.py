@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,50 +18,6 @@ from xaibench.core.progress import ProgressBar, shows_bars
 if TYPE_CHECKING:
     import pandas as pd
     from tqdm import tqdm
-
-
-#: The option ``--root`` of all commands that read annotated data sets.
-Root = Annotated[
-    Path | None,
-    typer.Option(
-        help="Parent folder of the annotated data sets. [default: $XAIBENCH_DATA or ~/.cache/xaibench/data]",
-        show_default=False,
-    ),
-]
-
-#: The options ``--negatives`` and ``--window`` of all commands that read folders of the user.
-Negatives = Annotated[
-    str | None,
-    typer.Option(
-        help="For folder:DIR and volumes:DIR: classes without masks in which there is nothing to mark, such as normal.",
-        show_default=False,
-    ),
-]
-Size = Annotated[
-    int | None,
-    typer.Option(
-        min=8,
-        help="Side of the images in pixels, for data sets that are resized. [default: 224]",
-        show_default=False,
-    ),
-]
-Window = Annotated[
-    str | None,
-    typer.Option(
-        help="For folder:DIR, volumes:DIR and photographs:DIR: center and width of the gray values that are shown, "
-        "such as 40,400. [default: as stated in the file]",
-        show_default=False,
-    ),
-]
-
-#: The option ``--images`` of all commands that run a suite.
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of photographs for the variants of IMAGENET data sets. [default: $XAIBENCH_IMAGES]",
-        show_default=False,
-    ),
-]
 
 
 #: Bold, dim, red and yellow text, and their end.
@@ -87,11 +43,6 @@ def hint(text: str) -> str:
 def alarm(text: str) -> str:
     """Style text as an error, in red."""
     return typer.style(text, fg="red", bold=True)
-
-
-def names(text: str | None) -> list[str] | None:
-    """Split ``"a, b"`` into names; None stays None."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from xaibench.leaderboard.verified import Verification
 from xaibench.runfolder.descriptions import read_environment
 from xaibench.runfolder.schema import SCORES
 from xaibench.runner.request import RunRequest
-from xaibench.runner.run import RunProgress, run
+from xaibench.runner.suite_run import RunProgress, run
 from xaibench.scores.summary import is_scored_as_chance
 
 if TYPE_CHECKING:

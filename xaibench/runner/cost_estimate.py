@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
 from xaibench.runner.engines import default_device_workers
 from xaibench.runner.parts import ModelPart, build_network
 from xaibench.runner.plan.jobs import STAGES, ExplainJob, TrainJob
-from xaibench.runner.request import RequestFields, RunRequest
+from xaibench.runner.request import RunRequest
 from xaibench.tensors.device import devices_of, resolve_device
 from xaibench.tensors.host_threads import available_cpus, single_thread
 from xaibench.tensors.random_numbers import isolated_rng
@@ -56,7 +56,7 @@ class Estimate:
 def estimate(
     suite: str | Path | RunRequest,
     out: str | Path | None = None,
-    **fields: Unpack[RequestFields],
+    **fields: Any,
 ) -> Estimate:
     """Estimate the cost of :func:`xaibench.runner.run` with the same arguments.
 

@@ -1,53 +1,35 @@
-"""The request for a run: everything that decides its jobs, their results and their cost."""
+"""The request for a run: everything that decides its jobs, their results and their cost.
+
+The options of the command line are made from it, so this module loads neither torch nor the rest of the runner.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from xaibench.component.component import registry
 from xaibench.core.checks import check_names
 from xaibench.core.files import data_root
 from xaibench.core.messages import listed
 from xaibench.core.progress import announce
-from xaibench.runner.plan.plan import Plan, make_plan
-from xaibench.runner.published_scores import Published, find_published
-from xaibench.runner.store import Store
-from xaibench.runner.suites.narrowing import IMAGES, narrowed, without_missing, write_suite
-from xaibench.runner.suites.parsing import load_suite, suite_file
-from xaibench.runner.suites.schema import Suite
 
+if TYPE_CHECKING:
+    from xaibench.runner.plan.plan import Plan
+    from xaibench.runner.published_scores import Published
+    from xaibench.runner.store import Store
+    from xaibench.runner.suites.schema import Suite
 
-class RequestFields(TypedDict, total=False):
-    """The types of the fields of :class:`RunRequest` after the first two, for functions that take them by name."""
-
-    quick: bool
-    store: str | Path | None
-    workers: int | None
-    device: str
-    device_workers: int | None
-    root: str | Path | None
-    images: str | Path | None
-    datasets: Sequence[str] | None
-    models: Sequence[str] | None
-    explainers: Sequence[str] | None
-    metrics: Sequence[str] | None
-    samples: int | Literal["all"] | None
-    finetune: str | None
-    protocol: str | None
-    sign: str | None
-    negatives: str | Sequence[str] | None
-    window: str | Sequence[float] | None
-    size: int | None
-    against: str | Path | None
-    train: bool
-    download: bool
+#: Fields of a request that change the suite.
+CHOICES = (
+    *("datasets", "models", "explainers", "metrics", "samples", "finetune"),
+    *("protocol", "sign", "negatives", "window", "size"),
+)
 
 
 @dataclass(frozen=True)
@@ -55,9 +37,9 @@ class RunRequest:
     """A request for :func:`~xaibench.runner.run` or :func:`~xaibench.runner.estimate`.
 
     Attributes:
-        suite: Name of a built-in suite, or path of a TOML file.
-        out: The run folder; default ``runs/<name of the suite>``. Results that it has are not computed again.
-        quick: Run the suite's small form.
+        suite: Name of a built-in suite (``xaibench list suites``), or path of a TOML file.
+        out: The run folder; default ``runs/SUITE``. Results that it has are not computed again.
+        quick: Run the suite's small form, which takes less than a minute.
         store: Where the results of the jobs are kept: a folder, or a URL that fsspec supports (``"s3://bucket/run"``);
             default ``store`` in the run folder. With the engine ``"ray"`` all machines must reach it under this name.
         workers: Largest number of jobs that run at the same time on CPUs; default one per CPU (with ``"ray"``, of the
@@ -66,22 +48,26 @@ class RunRequest:
         device_workers: Number of processes that share the GPUs; default up to four per GPU, as memory and CPUs allow.
             With ``"ray"``, the number of jobs that share one GPU.
         root: The folder that contains the annotated sets; default the environment variable ``XAIBENCH_DATA`` or, if
-            that is not set, a folder in the user's cache (:func:`xaibench.core.files.data_root`).
+            that is not set, ``~/.cache/xaibench/data``.
         images: The folder of photographs for the variants of IMAGENET sets; default the environment variable
             ``XAIBENCH_IMAGES``. If there are fewer than a set needs, they are repeated, and the page says how often.
         datasets: Run only these data sets of the suite, by name or by the label of their cell.
-        models: Run these models instead of the suite's, or where it leaves the model open.
-        explainers: Run these explainers instead of the suite's, and its controls. ``"mine:squared"`` is one of your
-            own. Explainers of the suite keep their parameters.
+        models: Run these models instead of the suite's, or where it leaves the model open, as ``mosaic`` and
+            ``photographs`` do.
+        explainers: Run these explainers instead of the suite's, and its controls. Your own are given as
+            ``module:name``. Explainers of the suite keep their parameters.
         metrics: Run these metrics instead of the suite's, in the same way.
         samples: Number of test samples per data set, from the first one; or ``"all"``.
         finetune: ``"head"`` or ``"all"``: which layers are trained, in suites with pretrained networks.
         protocol: How IoU, precision, recall and F1 binarize maps: ``"area"``, ``"scaled"`` or ``"published"``
             (:mod:`xaibench.evaluation.protocol`).
-        sign: Whether metrics with masks compare maps by ``"magnitude"`` or ``"signed"``, in the same place.
-        negatives: Classes of ``folder:DIR`` without masks in which there is nothing to mark, such as ``"normal"``.
-        window: ``(center, width)`` of the gray values that are shown, for ``folder:DIR`` and ``photographs:DIR``.
+        sign: Whether metrics with masks compare maps by ``"magnitude"`` or ``"signed"``.
+        negatives: Classes of ``folder:DIR`` and ``volumes:DIR`` without masks in which there is nothing to mark, such
+            as ``"normal"``.
+        window: Center and width of the gray values that are shown, such as ``"40,400"``, for ``folder:DIR``,
+            ``volumes:DIR`` and ``photographs:DIR``; default as stated in the file.
         size: Side of the images in pixels, for data sets that are resized; of mosaics, of each photograph in them.
+            Default is that of the suite or data set.
         against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
             library and are not run again. A path does so with a file of scores
             (:func:`xaibench.runner.published_scores.write_published`).
@@ -115,9 +101,7 @@ class RunRequest:
     download: bool = False
 
     @classmethod
-    def of(
-        cls, suite: str | Path | RunRequest, out: str | Path | None = None, **settings: Unpack[RequestFields]
-    ) -> RunRequest:
+    def of(cls, suite: str | Path | RunRequest, out: str | Path | None = None, **settings: Any) -> RunRequest:
         """Return the request for the arguments of a function that takes either a request or its fields.
 
         Args:
@@ -132,7 +116,7 @@ class RunRequest:
             TypeError: If there are both a request and other settings.
             UnknownParameterError: If a setting is unknown; names the nearest.
         """
-        check_names("RunRequest", settings, RequestFields.__annotations__)
+        check_names("RunRequest", settings, [one.name for one in fields(cls)])
         if not isinstance(suite, RunRequest):
             return cls(suite, out, **settings)
         stated = {"out": out, **settings}
@@ -146,8 +130,7 @@ class RunRequest:
     @property
     def choices(self) -> dict[str, Any]:
         """The fields that change the suite and are not None."""
-        names = tuple(inspect.signature(narrowed).parameters)[1:]
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {name: value for name in CHOICES if (value := getattr(self, name)) is not None}
 
     @contextlib.contextmanager
     def opened(self, *, download: bool = False) -> Iterator[OpenRequest]:
@@ -165,13 +148,20 @@ class RunRequest:
             UnknownNameError: If the suite or a part is unknown; names the nearest.
             SuiteError: If the suite cannot be run as written, or the published scores are not of this suite.
         """
+        from xaibench.runner.plan.plan import make_plan
+        from xaibench.runner.published_scores import find_published
+        from xaibench.runner.store import Store
+        from xaibench.runner.suites.narrowing import IMAGES, narrowed, without_missing, write_suite
+        from xaibench.runner.suites.parsing import load_suite, suite_file
+
+        file = suite_file(self.suite)
         loaded, text = load_suite(self.suite, quick=self.quick)
-        if suite_file(self.suite) and (code := _own_code(loaded)):
+        if file and (code := _own_code(loaded)):
             announce(f"{self.suite} runs code of its author, with your rights: {listed(map(repr, code))}.", always=True)
         # Suites name the folder of the annotated sets as a variable, so that their results do not depend on it.
         root = data_root(self.root) if loaded.data.parameters.get("root") == "$XAIBENCH_DATA" else self.root
         folders = {"XAIBENCH_DATA": root, IMAGES: self.images}
-        with _set_variables(folders), _import_from(suite_file(self.suite)):
+        with _set_variables(folders), _import_from(file):
             suite = narrowed(loaded, **self.choices)
             if self.choices:
                 text = f"# As run, with the changes of the command line.\n{write_suite(suite)}"

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import tomli_w
 
@@ -25,54 +25,29 @@ IMAGES = "XAIBENCH_IMAGES"
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
-def narrowed(
-    suite: Suite,
-    *,
-    datasets: Sequence[str] | None = None,
-    models: Sequence[str] | None = None,
-    explainers: Sequence[str] | None = None,
-    metrics: Sequence[str] | None = None,
-    samples: int | Literal["all"] | None = None,
-    finetune: str | None = None,
-    protocol: str | None = None,
-    sign: str | None = None,
-    negatives: str | Sequence[str] | None = None,
-    window: str | Sequence[float] | None = None,
-    size: int | None = None,
-) -> Suite:
+def narrowed(suite: Suite, **choices: Any) -> Suite:
     """Return the suite with some of its data sets, or with other parts, samples or training.
+
+    A model of the suite, also of its optional cells, runs in its own cells. Any other model replaces the models of
+    every cell, or fills the place that a cell leaves open. Optional cells are dropped if no model of theirs is chosen.
 
     Args:
         suite: The suite as written.
-        datasets: Names or labels of the data sets to keep; None = all.
-        models: Models to run. A model of the suite, also of its optional cells, runs in its own cells. Any other model
-            replaces the models of every cell, or fills the place that a cell leaves open. None = all models of the
-            suite, without its optional cells.
-        explainers: Explainers to run. Explainers of the suite keep its parameters. Its controls are added, because maps
-            are compared with them. None = all explainers of the suite.
-        metrics: Metrics to run, in the same way; None = all metrics of the suite.
-        samples: Number of test samples from the first one, or ``"all"``; None = the number in the suite.
-        finetune: ``"head"`` or ``"all"``, for suites that train pretrained networks.
-        protocol: ``"area"``, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
-        sign: ``"magnitude"`` or ``"signed"`` (:mod:`xaibench.evaluation.protocol`).
-        negatives: The parameter ``negatives`` of the data sets.
-        window: The parameter ``window`` of the data sets.
-        size: The parameter ``size`` of the data sets, the side of the images in pixels; of mosaics, the side of each
-            photograph in them.
+        **choices: The fields of :class:`~xaibench.runner.RunRequest` that change the suite, as far as they are stated.
 
     Raises:
         SuiteError: If a data set is not in the suite, ``finetune`` is stated for networks that are not pretrained, a
             value cannot be used, or the suite leaves the model open and none is stated.
     """
-    lists = {"datasets": datasets, "models": models, "explainers": explainers, "metrics": metrics}
-    for name, names in lists.items():
-        if names is not None and (isinstance(names, str) or not names):
+    choices = {name: value for name, value in choices.items() if value is not None}
+    for name in ("datasets", "models", "explainers", "metrics"):
+        if isinstance(names := choices.get(name, ["all"]), str) or not names:
             raise SuiteError(f"{name} is {names!r}; expected a list of at least one name.", parameter=name)
-    wanted_models = None if models is None else [registry("model").canonical(name) for name in models]
+    wanted_models = [registry("model").canonical(name) for name in choices["models"]] if "models" in choices else None
     suite = _with_optional(suite, wanted_models or [])
     cells: list[Cell] = list(suite.cells)
-    if datasets is not None:
-        cells = _choose_cells(suite, [registry("dataset").canonical(name) for name in datasets])
+    if "datasets" in choices:
+        cells = _choose_cells(suite, [registry("dataset").canonical(name) for name in choices["datasets"]])
     if wanted_models is not None:
         cells = [chosen for cell in cells for chosen in _with_models(cell, wanted_models, cells)]
     elif any(MODEL in model for cell in cells for model in cell.models):
@@ -81,6 +56,7 @@ def narrowed(
             "efficientnet_lite0 or one of your own, mine:network.",
             parameter="models",
         )
+    finetune, size = choices.get("finetune"), choices.get("size")
     if finetune not in (None, "head", "all"):
         raise SuiteError(f"finetune is {finetune!r}; expected 'head' or 'all'.", parameter="finetune")
     if finetune and suite.training.method not in ("head", "all"):
@@ -88,20 +64,20 @@ def narrowed(
             f"{suite.name} trains no pretrained network (method {suite.training.method!r}); leave finetune out.",
             parameter="finetune",
         )
-    explaining = {"samples": samples, "protocol": protocol, "sign": sign}
-    if samples == "all":  # the number is unknown before the set is loaded
+    explaining: dict[str, Any] = {name: choices[name] for name in ("samples", "protocol", "sign") if name in choices}
+    if choices.get("samples") == "all":  # the number is unknown before the set is loaded
         explaining["samples_per_job"] = 0
     if size is not None:
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise SuiteError(f"size is {size!r}; expected a whole number of pixels, 1 or more.", parameter="size")
         cells = [_with_size(cell, size) for cell in cells]
-    parameters = {"negatives": negatives, "window": window, "size": size}
+    parameters: dict[str, Any] = {name: choices[name] for name in ("negatives", "window", "size") if name in choices}
     chosen_explainers, chosen_metrics = suite.explainers, suite.metrics
-    if explainers is not None:
-        chosen_explainers = _choose_parts(ExplainerPart, suite.explainers, explainers)
+    if "explainers" in choices:
+        chosen_explainers = _choose_parts(ExplainerPart, suite.explainers, choices["explainers"])
         cells = _with_explainers(cells, [part.name for part in chosen_explainers], suite)
-    if metrics is not None:
-        chosen_metrics = _choose_parts(MetricPart, suite.metrics, metrics)
+    if "metrics" in choices:
+        chosen_metrics = _choose_parts(MetricPart, suite.metrics, choices["metrics"])
         cells = _with_metrics(cells, [metric.name for metric in chosen_metrics], suite)
     if bool(chosen_explainers) != bool(chosen_metrics):
         missing = "metrics" if chosen_explainers else "explainers"
@@ -109,22 +85,18 @@ def narrowed(
     return replace(
         suite,
         cells=tuple(cells),
-        data=replace(suite.data, parameters=Frozen.keywords(suite.data.parameters, _stated(parameters))),
-        training=_change(suite, suite.training, {"method": finetune}),
+        data=replace(suite.data, parameters=Frozen.keywords(suite.data.parameters, parameters)),
+        training=_change(suite, suite.training, {"method": finetune} if finetune else {}),
         explaining=_change(suite, suite.explaining, explaining),
         explainers=chosen_explainers,
         metrics=chosen_metrics,
     )
 
 
-def _stated(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _change(suite: Suite, settings: Any, values: dict[str, Any]) -> Any:
-    """Return settings with those values that are not None, checked as an entry of the suite is."""
+    """Return settings with other values, which are checked as an entry of the suite is."""
     table = "[training]" if isinstance(settings, Training) else "[explaining]"
-    return read_table(type(settings), vars(settings) | _stated(values), suite.source, table=table)
+    return read_table(type(settings), vars(settings) | values, suite.source, table=table)
 
 
 def _with_optional(suite: Suite, models: Sequence[str]) -> Suite:

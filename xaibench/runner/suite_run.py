@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 from xaibench.component.registry import IMPORTING
 from xaibench.core.markup import html_table
@@ -26,7 +26,7 @@ from xaibench.runner.environment import environment
 from xaibench.runner.plan.jobs import STAGES, Job, Outcome, ScoreJob, Stage
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.published_scores import add_published
-from xaibench.runner.request import OpenRequest, RequestFields, RunRequest
+from xaibench.runner.request import OpenRequest, RunRequest
 from xaibench.runner.stages.collect import collect
 from xaibench.runner.stages.execute import reuse_scores
 from xaibench.runner.stages.samples import dataset_notes
@@ -96,7 +96,7 @@ def run(
     engine: str = "processes",
     progress: RunProgress | None = None,
     address: str | None = None,
-    **fields: Unpack[RequestFields],
+    **fields: Any,
 ) -> Run:
     """Run a suite: generate data, train, explain, score, and write the tables of the run folder.
 
