@@ -348,7 +348,7 @@ def suite(kind, shape, rng, cells=12):
             factor = ONE_OUT
         draw = eighths if kind == "ties" else nested(CNN_XOR if number % 3 else MLP_LIN, factor=factor)
         scores = draw(shape, rng).reshape(-1, METHODS)
-        tests = pair_tests(names, [False] * METHODS, scores, drawn, shape[0] * shape[2])
+        tests = pair_tests(names, scores, drawn).assign(n_groups=shape[0] * shape[2])
         tables.append(
             tests.assign(**dict(zip(CELL, (f"place {place}", "", f"network {network}"), strict=True)), metric="score")
         )

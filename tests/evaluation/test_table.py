@@ -69,7 +69,7 @@ def test_latex_compiles(scored, tmp_path):
 def test_markdown(scored):
     table, *notes = scored.to_markdown().rstrip().split("\n\n")
     head, rule, *rows = table.splitlines()
-    assert head == "| method | Average precision ↑ | EMD ↓ |"
+    assert head == "| Method | Average precision ↑ | EMD ↓ |"
     assert rule == "| --- | --- | --- |"
     assert len(rows) == len(scored.methods)
     assert rows[2].startswith("| noise\\| | ")

@@ -308,8 +308,8 @@ DRAWN = SamplingDesign.of(
 def comparisons(cells):
     """What a run has of these cells: ``{(subset, variant, model): [72, M] scores}``."""
     tables = [
-        pair_tests(NAMES[: values.shape[1]], [False] * values.shape[1], values, DRAWN, 36).assign(
-            subset=cell[0], variant=cell[1], model=cell[2], metric="iou"
+        pair_tests(NAMES[: values.shape[1]], values, DRAWN).assign(
+            n_groups=36, subset=cell[0], variant=cell[1], model=cell[2], metric="iou"
         )
         for cell, values in cells.items()
     ]

@@ -22,13 +22,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.auditing.network_accuracy import MOST_IMAGES, POWER, NetworkTest
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.core.truth_kinds import Truth
-from xaibench.scores import SamplingDesign, holm, nested_means
+from xaibench.scores import holm, one_sided_test
 from xaibench.scores.rank_tests import ALPHA
 
 Outcome: TypeAlias = Literal["supported", "refuted", "undecided", "not stable"]
@@ -177,31 +176,19 @@ def _describe_closest(comparisons: Sequence[Comparison], titles: Mapping[str, st
 
 
 def _compare_all(explainer: str, controls: Sequence[str], questions: Sequence[Question]) -> list[Comparison]:
-    """Compare with each control per kind of truth, and with chance per question."""
+    """Compare with each control per kind of truth, and with chance per question; groups are images of all questions."""
     comparisons = []
     for kind in dict.fromkeys(question.truth for question in questions):
         of_kind = [question for question in questions if question.truth == kind]
         groups = np.concatenate([question.groups for question in of_kind])
         for control in controls:
             differences = np.concatenate([q.scores[explainer] - q.scores[control] for q in of_kind])
-            comparisons.append(_compare(kind, control, differences, groups))
+            comparisons.append(Comparison(kind, control, *one_sided_test(differences, groups)))
         comparisons += [
-            _compare(question.key, CHANCE, question.scores[explainer], question.groups) for question in of_kind
+            Comparison(question.key, CHANCE, *one_sided_test(question.scores[explainer], question.groups))
+            for question in of_kind
         ]
     return comparisons
-
-
-def _compare(about: str, control: str, differences: NDArray[np.float64], groups: NDArray[np.int64]) -> Comparison:
-    """Test one mean difference; groups are images, which may have samples in several questions."""
-    means = nested_means(differences, SamplingDesign.of(len(differences), groups=groups))
-    mean, two_sided = float(means.mean[0]), float(means.p_values()[0])
-    low, high = (float(end) for end in means.intervals()[0])
-    if math.isnan(two_sided):
-        better = worse = 1.0
-    else:
-        better, worse = (two_sided / 2, 1 - two_sided / 2) if mean > 0 else (1 - two_sided / 2, two_sided / 2)
-        better, worse = (1.0, 1.0) if mean == 0 else (better, worse)
-    return Comparison(about, control, mean, low, high, better, worse, int(means.groups[0]))
 
 
 def _images_needed(comparisons: Sequence[Comparison], explainers: int, images: int) -> int | None:

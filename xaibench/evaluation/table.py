@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import reprlib
 from collections import Counter
@@ -13,19 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from xaibench.component.registry import UnknownNameError
-from xaibench.core.markup import escape_latex, html_table
+from xaibench.core.markup import html_table
 from xaibench.core.messages import count_samples
 from xaibench.core.types import SCORED_AS_CHANCE
-from xaibench.scores import (
-    SamplingDesign,
-    average_ranks,
-    compare_with_controls,
-    holm,
-    mean_ranks,
-    nested_means,
-    paired_differences,
-)
+from xaibench.scores import SamplingDesign, mean_ranks
 from xaibench.scores.nested_draws import RELIABLE_GROUPS
+from xaibench.scores.rank_tests import ALPHA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,110 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xaibench.component.info import MetricInfo
+    from xaibench.scores.render import Table
 
 #: Mark in the table for methods that are not better than every control.
 MARK = "†"
-
-
-class Cell(NamedTuple):
-    """A mean with its interval.
-
-    Attributes:
-        mean: The mean; nan without a defined score.
-        low: Lower end of the interval; nan if there is none.
-        high: Upper end of the interval.
-        is_best: Whether the method belongs to the best ones.
-        mark: Footnote mark.
-    """
-
-    mean: float
-    low: float
-    high: float
-    is_best: bool
-    mark: str
-
-
-def to_latex(
-    evaluation: Evaluation, metrics: Sequence[str], digits: int, caption: str | None, label: str | None
-) -> str:
-    """Return the table in LaTeX (:meth:`xaibench.evaluation.Evaluation.to_latex`)."""
-
-    def cell(one: Cell) -> str:
-        if math.isnan(one.mean):
-            return f"--{escape_latex(one.mark)}"
-        text = f"{one.mean:.{digits}f}".replace("-", "$-$")
-        text = f"\\textbf{{{text}}}" if one.is_best else text
-        if math.isnan(one.low):
-            return text + escape_latex(one.mark)
-        ends = f"{one.low:.{digits}f}, {one.high:.{digits}f}".replace("-", "$-$")
-        return f"{text}{escape_latex(one.mark)} {{\\scriptsize [{ends}]}}"
-
-    head = ["Method", *(escape_latex(metric_heading(evaluation, metric)) for metric in metrics)]
-    methods, controls = _groups(evaluation)
-    lines = ["% \\usepackage{booktabs}", *(f"% {note}" for note in _notes(evaluation))]
-    inside = [f"\\begin{{tabular}}{{l{'l' * len(metrics)}}}", "\\toprule", " & ".join(head) + r" \\", "\\midrule"]
-    rows = _rows(evaluation, metrics)
-    for number, group in enumerate(part for part in (methods, controls) if part):
-        inside += ["\\midrule"] if number else []
-        inside += [" & ".join([escape_latex(name), *map(cell, rows[name])]) + r" \\" for name in group]
-    inside += ["\\bottomrule", "\\end{tabular}"]
-    if caption is not None or label is not None:
-        outside = ["\\begin{table}", "\\centering"]
-        outside += [f"\\caption{{{caption}}}"] if caption is not None else []
-        outside += [f"\\label{{{label}}}"] if label is not None else []
-        inside = [*outside, *inside, "\\end{table}"]
-    return "\n".join([*lines, *inside]) + "\n"
-
-
-def to_markdown(evaluation: Evaluation, metrics: Sequence[str], digits: int) -> str:
-    """Return the table in Markdown (:meth:`xaibench.evaluation.Evaluation.to_markdown`)."""
-
-    def cell(one: Cell) -> str:
-        if math.isnan(one.mean):
-            return f"–{one.mark}"
-        text = f"{one.mean:.{digits}f}"
-        text = f"**{text}**" if one.is_best else text
-        return f"{text}{one.mark}" + ("" if math.isnan(one.low) else f" [{one.low:.{digits}f}, {one.high:.{digits}f}]")
-
-    escape: Callable[[str], str] = lambda text: text.replace("|", "\\|")  # noqa: E731
-    methods, controls = _groups(evaluation)
-    rows = _rows(evaluation, metrics)
-    lines = [["method", *(metric_heading(evaluation, metric) for metric in metrics)], ["---", *["---"] * len(metrics)]]
-    lines += [[name, *map(cell, rows[name])] for name in (*methods, *controls)]
-    table = "\n".join(f"| {' | '.join(map(escape, line))} |" for line in lines)
-    return "\n\n".join([table, *_notes(evaluation)]) + "\n"
-
-
-def _notes(evaluation: Evaluation) -> list[str]:
-    best = "Bold: the best mean, and means that do not differ significantly from it (paired t-test, 5 %, Holm)."
-    return [*evaluation.notes(), best]
-
-
-def metric_heading(evaluation: Evaluation, metric: str) -> str:
-    """Return the label of a metric with an arrow for its direction."""
-    info = evaluation.metrics[metric]
-    return f"{info.label} {'↑' if info.higher_is_better else '↓'}"
-
-
-def _groups(evaluation: Evaluation) -> tuple[list[str], list[str]]:
-    """Return the methods, and the controls."""
-    methods = [name for name in evaluation.methods if name not in evaluation.controls]
-    return methods, [name for name in evaluation.methods if name in evaluation.controls]
-
-
-def _rows(evaluation: Evaluation, metrics: Sequence[str]) -> dict[str, list[Cell]]:
-    best = {metric: evaluation.best_methods(metric) for metric in metrics}
-    found: dict[str, dict[str, Cell]] = {name: {} for name in evaluation.methods}
-    row: Any
-    for row in evaluation.summary().itertuples():
-        if row.metric in best:
-            mark = MARK if row.beats_controls == False else ""  # noqa: E712  # it may be a bool of NumPy, or None
-            found[row.method][row.metric] = Cell(row.mean, row.low, row.high, row.method in best[row.metric], mark)
-    return {name: [cells[metric] for metric in metrics] for name, cells in found.items()}
-
-
-#: Level of significance.
-_LEVEL = 0.05
 
 
 class Ranks(NamedTuple):
@@ -254,42 +146,31 @@ class Evaluation:
         """
         import pandas as pd
 
-        return pd.DataFrame([row for metric in self.metrics for row in self._rows(metric)])
+        from xaibench.scores.summary import method_numbers
 
-    def _rows(self, metric: str) -> list[dict[str, Any]]:
-        matrix = self.matrix(metric)
-        values = matrix.to_numpy(dtype=np.float64)
-        info = self.metrics[metric]
-        means = nested_means(values, self._design(len(values)))
-        intervals = means.intervals(within=info.range, attains_ends=info.attains_ends)
-        ranks, _ = average_ranks(values, higher_is_better=self.metrics[metric].higher_is_better)
-        beats = self._beats_controls(metric)
         rows = []
-        for column, method in enumerate(matrix.columns):
-            known = values[:, column][~np.isnan(values[:, column])]
-            rows.append(
-                {
-                    "metric": metric,
-                    "method": method,
-                    "mean": float(known.mean()) if len(known) else np.nan,
-                    "low": intervals[column, 0],
-                    "high": intervals[column, 1],
-                    "n": len(values),
-                    "n_valid": len(known),
-                    "rank": ranks[column],
-                    "beats_controls": beats.get(method),
-                }
+        for metric, info in self.metrics.items():
+            matrix, ranks = self.matrix(metric), self.ranks(metric).ranks
+            values, control = matrix.to_numpy(dtype=np.float64), [name in self.controls for name in matrix]
+            numbers = method_numbers(
+                self.methods, values, self._design(len(values)), info, self._test_pairs(metric), control
             )
-        return rows
+            for column, (method, row) in enumerate(numbers.items()):
+                known = values[:, column][~np.isnan(values[:, column])]
+                mean = float(known.mean()) if len(known) else np.nan
+                counts = {"n": len(values), "n_valid": len(known), "rank": ranks[method]}
+                one = {"metric": metric, "method": method, "mean": mean, "low": row["low"], "high": row["high"]}
+                rows.append(one | counts | {"beats_controls": row["beats_controls"]})
+        return pd.DataFrame(rows)
 
     def _design(self, rows: int) -> SamplingDesign:
         return SamplingDesign.of(rows, groups=self.groups)
 
-    def _beats_controls(self, metric: str) -> dict[str, bool]:
-        pairs = self.compare(metric)[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None)
-        higher = self.metrics[metric].higher_is_better
-        comparisons = compare_with_controls(pairs, self.controls, higher_is_better=higher)
-        return {method: against.beats for method, against in comparisons.items()}
+    def _test_pairs(self, metric: str) -> pd.DataFrame:
+        from xaibench.scores.summary import pair_tests
+
+        matrix = self.matrix(metric)
+        return pair_tests(self.methods, matrix.to_numpy(dtype=np.float64), self._design(len(matrix)))
 
     def compare(self, metric: str) -> pd.DataFrame:
         """Compare every pair of methods by one metric, over the samples on which both have a score.
@@ -303,20 +184,8 @@ class Evaluation:
         Returns:
             One row per pair; empty if there is only one method.
         """
-        import pandas as pd
-
-        matrix = self.matrix(metric)
-        pairs = list(itertools.combinations(matrix.columns, 2))
         columns = ["first", "second", "difference", "low", "high", "p", "p_holm", "n_valid"]
-        if not pairs:
-            return pd.DataFrame(columns=columns)
-        firsts, seconds = (matrix[list(side)].to_numpy(dtype=np.float64) for side in zip(*pairs, strict=True))
-        differences = paired_differences(firsts, seconds)
-        means = nested_means(differences, self._design(len(differences)))
-        p, n = means.p_values(), (~np.isnan(differences)).sum(0)
-        values = zip(pairs, means.mean, means.intervals(), p, holm(p), n, strict=True)
-        rows = [(*pair, mean, low, high, p, p_holm, int(n)) for pair, mean, (low, high), p, p_holm, n in values]
-        return pd.DataFrame(rows, columns=columns)
+        return self._test_pairs(metric)[columns]
 
     def ranks(self, metric: str) -> Ranks:
         """Rank the methods within each sample by one metric; 1 is best.
@@ -373,7 +242,7 @@ class Evaluation:
         first = str(means.idxmax() if self.metrics[metric].higher_is_better else means.idxmin())
         pairs = self.compare(metric)
         pairs = pairs[(pairs["first"] == first) | (pairs["second"] == first)]
-        differs = pairs[pairs["p_holm"] < _LEVEL]
+        differs = pairs[pairs["p_holm"] < ALPHA]
         worse = {*differs["first"], *differs["second"]}
         return [first, *(name for name in means.index if name not in worse and name != first)]
 
@@ -402,7 +271,9 @@ class Evaluation:
         Raises:
             UnknownNameError: If a metric was not evaluated.
         """
-        return to_latex(self, self._choose_metrics(metrics), digits, caption, label)
+        from xaibench.scores.render import to_latex
+
+        return to_latex(self._make_table(metrics, digits), caption=caption, label=label)
 
     def to_markdown(self, metrics: Sequence[str] | None = None, *, digits: int = 3) -> str:
         """Return the table in Markdown, with the notes below it. Cells are as in :meth:`to_latex`.
@@ -417,7 +288,36 @@ class Evaluation:
         Raises:
             UnknownNameError: If a metric was not evaluated.
         """
-        return to_markdown(self, self._choose_metrics(metrics), digits)
+        from xaibench.scores.render import to_markdown
+
+        return to_markdown(self._make_table(metrics, digits))
+
+    def _make_table(self, metrics: Sequence[str] | None, digits: int) -> Table:
+        from xaibench.scores.render import Column, GroupRow, Table, TableCell
+
+        best = {metric: self.best_methods(metric) for metric in self._choose_metrics(metrics)}
+        cells: dict[str, dict[str, TableCell]] = {name: {"method": TableCell(name)} for name in self.methods}
+        row: Any
+        for row in self.summary().itertuples():
+            if row.metric in best:
+                cells[row.method][row.metric] = TableCell(
+                    row.mean,
+                    interval=None if math.isnan(row.low) else (row.low, row.high),
+                    flag=MARK if row.beats_controls == False else "",  # noqa: E712  # a bool of NumPy, or None
+                    is_best=row.method in best[row.metric],
+                )
+        number: Callable[[float], str] = lambda value: f"{value:.{digits}f}".replace("-", "−")  # noqa: E731
+        columns = [Column(self._heading(metric), metric, format=number) for metric in best]
+        methods, controls = ([cells[m] for m in cells if (m in self.controls) == of] for of in (False, True))
+        line = [GroupRow()] if methods and controls else []
+        note = "Bold: the best mean, and means that do not differ significantly from it (paired t-test, 5 %, Holm)."
+        columns = [Column("Method", "method"), *columns]
+        return Table("scores", "", columns, [*methods, *line, *controls], [*self.notes(), note])
+
+    def _heading(self, metric: str) -> str:
+        """Return the label of a metric with an arrow for its direction."""
+        info = self.metrics[metric]
+        return f"{info.label} {'↑' if info.higher_is_better else '↓'}"
 
     def plot(self, metrics: Sequence[str] | None = None) -> Figure:
         """Draw a forest plot: one panel per metric, with the mean and the 95 % interval of each method.
@@ -441,7 +341,7 @@ class Evaluation:
             from xaibench.plots import forest
         return forest(
             self.summary(),
-            metrics={name: metric_heading(self, name) for name in chosen},
+            metrics={name: self._heading(name) for name in chosen},
             controls=self.controls,
             best={name: self.best_methods(name) for name in chosen},
         )

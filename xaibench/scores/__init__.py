@@ -2,8 +2,10 @@
 
 from xaibench.scores.nested_draws import (
     NestedMeans,
+    OneSidedTest,
     SamplingDesign,
     nested_means,
+    one_sided_test,
     paired_differences,
     unpaired_difference,
 )
@@ -23,6 +25,7 @@ __all__ = [
     "ControlComparison",
     "MeanRanks",
     "NestedMeans",
+    "OneSidedTest",
     "SamplingDesign",
     "average_ranks",
     "compare_with_controls",
@@ -31,6 +34,7 @@ __all__ = [
     "holm",
     "mean_ranks",
     "nested_means",
+    "one_sided_test",
     "paired_differences",
     "rank_share",
     "unpaired_difference",

@@ -38,7 +38,7 @@ Mathematical Statistics 1956.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -352,6 +352,43 @@ def nested_means(scores: ArrayLike, drawn: SamplingDesign) -> NestedMeans:
         largest=np.fmax.reduce(columns, axis=0, initial=-np.inf),
         skewness=skewness,
     )
+
+
+class OneSidedTest(NamedTuple):
+    """A mean with its 95 % interval, tested in both directions.
+
+    Attributes:
+        mean: The mean.
+        low: Lower end of the interval.
+        high: Upper end.
+        p: P-value of "the mean is not above 0"; 1 if the mean is 0 or has no variance.
+        p_below: P-value of "the mean is not below 0".
+        groups: Number of independent groups of samples.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    p_below: float
+    groups: int
+
+
+def one_sided_test(differences: ArrayLike, groups: ArrayLike) -> OneSidedTest:
+    """Test whether a mean of differences is above 0, and whether it is below.
+
+    Args:
+        differences: ``[N]``; ``nan`` where undefined.
+        groups: Group of samples (image, patient) of each difference, ``[N]``.
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    means = nested_means(values, SamplingDesign.of(len(values), groups=groups))
+    mean, half = float(means.mean[0]), float(means.p_values()[0]) / 2
+    above, below = (half, 1 - half) if mean > 0 else (1 - half, half)
+    if mean == 0 or np.isnan(half):
+        above = below = 1.0
+    low, high = (float(end) for end in means.intervals()[0])
+    return OneSidedTest(mean, low, high, above, below, int(means.groups[0]))
 
 
 def compute_influences(columns: Floats, drawn: SamplingDesign) -> tuple[Floats, Floats, Floats]:

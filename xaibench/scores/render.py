@@ -1,7 +1,7 @@
-"""The model of a table, from which the page's HTML, CSV and LaTeX are rendered.
+"""The model of a table, from which the page's HTML, CSV, LaTeX and Markdown are rendered.
 
 A table holds values; a column says how they are shown. The HTML is rendered by the macro ``table`` of
-``page/templates/tables.html.j2``, CSV by :func:`to_csv` and LaTeX by :func:`to_latex`.
+``page/templates/tables.html.j2``, the other formats by the functions of this module.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class TableCell:
 
 @dataclass(frozen=True)
 class GroupRow:
-    """The heading of the rows below it: a value or :class:`TableCell` of the first column."""
+    """The heading of the rows below it: a value or :class:`TableCell` of the first column; None for a line only."""
 
-    head: Any
+    head: Any = None
 
 
 @dataclass(frozen=True)
@@ -268,11 +268,13 @@ def _csv_values(column: Column, cell: TableCell, text: str) -> list[str]:
 _MOST_COLUMNS = 8
 
 
-def to_latex(table: Table) -> str:
-    """Render a table in LaTeX, with values as they are shown and the best ones bold.
+def to_latex(table: Table, *, caption: str | None = None, label: str | None = None) -> str:
+    r"""Render a table in LaTeX, with values as they are shown and the best ones bold.
 
     Args:
         table: The table.
+        caption: Caption in LaTeX. With a caption or a label, the table is in an environment ``table``.
+        label: Label for ``\ref``.
 
     Returns:
         Environments ``tabular`` for the package booktabs, with the caption and the notes as comments above them. A
@@ -280,8 +282,23 @@ def to_latex(table: Table) -> str:
         out; the CSV file has them.
     """
     chosen = [i for i in _file_columns(table) if not table.columns[i].is_detail]
-    lines = ["% \\usepackage{booktabs}", f"% {_normalize(table.caption)}", *(f"% {note}" for note in table.notes)]
-    return "\n".join(lines) + "\n" + "\n".join(_tabular(table, block) for block in _divide_columns(table, chosen))
+    notes = filter(None, [_normalize(table.caption), *table.notes])
+    text = "".join(f"% {note}\n" for note in ("\\usepackage{booktabs}", *notes))
+    inside = "\n".join(_tabular(table, block) for block in _divide_columns(table, chosen))
+    if caption is None and label is None:
+        return text + inside
+    head = f"\\caption{{{caption}}}\n" if caption is not None else ""
+    head += f"\\label{{{label}}}\n" if label is not None else ""
+    return f"{text}\\begin{{table}}\n\\centering\n{head}{inside}\\end{{table}}\n"
+
+
+def to_markdown(table: Table) -> str:
+    """Render a table in Markdown with the best values bold, and its notes below it; headings of rows are left out."""
+    chosen = _file_columns(table)
+    rows = [table.cells(row) for row in table.rows if not isinstance(row, GroupRow)]
+    lines = [[table.columns[i].label for i in chosen], ["---"] * len(chosen)]
+    lines += [[_cell_markdown(*cells[i]).replace("|", "\\|") for i in chosen] for cells in rows]
+    return "\n\n".join(["\n".join(f"| {' | '.join(line)} |" for line in lines), *table.notes]) + "\n"
 
 
 def _divide_columns(table: Table, chosen: Sequence[int]) -> list[list[int]]:
@@ -311,6 +328,9 @@ def _tabular(table: Table, chosen: Sequence[int]) -> str:
     lines.append(_latex_line([escape_latex(column.label + column.unit) for column in columns]))
     lines.append("\\midrule")
     for row in table.rows:
+        if isinstance(row, GroupRow) and row.head is None:
+            lines.append("\\midrule")
+            continue
         cells = table.cells(row)
         texts = [_cell_latex(*cells[i]) for i in chosen if i < len(cells)]
         if isinstance(row, GroupRow):
@@ -337,4 +357,12 @@ def _cell_latex(column: Column, cell: TableCell, text: str) -> str:
     if cell.interval is not None:
         low, high = (escape_latex(column.text(end)) for end in cell.interval)
         shown += f" {{\\scriptsize [{low}, {high}]}}"
+    return shown
+
+
+def _cell_markdown(column: Column, cell: TableCell, text: str) -> str:
+    shown = _shown(cell, text)
+    shown = (f"**{shown}**" if cell.is_best else shown) + cell.flag
+    if cell.interval is not None:
+        shown += f" [{', '.join(column.text(end) for end in cell.interval)}]"
     return shown

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from xaibench.component.info import MetricInfo
 from xaibench.core.messages import listed
 from xaibench.core.types import SCORED_AS_CHANCE
+from xaibench.runfolder.descriptions import PartDescription
 from xaibench.runfolder.schema import CELL, COMPARISONS, DESCRIBED, INFERRED, KEYS
 from xaibench.scores.cells import cell_matrices, group_and_row_numbers
 from xaibench.scores.nested_draws import (
@@ -123,27 +125,15 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         the former.
     """
     rows, pairs = [], []
-    directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
     for cell in cell_matrices(run):
+        control = [run.explainers[name].control for name in cell.methods]
+        answers = [run.is_answer(cell.cell, name) for name in cell.methods]
         for k, metric in enumerate(cell.metrics):
-            values, higher = cell.values[:, k], bool(directions[metric])
-            part = run.metrics[metric]
-            intervals = nested_means(values, cell.drawn).intervals(within=part.range, attains_ends=part.attains_ends)
-            control = [run.explainers[name].control for name in cell.methods]
-            tests = pair_tests(cell.methods, control, values, cell.drawn, len(np.unique(cell.groups)))
-            pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
-            answers = [run.is_answer(cell.cell, name) for name in cell.methods]
-            ranked = np.where(answers, np.nan, values)
-            scored, ranks = ~np.isnan(ranked).all(axis=0), np.full(len(answers), np.nan)
-            ranks[scored], n = average_ranks(ranked[:, scored], higher_is_better=higher)
-            judged = tests[tests["of_controls"].astype(bool)]
-            controls = {name for m, name in enumerate(cell.methods) if control[m]}
-            to_beat = {name for m, name in enumerate(cell.methods) if control[m] and not answers[m]}
-            standings = _standings(to_beat, controls, cell.methods, judged, higher_is_better=higher)
-            for m, name in enumerate(cell.methods):
-                key = dict(zip(KEYS, (*cell.cell, name, metric), strict=True))
-                numbers = {"low": intervals[m, 0], "high": intervals[m, 1], "sample_rank": ranks[m]}
-                rows.append(key | numbers | {"n_ranked": n} | standings[name])
+            key, part = dict(zip(CELL, cell.cell, strict=True)), run.metrics[metric]
+            tests = pair_tests(cell.methods, cell.values[:, k], cell.drawn, control)
+            pairs.append(tests.assign(**key, metric=metric, n_groups=len(np.unique(cell.groups))))
+            numbers = method_numbers(cell.methods, cell.values[:, k], cell.drawn, part, tests, control, answers)
+            rows += [key | {"explainer": name, "metric": metric} | row for name, row in numbers.items()]
     table = pd.DataFrame(rows, columns=[*KEYS, *INFERRED])
     joined = summary.astype(dict.fromkeys(KEYS, str)).merge(table, on=list(KEYS), how="left")
     joined.index = summary.index
@@ -189,51 +179,68 @@ def promises(run: RunResults) -> list[str]:
     return [*sentences, *([FEW_SAMPLES] if (few & (level == "samples")).any() else [])]
 
 
-def _standings(
-    to_beat: set[str],
-    controls: set[str],
-    methods: tuple[str, ...],
+def method_numbers(
+    methods: Sequence[str],
+    values: Floats,
+    drawn: SamplingDesign,
+    metric: PartDescription | MetricInfo,
     tests: pd.DataFrame,
-    *,
-    higher_is_better: bool,
+    control: Sequence[bool],
+    answers: Sequence[bool] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Return the last five columns of ``INFERRED`` for each explainer; ``controls`` need not beat any control."""
-    counts = {name: {"better_than": 0, "worse_than": 0, "compared_with": 0} for name in methods}
-    pairs = list(tests[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None))
-    against = compare_with_controls(pairs, to_beat, higher_is_better=higher_is_better)
-    sign = 1 if higher_is_better else -1
-    for first, second, difference, p in pairs:
-        if np.isnan(p):
-            continue
-        for name, ahead in ((first, sign * difference), (second, -sign * difference)):
-            counts[name]["compared_with"] += 1
-            counts[name]["better_than"] += p < ALPHA and ahead > 0
-            counts[name]["worse_than"] += p < ALPHA and ahead < 0
-    standings: dict[str, dict[str, Any]] = {}
-    for name in methods:
-        p, beats = (np.nan, None) if name in controls else against.get(name, (np.nan, None))
-        standings[name] = {"p_controls": p, "beats_controls": beats, **counts[name]}
-    return standings
-
-
-def pair_tests(
-    methods: Sequence[str], control: Sequence[bool], values: Floats, drawn: SamplingDesign, groups: int
-) -> pd.DataFrame:
-    """Run the paired tests of one metric in one cell.
+    """Return the columns :data:`~xaibench.runfolder.schema.INFERRED` of each method by one metric (:func:`infer`).
 
     Args:
         methods: ``M`` names.
-        control: ``M`` flags, true for controls.
         values: ``[U, M]`` scores; ``nan`` where undefined.
         drawn: Data set, training and group of each row.
-        groups: Number of groups of samples.
+        metric: Direction and range of the scores.
+        tests: From :func:`pair_tests`.
+        control: ``M`` flags, true for controls.
+        answers: ``M`` flags, true for controls that are not ranked and need not be beaten.
+    """
+    intervals = nested_means(values, drawn).intervals(within=metric.range, attains_ends=metric.attains_ends)
+    is_answer = np.zeros(len(methods), bool) if answers is None else np.array(answers, dtype=bool)
+    scored, ranks = ~(np.isnan(values).all(axis=0) | is_answer), np.full(len(methods), np.nan)
+    ranks[scored], n = average_ranks(values[:, scored], higher_is_better=metric.higher_is_better)
+    judged = tests[tests["of_controls"].astype(bool) & tests["p_holm"].notna()]
+    sign = 1 if metric.higher_is_better else -1
+    pairs = list(judged[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None))
+    to_beat = {name for m, name in enumerate(methods) if control[m] and not is_answer[m]}
+    against = compare_with_controls(pairs, to_beat, higher_is_better=metric.higher_is_better)
+    numbers: dict[str, dict[str, Any]] = {}
+    for m, name in enumerate(methods):
+        p, beats = (np.nan, None) if control[m] else against.get(name, (np.nan, None))
+        numbers[name] = {"low": intervals[m, 0], "high": intervals[m, 1], "sample_rank": ranks[m], "n_ranked": n}
+        numbers[name] |= {"p_controls": p, "beats_controls": beats, "better_than": 0, "worse_than": 0}
+        numbers[name]["compared_with"] = 0
+    for first, second, difference, p in pairs:
+        for name, ahead in ((first, sign * difference), (second, -sign * difference)):
+            numbers[name]["compared_with"] += 1
+            numbers[name]["better_than"] += p < ALPHA and ahead > 0
+            numbers[name]["worse_than"] += p < ALPHA and ahead < 0
+    return numbers
+
+
+def pair_tests(
+    methods: Sequence[str], values: Floats, drawn: SamplingDesign, control: Sequence[bool] | None = None
+) -> pd.DataFrame:
+    """Run the paired tests of every two methods by one metric.
+
+    Args:
+        methods: ``M`` names.
+        values: ``[U, M]`` scores; ``nan`` where undefined.
+        drawn: Data set, training and group of each row.
+        control: ``M`` flags, true for controls; None = all pairs are one family of tests, however many methods there
+            are.
 
     Returns:
-        One row per pair with the columns of :data:`~xaibench.runfolder.schema.COMPARISONS` after the metric, and
-        ``of_controls``: whether the pair belongs to the family of tests against the controls.
+        One row per pair with the columns of :data:`~xaibench.runfolder.schema.COMPARISONS` from ``first`` to
+        ``n_valid``, and ``of_controls``: whether the pair belongs to the family of tests against the controls.
     """
-    every = len(methods) <= ALL_PAIRS
-    controls, names = np.array(control, dtype=bool), np.array(methods, dtype=object)
+    every = control is None or len(methods) <= ALL_PAIRS
+    controls = np.zeros(len(methods), bool) if control is None else np.array(control, dtype=bool)
+    names = np.array(methods, dtype=object)
     i, j = np.triu_indices(len(methods), 1)
     tested = every | ~(controls[i] & controls[j])
     i, j = i[tested], j[tested]
@@ -246,21 +253,9 @@ def pair_tests(
     corrected = np.full(len(p), np.nan)
     for family in (of_controls, ~of_controls):
         corrected[family] = holm(p[family])
-    return pd.DataFrame(
-        {
-            "first": names[i],
-            "second": names[j],
-            "difference": means.mean,
-            "low": intervals[:, 0],
-            "high": intervals[:, 1],
-            "p": p,
-            "p_holm": corrected,
-            "df": means.df,
-            "n_valid": (~np.isnan(difference)).sum(axis=0),
-            "n_groups": groups,
-            "of_controls": of_controls,
-        }
-    )
+    columns = {"first": names[i], "second": names[j], "difference": means.mean}
+    columns |= {"low": intervals[:, 0], "high": intervals[:, 1], "p": p, "p_holm": corrected, "df": means.df}
+    return pd.DataFrame(columns | {"n_valid": (~np.isnan(difference)).sum(axis=0), "of_controls": of_controls})
 
 
 def min_accuracy(run: RunResults) -> float:
