@@ -21,7 +21,7 @@ from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runfolder.schema import CLASSIFICATION
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
-from xaibench.runner.plan import score_jobs
+from xaibench.runner.plan import jobs as planned
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages import execute as execution
@@ -332,7 +332,7 @@ def test_a_changed_suite_computes_only_the_scores_that_changed(
     tiny_suite, tmp_path, measured, monkeypatch, old, new, metrics, share
 ):
     """Whether each score has a job, or many share one."""
-    monkeypatch.setattr(score_jobs, "_SHARE", share)
+    monkeypatch.setattr(planned, "_SHARE", share)
     (tmp_path / "changed.toml").write_text(tiny_suite.read_text().replace(old, new))
     run(tiny_suite, tmp_path / "run", engine="serial")
     measured.clear()
@@ -346,7 +346,7 @@ def test_a_changed_suite_computes_only_the_scores_that_changed(
 
 @pytest.mark.parametrize("share", [160, 4])
 def test_a_failing_metric_loses_no_score_of_the_others(tiny_suite, tmp_path, measured, monkeypatch, share):
-    monkeypatch.setattr(score_jobs, "_SHARE", share)
+    monkeypatch.setattr(planned, "_SHARE", share)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "failing_metric.py").write_text(
         "broken = True\n\ndef score(maps, masks, reduction='none'):\n    assert not broken, 'no score today'\n"
@@ -443,7 +443,7 @@ def test_without_ray_the_command_is_named(tiny_suite, tmp_path, monkeypatch):
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite, tiny_run, tmp_path, monkeypatch):
-    from xaibench.runner import store_files as module
+    from xaibench.runner import store as module
 
     written = []
     real = module.write_atomic
