@@ -82,28 +82,28 @@ class Always(nn.Dropout):
 OWN = torch.Generator()
 #: Networks, and what the error names.
 RANDOM = {
-    "dropout": (Net(lambda net, x: F.dropout(x)), "dropout in the forward of Net"),
+    "dropout": (Net(lambda net, x: F.dropout(x)), "dropout in Net"),
     "in a layer": (Net(layer=Always()), "dropout in layer 'layer' (Always)"),
-    "noise": (Net(lambda net, x: x + 1e-9 * torch.randn_like(x)), "randn_like in the forward of Net"),
-    "numpy": (Net(lambda net, x: x * float(np.random.rand())), "numpy or random in the forward of Net"),
-    "python": (Net(lambda net, x: x * random.random()), "numpy or random in the forward of Net"),
-    "own generator": (Net(lambda net, x: x * torch.rand(1, generator=OWN)), "first in the forward of Net"),
+    "noise": (Net(lambda net, x: x + 1e-9 * torch.randn_like(x)), "randn_like in Net"),
+    "numpy": (Net(lambda net, x: x * float(np.random.rand())), "numpy or random in Net"),
+    "python": (Net(lambda net, x: x * random.random()), "numpy or random in Net"),
+    "own generator": (Net(lambda net, x: x * torch.rand(1, generator=OWN)), "first in Net"),
 }
 BATCH = {
     "statistics": (Net(layer=nn.BatchNorm2d(8, track_running_stats=False)), "'layer' (BatchNorm2d)"),
-    "function": (Net(lambda net, x: F.layer_norm(x.T, x.T.shape[1:]).T if len(x) > 1 else x), "the forward of Net"),
-    "time": (Net(lambda net, x: x + 0.5 * x.roll(1, 0)), "the forward of Net"),
-    "first image": (Net(lambda net, x: x * x[:1]), "the forward of Net"),
+    "function": (Net(lambda net, x: F.layer_norm(x.T, x.T.shape[1:]).T if len(x) > 1 else x), "first in Net"),
+    "time": (Net(lambda net, x: x + 0.5 * x.roll(1, 0)), "first in Net"),
+    "first image": (Net(lambda net, x: x * x[:1]), "first in Net"),
     "largest": (Net(layer=Wrapped(nn.Identity(), lambda _, x: x / x.abs().max())), "'layer' (Wrapped)"),
 }
 GRADIENT = {
-    "no_grad": (Branches(without_gradient), "'lost' (Net) runs under torch.no_grad()"),
-    "detached": (Branches(lambda net, x: net.lost(x).detach()), "detach in the forward of Branches"),
-    "data": (Branches(lambda net, x: net.lost(x.data)), "data in the forward of Branches"),
-    "rounded": (Branches(lambda net, x: net.lost((x * 64).round() / 64)), "round in the forward of Branches"),
+    "no_grad": (Branches(without_gradient), "in layer 'lost' (Net), under torch.no_grad()"),
+    "detached": (Branches(lambda net, x: net.lost(x).detach()), "detach in Branches"),
+    "data": (Branches(lambda net, x: net.lost(x.data)), "data in Branches"),
+    "rounded": (Branches(lambda net, x: net.lost((x * 64).round() / 64)), "round in Branches"),
     "other values": (
         Branches(lambda net, x: net.lost(x) + torch.is_grad_enabled()),
-        "in the forward of Branches",
+        "in Branches",
     ),
     "own function": (Branches(lambda net, x: WrongBackward.apply(net.lost(x) - 0.1)), "WrongBackward"),
 }

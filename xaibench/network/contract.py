@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,12 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.messages import listed, warn_caller
-from xaibench.network.broken_layers import (
-    describe_batch_dependence,
-    describe_lost_gradient,
-    describe_randomness,
-    first_difference,
-)
+from xaibench.network.broken_layers import find_draws, find_lost_gradient, first_difference
 from xaibench.network.explained_output import UnsupportedModelError
 from xaibench.network.lending import copy_network, evaluation_mode, original_of
 from xaibench.network.outputs import check_logits, model_device_and_dtype
@@ -58,12 +54,11 @@ _STEP = 5e-4
 #: the gradient of the unrounded ones.
 _LINES = ((5e-4, 4), (1e-4, 4), (1e-4, 32), (0.25, 32))
 _EPS32, _EPS64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
-#: Names of the remedies.
-_UNCHECKED = "Or pass check_network=False (around metrics: xaibench.unchecked_networks()) to continue with a warning."
+_UNCHECKED = "Pass check_network=False (around metrics: xaibench.unchecked_networks()) to continue with a warning."
 
 
 class NetworkContractError(UnsupportedModelError):
-    """The network is not what explainers and metrics assume; the message names the layer and the remedy."""
+    """The network is not what explainers and metrics assume; the message names the layer."""
 
 
 @dataclass
@@ -373,32 +368,35 @@ def _generator_states(device: torch.device) -> dict[str, Any]:
 
 def _diagnose(calls: _Calls, pair: Tensor, moved: list[str], gradients: bool) -> str:
     """Repeat the comparisons on a float64 copy, and return what is wrong for certain; empty if nothing is."""
-    network = calls.network
-    if moved and (drawn := describe_randomness(network, lambda: calls.without_gradient(pair), moved)):
-        return drawn
-    if isinstance(network, nn.Module) and (changed := _changed_buffers(network, lambda: calls.without_gradient(pair))):
-        return (
-            f"The network changes its buffers when it is called in evaluation mode: {listed(changed, most=3)}. Maps "
-            "and scores then depend on earlier calls. Change them in training mode only (if self.training)."
-        )
+    network, call = calls.network, lambda: calls.without_gradient(pair)
+    if moved and (drawn := find_draws(network, call, moved)):
+        return f"The network draws random numbers in evaluation mode: {drawn}."
+    if isinstance(network, nn.Module) and (changed := _changed_buffers(network, call)):
+        return f"The network changes its buffers in evaluation mode: {listed(changed, most=3)}."
     calls, pair = _in_precision(calls, pair, torch.float64)
-    tolerance = _CERTAIN.get(pair.dtype, _HALF)
-    first, second = calls.without_gradient(pair), calls.without_gradient(pair)
+    network, tolerance = calls.network, _CERTAIN.get(pair.dtype, _HALF)
+    first, second = call(), call()
     if _is_different(first, second, tolerance):
-        return describe_randomness(calls.network, lambda: calls.without_gradient(pair), [])
+        drawn = find_draws(network, call, []) or f"first in {first_difference(network, call, call)}"
+        return f"The network draws random numbers in evaluation mode: {drawn}."
     for image in range(2 if calls.rows != 1 else 0):
         order = [1 - image, image]  # the compared image is the second one
         alone = pair[[image]] if calls.rows is None else pair[[image, image]]
         if _is_different(first[image : image + 1], calls.without_gradient(alone)[-1:], tolerance):
-            return describe_batch_dependence(calls.network, calls.without_gradient, pair[order], alone)
+            layer = first_difference(
+                network, partial(calls.without_gradient, pair[order]), partial(calls.without_gradient, alone)
+            )
+            return f"The output for an image depends on the other images of its batch, first in {layer}."
     if gradients and _is_different(first, calls.with_gradient(pair), tolerance):
-        where = first_difference(calls.network, lambda: calls.without_gradient(pair), lambda: calls.with_gradient(pair))
-        return (
-            f"The network computes other outputs while gradients are recorded, first {where}, so that a map explains "
-            "another function than the outputs. Do not use torch.is_grad_enabled() or requires_grad in its forward."
-        )
+        layer = first_difference(network, call, lambda: calls.with_gradient(pair))
+        return f"The network computes other outputs while gradients are recorded, first in {layer}."
     if gradients and (slopes := _find_wrong_gradient(calls, pair)):
-        return describe_lost_gradient(calls.network, calls, _between(pair)[0], *slopes)
+        lost = find_lost_gradient(network, calls, _between(pair)[0])
+        return (
+            f"The gradient of the network is {slopes[1]:.3g} along a line between two images, but the slope of its "
+            f"outputs is {slopes[0]:.3g}{f': lost at {lost}' if lost else ''}. Explainers without gradients: "
+            "xaibench.explainers.gradient_free()."
+        )
     return ""
 
 

@@ -11,8 +11,7 @@ other probabilities underflow, at a difference of about 700 between the logits i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_choice, check_values, plain_array
 from xaibench.core.messages import kind_of, listed, warn_caller
 from xaibench.core.types import Output
+from xaibench.network.calls import LayerRun, record_layer_runs
 from xaibench.network.outputs import (
     SIGMOID_ADVICE,
     check_classes,
@@ -485,41 +485,9 @@ def network_of(model: nn.Module) -> nn.Module:
 Activation: TypeAlias = Literal["softmax", "log_softmax", "sigmoid"]
 
 
-@dataclass(frozen=True)
-class LayerRun:
-    """One call of a layer in a forward pass.
-
-    Attributes:
-        name: Its name in ``network.named_modules()``.
-        module: The layer.
-        inputs: Its positional arguments.
-        output: Its output.
-    """
-
-    name: str
-    module: nn.Module
-    inputs: tuple[object, ...]
-    output: object
-
-
-@contextmanager
-def record_layer_runs(model: nn.Module) -> Iterator[list[LayerRun]]:
-    """Record every call of a layer or container in the block, in the order in which the calls finish."""
-    runs: list[LayerRun] = []
-    handles = [
-        module.register_forward_hook(lambda m, inputs, out, name=name: runs.append(LayerRun(name, m, inputs, out)))
-        for name, module in network_of(model).named_modules()
-    ]
-    try:
-        yield runs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def run_layers(model: nn.Module, images: Tensor) -> list[LayerRun]:
     """Return every call of a layer or container for the first image, in the order in which the calls finish."""
-    with record_layer_runs(model) as runs, torch.no_grad():
+    with record_layer_runs(network_of(model).named_modules()) as runs, torch.no_grad():
         model(images[:1])
     return runs
 

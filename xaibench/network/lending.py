@@ -26,6 +26,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from xaibench.core.messages import first_line
 from xaibench.core.process_settings import SharedSetting
+from xaibench.network.calls import describe_layer
 from xaibench.tensors.batching import is_out_of_memory
 
 _M = TypeVar("_M", bound=nn.Module)
@@ -228,12 +229,12 @@ def check_initialized(network: object) -> None:
     for name, module in network.named_modules() if isinstance(network, nn.Module) else ():
         if isinstance(module, LazyModuleMixin) and cast(Any, module).has_uninitialized_params():
             raise ValueError(
-                f"The weights of layer {name!r} ({type(module).__name__}) are not initialized. Call the network "
+                f"The weights of {describe_layer(name, module)} are not initialized. Call the network "
                 "once with images, and load its weights or train it."
             )
         if any(tensor.is_meta for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
             raise ValueError(
-                f"Weights of layer {name!r} ({type(module).__name__}) are on the device meta, which has no values. "
+                f"Weights of {describe_layer(name, module)} are on the device meta, which has no values. "
                 "Load them: network.to_empty(device='cpu'), then network.load_state_dict(state)."
             )
 
@@ -341,7 +342,7 @@ def _why_not_copied(network: nn.Module, memo: dict[int, Any], error: Exception) 
         try:
             copy.deepcopy(own, dict(memo))
         except Exception:
-            place = f"layer {name!r} ({type(module).__name__})" if name else place
+            place = describe_layer(name, module)
             break
     return (
         f"The network cannot be copied, because of {place}: {first_line(error)}. Copies are needed for another device "

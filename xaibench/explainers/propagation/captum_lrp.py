@@ -18,6 +18,7 @@ from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import REARRANGING, is_rectifier, operation_kind, tensors_in
+from xaibench.network.calls import describe_layer
 from xaibench.network.contract import weights_written_back
 from xaibench.network.explained_output import UnsupportedModelError, network_of
 from xaibench.network.lending import restore_model_state
@@ -158,10 +159,10 @@ class _LayerRecorder(OperationInterceptor):
         self.of_layers: dict[nn.Module, _LayerRecord] = {}
         for name, module in network.named_modules():
             if not any(True for _ in module.children()):
-                self.of_layers[module] = _LayerRecord(f"layer {name!r} ({type(module).__name__})")
+                self.of_layers[module] = _LayerRecord(describe_layer(name, module))
 
-    def leave(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        super().leave(module, inputs, output)
+    def leave(self, name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        super().leave(name, module, inputs, output)
         if module in self.of_layers:
             self.of_layers[module].times += 1
 

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn.modules._functions import BackwardHookFunction
-from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
+from torch.overrides import handle_torch_function, has_torch_function
 
 from xaibench.explainers.propagation.layer_operations import (
     Operation,
@@ -41,6 +41,7 @@ from xaibench.explainers.propagation.layer_operations import (
 )
 from xaibench.explainers.registered import gradient_free_advice
 from xaibench.explainers.shared.tokens import unfused
+from xaibench.network.calls import CallObserver
 from xaibench.network.explained_output import UnsupportedModelError, network_of
 from xaibench.network.lending import restore_model_state
 from xaibench.network.outputs import REARRANGING_NODES
@@ -55,7 +56,7 @@ _BOOKKEEPING = (
 )
 
 
-class OperationInterceptor(TorchFunctionMode):
+class OperationInterceptor(CallObserver):
     """Pass every operation on tensors that depend on the image to :meth:`handle`, which returns the result.
 
     Create it with :func:`intercept_operations`, which removes the hooks afterwards and freezes the parameters, so that
@@ -68,7 +69,6 @@ class OperationInterceptor(TorchFunctionMode):
         super().__init__()
         self.network = network
         self.seen = False
-        self.running: list[tuple[str, nn.Module]] = []
         #: What the network returned.
         self.returned: Any = None
         self._saved = _SavedTensors()
@@ -100,12 +100,9 @@ class OperationInterceptor(TorchFunctionMode):
                 those of the network; the message names the first operation.
         """
         expected = self.plain_outputs(images)
-        for name, module in self.network.named_modules():
-            module.register_forward_pre_hook(self._enter(name))
-            module.register_forward_hook(self.leave)
         state = vars(self).copy()
         with torch.autograd.graph.saved_tensors_hooks(self._saved.pack, self._saved.unpack), _own_functions_observed():
-            with self:
+            with self.observing(self.network):
                 outputs = model(images)
             if not self.seen:
                 raise UnsupportedModelError(
@@ -153,26 +150,19 @@ class OperationInterceptor(TorchFunctionMode):
         own = isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.BatchNorm2d | nn.BatchNorm3d)
         return name if own and name else f"{name}.{called}".lstrip(".")
 
-    def where(self) -> str:
-        """Describe the current layer, for error messages."""
-        name, module = self.running[-1]
-        return f"layer {name!r} ({type(module).__name__})" if name else type(module).__name__
+    def enter(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Note that a layer begins, and check the graph of its inputs."""
+        with torch._C.DisableTorchFunction():
+            if not self.running:  # how the images were made is not the network's
+                self._known.update(x.grad_fn for x in tensors_in(inputs))
+            self._check_graph(tensors_in(inputs))
+        super().enter(name, module, inputs)
 
-    def _enter(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        def enter(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            with torch._C.DisableTorchFunction():
-                if not self.running:  # how the images were made is not the network's
-                    self._known.update(x.grad_fn for x in tensors_in(inputs))
-                self._check_graph(tensors_in(inputs))
-            self.running.append((name, module))
-
-        return enter
-
-    def leave(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def leave(self, name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         """Note that a layer is done, and check the graph of its output."""
         with torch._C.DisableTorchFunction():
             self._check_graph(tensors_in(output))
-        self.running.pop()
+        super().leave(name, module, inputs, output)
         if not self.running:
             self.returned = output
 
@@ -238,7 +228,7 @@ class OperationInterceptor(TorchFunctionMode):
         """Run the network without and with the treatment, and describe the first operation whose value differs."""
         records: tuple[list[_Recorded], list[_Recorded]] = [], []
         for self._treats, self._record in zip((False, True), records, strict=True):
-            with self:
+            with self.observing(self.network):
                 self.network(images.clone())
         for (called, where, plain), (_, _, traced) in zip(*records, strict=False):
             if len(plain) != len(traced) or any(map(_differs, plain, traced)):

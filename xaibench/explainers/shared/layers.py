@@ -31,7 +31,8 @@ from xaibench.explainers.shared.tokens import (
     spatial_runs,
     token_layout,
 )
-from xaibench.network.explained_output import LayerRun, UnsupportedModelError, network_of, run_layers
+from xaibench.network.calls import LayerRun, describe_layer, observe_calls
+from xaibench.network.explained_output import UnsupportedModelError, network_of, run_layers
 from xaibench.tensors.batching import default_batch_size
 
 
@@ -99,9 +100,7 @@ class Layer:
         return patches.transpose(1, 2).reshape(len(output), -1, *self.grid)
 
     def __str__(self) -> str:
-        return f"layer {self.name!r} ({type(self.module).__name__})" + (
-            " after its activation" if self.activated else ""
-        )
+        return f"{describe_layer(self.name, self.module)}{' after its activation' if self.activated else ''}"
 
 
 class _Capture(TorchFunctionMode):
@@ -123,8 +122,8 @@ class _Capture(TorchFunctionMode):
         self.activated = False
         self.runs = 0
 
-    def keep(self, module: nn.Module, inputs: object, output: Tensor) -> Tensor:
-        """Forward hook of the layer; a module that runs again after the positions are gone keeps its maps."""
+    def keep(self, name: str, module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        """Capture an output of the layer; a module that runs again after the positions are gone keeps its maps."""
         if output.ndim < self._axes:
             return output
         self.runs += 1
@@ -152,12 +151,8 @@ def captured(layer: Layer, change: Callable[[Tensor, int, bool], Tensor] | None 
             function. It returns a new tensor that the network continues with. ``None``: a copy of the output.
     """
     capture = _Capture(3 if layer.grid else 4, change)
-    handle = layer.module.register_forward_hook(capture.keep)
-    try:
-        with capture if layer.activated else nullcontext():
-            yield capture
-    finally:
-        handle.remove()
+    with observe_calls([(layer.name, layer.module)], after=capture.keep), capture if layer.activated else nullcontext():
+        yield capture
 
 
 def check_rows(where: object, output: Tensor, images: Tensor) -> None:

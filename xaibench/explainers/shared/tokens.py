@@ -26,11 +26,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import pooling
-from torch.overrides import TorchFunctionMode
 
 from xaibench.explainers.base import CONVOLUTIONS
 from xaibench.explainers.registered import gradient_free_advice
-from xaibench.network.explained_output import LayerRun, UnsupportedModelError, network_of, record_layer_runs
+from xaibench.network.calls import CallObserver, LayerRun, record_layer_runs
+from xaibench.network.explained_output import UnsupportedModelError, network_of
 
 #: Matrix products, by the name under which torch reports a call.
 PRODUCTS = ("matmul", "bmm", "__matmul__", "einsum")
@@ -70,18 +70,9 @@ def record_attention(model: nn.Module) -> Iterator[list[Attention]]:
         >>> [attention.weights.shape for attention in seen]
         [torch.Size([1, 2, 3, 3])]
     """
-    network = network_of(model)
     recorder = _AttentionRecorder()
-    handles = []
-    try:
-        for name, module in network.named_modules():
-            handles.append(module.register_forward_pre_hook(recorder.enter(name)))
-            handles.append(module.register_forward_hook(recorder.leave))
-        with recorder:
-            yield recorder.seen
-    finally:
-        for handle in handles:
-            handle.remove()
+    with recorder.observing(network_of(model)):
+        yield recorder.seen
 
 
 def attention_gradients(
@@ -134,40 +125,34 @@ def unfused(func: Callable[..., Any]) -> Callable[..., Any] | None:
     return _attend_with_heads if func is functional.multi_head_attention_forward else None
 
 
-class _AttentionRecorder(TorchFunctionMode):
+class _AttentionRecorder(CallObserver):
     """Record every softmax over the last axis whose result is multiplied by another tensor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[Attention] = []
-        self._running: list[str] = []
         self._tokens: Tensor | None = None
         self._batch = 0
         # Weights by the id of the network's tensor, which is kept alive so that its id stays unique.
         self._weights: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def enter(self, name: str) -> Callable[[nn.Module, Any], None]:
-        def note(module: nn.Module, inputs: Any) -> None:
-            if not self._running and inputs and isinstance(inputs[0], Tensor):
-                self._batch, self._weights, self._tokens = len(inputs[0]), {}, None
-            self._running.append(name)
-
-        return note
-
-    def leave(self, *_: Any) -> None:
-        self._running.pop()
+    def enter(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Note that a layer begins; the network itself, that a forward pass does."""
+        if not self.running and inputs and isinstance(inputs[0], Tensor):
+            self._batch, self._weights, self._tokens = len(inputs[0]), {}, None
+        super().enter(name, module, inputs)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        plain = unfused(func) if self._running else None
+        plain = unfused(func) if self.running else None
         if plain is not None:
             with self:
                 return plain(*args, **kwargs)
         result = func(*args, **kwargs)
         called = getattr(func, "__name__", "")
-        if self._running and isinstance(result, Tensor):
+        if self.running and isinstance(result, Tensor):
             if called == "linear" and args[0].ndim == 3:
                 self._tokens = args[0]
             elif called == "softmax" and result.ndim in (3, 4):
@@ -189,7 +174,7 @@ class _AttentionRecorder(TorchFunctionMode):
         for factor, other in itertools.pairwise(args):
             weights, _ = self._weights.pop(id(factor), (None, None))
             if weights is not None:
-                self.seen.append(Attention(self._running[-1], weights, other, self._tokens))
+                self.seen.append(Attention(self.running[-1][0], weights, other, self._tokens))
 
 
 def _attend(
@@ -424,7 +409,11 @@ def token_layout(owner: str, model: nn.Module, images: Tensor) -> TokenLayout:
         UnsupportedModelError: If the network has no attention, or its tokens cannot be located in the image.
     """
     noise = _noise(images, 1)
-    with record_attention(model) as seen, record_layer_runs(model) as runs, torch.enable_grad():
+    with (
+        record_attention(model) as seen,
+        record_layer_runs(network_of(model).named_modules()) as runs,
+        torch.enable_grad(),
+    ):
         outputs = model(noise.requires_grad_())
     if not seen:
         raise no_attention_error(owner, model)

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -34,6 +34,7 @@ from xaibench.models.networks.pretrained_weights import update_digest
 from xaibench.models.training.batches import IndexedSplit, check_precision_of, check_ranges, check_splits, read_batches
 from xaibench.models.training.fine_tuning import fine_tune
 from xaibench.models.training.fitting import Training, fit
+from xaibench.network.calls import observe_calls, record_layer_runs
 from xaibench.network.lending import evaluation_mode
 from xaibench.tensors.batching import BatchSize
 from xaibench.tensors.device import current_precision, precision_context, resolve_device
@@ -75,22 +76,14 @@ def find_head(model: nn.Module, images: Tensor) -> LinearHead:
         >>> find_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), torch.ones(1, 1, 2, 2))
         LinearHead(name='3', layer=Linear(in_features=3, out_features=2, bias=True))
     """
-    runs: list[tuple[str, nn.Linear, Tensor, Tensor]] = []
-    handles = [
-        layer.register_forward_hook(lambda m, inputs, out, name=name: runs.append((name, m, inputs[0], out)))
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear)
-    ]
-    try:
-        with torch.no_grad(), evaluation_mode(model):
-            logits = model(images[:1])
-    finally:
-        for handle in handles:
-            handle.remove()
+    linear = [named for named in model.named_modules() if isinstance(named[1], nn.Linear)]
+    with record_layer_runs(linear) as runs, torch.no_grad(), evaluation_mode(model):
+        logits = model(images[:1])
     advice = "Train the whole network (finetune='all')."
     if not runs:
         raise ValueError(f"No nn.Linear runs in {type(model).__name__}, so it has no last layer to train. {advice}")
-    name, layer, features, output = runs[-1]
+    name, layer = runs[-1].name, cast(nn.Linear, runs[-1].module)
+    features, output = cast(Tensor, runs[-1].inputs[0]), cast(Tensor, runs[-1].output)
     if not isinstance(logits, Tensor) or output.shape != logits.shape or not output.equal(logits):
         raise ValueError(
             f"The last nn.Linear of the model, {name!r}, does not return the logits: other layers follow. {advice}"
@@ -111,7 +104,7 @@ def _run_trunk(model: nn.Module, head: LinearHead) -> Iterator[Callable[[Tensor]
     """Yield a function that runs the network up to its head, and returns the input of the head."""
     held: list[Tensor] = []
 
-    def stop(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def stop(name: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         held[:] = [inputs[0]]
         raise _TrunkFinished
 
@@ -120,12 +113,8 @@ def _run_trunk(model: nn.Module, head: LinearHead) -> Iterator[Callable[[Tensor]
             model(images.clone())  # a network may modify its input
         return held.pop()
 
-    handle = head.layer.register_forward_pre_hook(stop)
-    try:
-        with evaluation_mode(model):
-            yield trunk
-    finally:
-        handle.remove()
+    with observe_calls([(head.name, head.layer)], before=stop), evaluation_mode(model):
+        yield trunk
 
 
 def extract_features(
