@@ -273,9 +273,9 @@ def test_what_begins_at_the_logit_refuses_probabilities(name, mlp, images, targe
 
 
 def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
-    with pytest.raises(ValueError, match="images: NaN or infinite numbers in samples 2"):
+    with pytest.raises(ValueError, match="images must be finite, got NaN or infinity in samples 2"):
         explain("saliency", mlp, replace(images, 2, float("nan")), targets)
-    with pytest.raises(ValueError, match="<lambda> returned NaN or infinite numbers for samples 1"):
+    with pytest.raises(ValueError, match="maps of <lambda> must be finite, got NaN or infinity in samples 1"):
         explain(lambda model, x, y: replace(x[:, 0], 1, float("inf")), mlp, images, targets)
     mlp.layers[0].weight.data.fill_(float("nan"))
     with pytest.raises(ValueError, match="The model returns NaN or infinite logits"):
@@ -283,7 +283,7 @@ def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
 
 
 def test_maps_of_the_wrong_form_are_refused(mlp, images, targets):
-    with pytest.raises(ValueError, match=re.escape("<lambda> returned maps [7, 64], expected [7, 8, 8] ([N, H, W])")):
+    with pytest.raises(ValueError, match=re.escape("maps of <lambda> must be [N, H, W], here [7, 8, 8], got [7, 64]")):
         explain(lambda model, x, y: x.flatten(1), mlp, images, targets)
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from xaibench.network.answers import ends_in_sigmoid
 from xaibench.network.explained_output import ExplainedOutput
 from xaibench.network.outputs import (
     check_logits,
     check_plain_logits,
     check_scalars,
-    ends_in_sigmoid,
     find_logits,
     map_tensors,
 )

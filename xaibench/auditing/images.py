@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.auditing.stored_arrays import StoredArrays
+from xaibench.core.checks import check_map_shape
 from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
 from xaibench.core.progress import ProgressBar
 from xaibench.data.disk.damaged_files import describe_damaged, read_undamaged
@@ -20,20 +21,14 @@ from xaibench.data.disk.file_readers import to_nfc
 from xaibench.data.image_collection import ImageBatch, ImageCollection
 from xaibench.data.photographs.labeled_photographs import imagenet_synsets
 from xaibench.evaluation.apply import to_device
+from xaibench.network.answers import NetworkAnswers, OutputOrFunction, assigned_classes, skip_last_layer
 from xaibench.network.contract import check_network
-from xaibench.network.explained_output import ExplainedOutput, OutputOrFunction, skip_last_layer, two_sided
+from xaibench.network.explained_output import ExplainedOutput
 from xaibench.network.lending import copy_network, evaluation_mode
-from xaibench.network.outputs import (
-    check_classes,
-    check_logits,
-    check_module,
-    check_scalars,
-    ends_in_sigmoid,
-    model_device_and_dtype,
-    probe,
-)
+from xaibench.network.outputs import check_classes, check_module, model_device_and_dtype, probe
 from xaibench.tensors.batching import BatchSize, default_batch_size
 from xaibench.tensors.device import resolve_device
+from xaibench.tensors.inputs import as_images
 
 #: How logits become probabilities: over all classes, or for each label on its own; or a function of the outputs, whose
 #: value is explained, and no classes.
@@ -113,13 +108,8 @@ class Subject:
         return logits.softmax(1) if self.head == "softmax" else logits.sigmoid()
 
     def answers(self, logits: Tensor) -> Tensor:
-        """Return which classes the network assigns, ``[n, K]`` bool: the most likely one, or all labels above 0.5.
-
-        None for a function of the outputs.
-        """
-        if self.head != "softmax":
-            return (logits > 0) & (self.head == "sigmoid")
-        return torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, keepdim=True), value=True)
+        """Return which classes the network assigns, ``[n, K]`` bool (:func:`.answers.assigned_classes`)."""
+        return assigned_classes(logits, self.output)
 
 
 def logits_of(model: nn.Module, images: Tensor, output: OutputOrFunction | None, device: str) -> Tensor:
@@ -141,20 +131,16 @@ def logits_of(model: nn.Module, images: Tensor, output: OutputOrFunction | None,
     place = resolve_device(device)
     lent = to_device(model, place)
     kind = next((p.dtype for p in lent.parameters() if p.is_floating_point()), images.dtype)
-    probabilities = output == "sigmoid" and ends_in_sigmoid(lent, images[:1].to(place, kind))
+    answers = NetworkAnswers(lent, output)
+    answers.returns_probabilities(images[:1].to(place, kind))
 
-    def ask(part: slice) -> Tensor:
-        found: Any = lent(images[part].to(place, kind))
-        count = len(images[part])
-        if callable(output):
-            return check_scalars(output(found), count)[:, None].double().cpu()
-        logits = check_logits(found, count).double().cpu()
-        logits = logits.logit() if probabilities else logits
-        return two_sided(logits) if output == "sigmoid" else logits
+    def compute(part: slice) -> Tensor:
+        rows = images[part].to(place, kind)
+        return answers.select(lent(rows), len(rows), exact=True)
 
     size = BatchSize(max(8, default_batch_size(images)))
     with evaluation_mode(lent), torch.no_grad():
-        logits = size.each(len(images), ask)
+        logits = size.each(len(images), compute)
     if logits.shape[1] == 1 and not callable(output):
         raise ValueError(
             'output: the network has a single output, which alone distinguishes no classes. Give output="sigmoid" '
@@ -207,11 +193,7 @@ def make_subject(
             :data:`FEWEST_GROUPS`.
     """
     check_module(model)
-    x = torch.as_tensor(images).detach().cpu()
-    if x.ndim not in (4, 5) or not x.is_floating_point():
-        raise ValueError(
-            f"images: got {x.dtype} {list(x.shape)}, expected floating-point [N, C, H, W] (volumes: [N, C, D, H, W])."
-        )
+    x = as_images(images).cpu()
     if len(x) < FEWEST_IMAGES:
         raise ValueError(f"images: got {len(x)}, expected at least {FEWEST_IMAGES}: fewer cannot decide anything.")
     select = ExplainedOutput(model, output or "logit").select
@@ -226,9 +208,8 @@ def make_subject(
     y = None if labels is None else torch.as_tensor(labels).cpu()
     m = None if masks is None else torch.as_tensor(masks).cpu() != 0
     _check_labels(y, len(x), outputs)
-    if m is not None and m.shape != x[:, 0].shape:
-        axes = "[H, W]" if x.ndim == 4 else "[D, H, W]"
-        raise ValueError(f"masks: got {list(m.shape)}, expected {list(x[:, 0].shape)}, one {axes} for each image.")
+    if m is not None:
+        check_map_shape(m, x[:, 0].shape, "masks")
     named = [str(one) for one in (range(len(x)) if ids is None else ids)]
     groups = np.arange(len(x)) if groups is None else np.asarray(groups)
     for what, given in (("ids", named), ("groups", groups)):

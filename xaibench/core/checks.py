@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.messages import unknown
+from xaibench.core.messages import listed, unknown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,6 +130,53 @@ def check_values(tensor: Any, name: str) -> None:
     if tensor.is_meta or "strided" not in str(tensor.layout):
         kind = "on the device meta, which has no values" if tensor.is_meta else f"with the layout {tensor.layout}"
         raise TypeError(f"{name} must be a dense tensor with values, got one {kind}.")
+
+
+def check_finite(values: Any, name: str) -> None:
+    """Check that no sample contains NaN or infinity.
+
+    Args:
+        values: ``[N, ...]``, an array or a tensor.
+        name: Name of the parameter.
+
+    Raises:
+        ValueError: Names the samples.
+
+    Example:
+        >>> import numpy as np
+        >>> check_finite(np.array([[1.0, 2.0], [np.nan, 0.0]]), "maps")
+        Traceback (most recent call last):
+            ...
+        ValueError: maps must be finite, got NaN or infinity in samples 1. ...
+    """
+    import numpy as np
+
+    finite = values.isfinite() if hasattr(values, "isfinite") else np.isfinite(values)
+    if not finite.all():
+        by_sample = finite.reshape(len(values), math.prod(values.shape[1:])).all(1)
+        samples = listed([number for number, is_finite in enumerate(by_sample.tolist()) if not is_finite], most=5)
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity in samples {samples}. Leave these out, or check where they "
+            "come from."
+        )
+
+
+def check_map_shape(maps: Any, shape: Iterable[int], name: str = "maps") -> None:
+    """Check that there is one map, or mask, for each image.
+
+    Args:
+        maps: An array or a tensor.
+        shape: Shape of the images without channels, ``[N, H, W]``, or ``[N, D, H, W]`` for volumes.
+        name: Name of the parameter.
+
+    Raises:
+        ValueError: If the shape is another one.
+    """
+    got, expected = list(maps.shape), list(shape)
+    if got != expected:
+        hint = " Reduce the channels first." if len(got) == len(expected) + 1 else ""
+        axes = "[N, H, W]" if len(expected) == 3 else "[N, D, H, W]"
+        raise ValueError(f"{name} must be {axes}, here {expected}, got {got}.{hint}")
 
 
 def check_count(name: str, value: object, least: int = 1, *, owner: str = "", none: str = "") -> None:

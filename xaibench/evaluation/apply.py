@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from xaibench.data import Split
-    from xaibench.network.explained_output import OutputOrFunction
+    from xaibench.network.answers import OutputOrFunction
 
     #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
     Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xaibench.core.checks import check_choice, check_count
+from xaibench.core.checks import check_choice, check_count, check_finite, check_map_shape
 from xaibench.core.messages import equal_warnings_once
 from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, to_device, training_batches
@@ -24,77 +24,7 @@ if TYPE_CHECKING:
     from xaibench.core.types import Precision
     from xaibench.data import Dataset, Split
     from xaibench.evaluation.apply import AppliedMetric, Batch
-    from xaibench.network.explained_output import OutputOrFunction
-
-
-class ModelAnswers:
-    """The classes that a model assigns to images.
-
-    Args:
-        model: The model.
-        output: The explained output; None for the defaults of methods and metrics, which all are for one class per
-            image.
-    """
-
-    def __init__(self, model: nn.Module, output: OutputOrFunction | None) -> None:
-        self._model, self._output = model, output
-        self._ends_in_sigmoid: bool | None = None if output == "sigmoid" else False
-
-    def check(self, images: Tensor, classes: Sequence[str] | None) -> None:
-        """Check that the model accepts the images and has one output per class.
-
-        Raises:
-            ValueError: If it does not. A single output has two classes under ``output="sigmoid"``. A function of the
-                outputs must return one number per image.
-        """
-        from xaibench.network.contract import check_network
-
-        outputs = self._outputs(images[:1], None if callable(self._output) else classes, finite=True)
-        check_network(self._model, images, outputs, select=self._select)
-
-    def correct(self, images: Tensor, targets: Tensor) -> Tensor | None:
-        """Return which images the model classifies correctly.
-
-        Args:
-            images: ``[n, C, H, W]``.
-            targets: ``[n]``.
-
-        Returns:
-            ``[n]`` bool: the target has the largest output; its probability is above 0.5 for ``"sigmoid"``. None if
-            the model has no classes: for a function of the outputs, or a single output that is no sigmoid.
-
-        Raises:
-            ValueError: If a target is not a class of the model.
-        """
-        from xaibench.network.outputs import check_classes
-
-        outputs = self._outputs(images, None, finite=False).cpu()
-        if callable(self._output) or outputs.shape[1] < 2:
-            return None
-        check_classes(targets, outputs.shape[1])
-        if self._output == "sigmoid":
-            return (outputs.gather(1, targets[:, None]) > 0)[:, 0]
-        return outputs.argmax(1) == targets
-
-    def _outputs(self, images: Tensor, classes: Sequence[str] | None, *, finite: bool) -> Tensor:
-        """Return logits ``[n, K]``; under ``"sigmoid"`` the logits of both classes for a single output."""
-        from xaibench.network.outputs import ends_in_sigmoid, probe
-
-        if self._ends_in_sigmoid is None:
-            self._ends_in_sigmoid = ends_in_sigmoid(self._model, images)
-        is_finite = finite and not self._ends_in_sigmoid
-        return probe(self._model, images, classes=classes, finite=is_finite, select=self._select)
-
-    def _select(self, found: object, count: int, name: str) -> Tensor:
-        from xaibench.network.explained_output import two_sided
-        from xaibench.network.outputs import check_logits, check_scalars
-
-        if callable(self._output):
-            return check_scalars(self._output(found), count)[:, None]
-        logits = check_logits(found, count, name)
-        if self._output != "sigmoid":
-            return logits
-        return two_sided(logits.logit() if self._ends_in_sigmoid else logits)
+    from xaibench.network.answers import NetworkAnswers, OutputOrFunction
 
 
 class ScoreCollector:
@@ -115,7 +45,7 @@ class ScoreCollector:
         self.tables: list[pd.DataFrame] = []
         self.inapplicable: dict[str, str] = {}
 
-    def find_correct(self, answers: ModelAnswers, batch: Batch) -> Tensor:
+    def find_correct(self, answers: NetworkAnswers, batch: Batch) -> Tensor:
         """Return which samples the model classifies correctly, ``[n]`` bool; all of them if it has no classes.
 
         Raises:
@@ -285,6 +215,8 @@ def evaluate(
     """
     import torch
 
+    from xaibench.network.answers import NetworkAnswers
+    from xaibench.network.contract import check_network as check_contract
     from xaibench.network.contract import unchecked_networks
     from xaibench.network.outputs import check_module
     from xaibench.tensors.device import precision_context, resolve_device
@@ -323,13 +255,14 @@ def evaluate(
         if model is not None:
             check_module(model)
             model = to_device(model, device)
-            answers = ModelAnswers(model, output)
+            answers = NetworkAnswers(model, output)
         for start in range(0, count, batch_size):
             stop = min(start + batch_size, count)
             batch, numbers = split[start:stop], torch.arange(start, stop)
             if model is not None:
                 if start == 0:
-                    answers.check(batch[0][:2], classes)
+                    first = answers.logits(batch[0][:1], classes, finite=True)
+                    check_contract(model, batch[0][:2], first, select=answers.select)
                 correct = collector.find_correct(answers, batch)
                 if scored == "correct":
                     batch, numbers = (batch[0][correct], batch[1][correct], batch[2][correct]), numbers[correct]
@@ -459,12 +392,7 @@ def check_maps(maps: Tensor, label: str, count: int) -> None:
             f"{label}: expected floating maps [{count}, H, W], one per sample; got {list(maps.shape)} "
             f"{str(maps.dtype).removeprefix('torch.')}. Maps of volumes are [{count}, D, H, W]."
         )
-    finite = maps[:count].isfinite().flatten(1).all(1)
-    if not finite.all():
-        raise ValueError(
-            f"{label}: NaN or infinite numbers in {int((~finite).sum())} of {count} maps (the first is of sample "
-            f"{int(finite.int().argmin())}). Find out why the explainer fails on these images, or leave them out."
-        )
+    check_finite(maps[:count], label)
 
 
 def default_label(method: Method) -> str:
@@ -499,11 +427,7 @@ def _score_batch(
             if not is_inapplicable(error) or none_left:
                 raise
             continue
-        if maps.shape != masks.shape:
-            raise ValueError(
-                f"{method.label}: its maps are {list(maps.shape)}, but the masks are {list(masks.shape)}. "
-                "Resize the maps, or load the data set in their size."
-            )
+        check_map_shape(maps, masks.shape, f"maps of {method.label}")
         collector.record_maps(method.label, maps, numbers)
         scored: dict[str, pd.DataFrame] = {}
         for scorer in scorers:

@@ -13,7 +13,8 @@ from xaibench.explainers.registered import EXPLAINERS, gradient_free
 from xaibench.explainers.reliance_maps import ReliedOn, reliance
 from xaibench.explainers.shared.fitting import NotFittedError, NotFittedForModelError
 from xaibench.network.contract import NetworkContractError
-from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, label_pairs
+from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError
+from xaibench.tensors.inputs import label_pairs
 
 __all__ = [
     "EXPLAINERS",

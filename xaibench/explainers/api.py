@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.component.parameters import annotations_of, check_types, has_any_parameter, named_parameters
-from xaibench.core.checks import ParameterError, check_count, check_names
-from xaibench.core.messages import equal_warnings_once, listed
+from xaibench.core.checks import ParameterError, check_count, check_finite, check_map_shape, check_names
+from xaibench.core.messages import equal_warnings_once
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
@@ -27,20 +27,15 @@ from xaibench.explainers.shared.fitting import NotFittedError
 from xaibench.explainers.shared.layers import forward_rows, layer_name
 from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
 from xaibench.explainers.shared.torch_errors import unsupported_by_torch
+from xaibench.network.answers import OutputOrFunction
 from xaibench.network.contract import check_network as check_contract
 from xaibench.network.contract import unchecked_networks
-from xaibench.network.explained_output import (
-    ExplainedOutput,
-    OutputOrFunction,
-    Targets,
-    as_targets,
-    as_tensor,
-    network_of,
-)
+from xaibench.network.explained_output import ExplainedOutput, network_of
 from xaibench.network.lending import lock_network, place_network, protect_input, restore_model_state
 from xaibench.network.outputs import check_module, probe
 from xaibench.tensors.batching import halve_batch
 from xaibench.tensors.device import precision_context, resolve_device, resolve_precision
+from xaibench.tensors.inputs import Targets, as_images, as_targets
 from xaibench.tensors.random_numbers import seeded_by
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
@@ -171,7 +166,7 @@ def explain(
     outer = model if isinstance(model, ExplainedOutput) else None
     if outer is not None:
         model, output = outer.network, part_output(part, output or outer.requested)
-    x = _check_images(images)
+    x = as_images(images)
     head, labels = _output_and_labels(part, output, targets, len(x))
     x, y = x if labels.rows is None else x[labels.rows.to(x.device)], labels.classes
     if model is not None:
@@ -399,26 +394,6 @@ def _output_and_labels(
     return output or own or "probability", labels
 
 
-def _check_images(images: Any) -> Tensor:
-    """Return the images as a tensor ``[N, C, H, W]``, or ``[N, C, D, H, W]`` for volumes.
-
-    Raises:
-        ValueError: If the shape is wrong, the batch is empty, or a value is not finite.
-        TypeError: If they are not a floating-point tensor or array.
-    """
-    x = as_tensor(images, "images")
-    if x.ndim not in (4, 5) or x.numel() == 0:
-        raise ValueError(
-            f"images: got {list(x.shape)}, expected [N, C, H, W] (volumes: [N, C, D, H, W]) with at least one image."
-        )
-    if not x.is_floating_point():
-        raise TypeError(f"images: got {x.dtype}, expected floating numbers, scaled as the model expects them.")
-    finite = x.isfinite().flatten(1).all(1)
-    if not finite.all():
-        raise ValueError(f"images: NaN or infinite numbers in samples {_some(~finite)}; expected finite numbers.")
-    return x
-
-
 def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str, *, resized: bool = True) -> Tensor:
     """Return the result of an explainer as maps on the CPU, reducing channels if there are any.
 
@@ -436,20 +411,12 @@ def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str,
     if result.ndim == images.ndim and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:
         result = reduce_channels(result, channels or "sum")
     size = images.shape[2:] if resized or result.ndim != images.ndim - 1 else result.shape[1:]
-    expected = (len(images), *size)
-    if tuple(result.shape) != expected:
-        axes = "[N, H, W]" if images.ndim == 4 else "[N, D, H, W]"
-        raise ValueError(f"{name} returned maps {list(result.shape)}, expected {list(expected)} ({axes}).")
-    finite = result.isfinite().flatten(1).all(1)
-    if not finite.all():
-        hint = (
-            ""
-            if result.dtype == torch.float64
-            else f" They may have left the range of {result.dtype}: try dtype=torch.float64."
-        )
-        raise ValueError(f"{name} returned NaN or infinite numbers for samples {_some(~finite)}.{hint}")
+    check_map_shape(result, (len(images), *size), f"maps of {name}")
+    try:
+        check_finite(result, f"maps of {name}")
+    except ValueError as error:
+        if result.dtype == torch.float64:
+            raise
+        hint = f"They may have left the range of {result.dtype}: try dtype=torch.float64."
+        raise ValueError(f"{error} {hint}") from None
     return result.contiguous()
-
-
-def _some(which: Tensor) -> str:
-    return listed(which.nonzero().flatten().tolist(), most=5)

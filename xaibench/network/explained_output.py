@@ -12,158 +12,24 @@ other probabilities underflow, at a difference of about 700 between the logits i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, cast, get_args
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.checks import check_choice, check_values, plain_array
-from xaibench.core.messages import kind_of, listed, warn_caller
+from xaibench.core.checks import check_choice
+from xaibench.core.messages import warn_caller
 from xaibench.core.types import Output
+from xaibench.network.answers import Activation, OutputOrFunction, ends_in_sigmoid, skip_last_layer, two_sided
 from xaibench.network.calls import LayerRun, record_layer_runs
-from xaibench.network.outputs import (
-    SIGMOID_ADVICE,
-    check_classes,
-    check_logits,
-    check_scalars,
-    ends_in_sigmoid,
-    find_logits,
-)
-from xaibench.tensors.batching import is_out_of_memory
-
-#: An output by name, or a function that computes one number per image ``[N]`` from whatever the network returns.
-OutputOrFunction: TypeAlias = Output | Callable[[Any], Tensor]
+from xaibench.network.outputs import check_classes, check_logits, check_scalars
+from xaibench.tensors.inputs import Targets
 
 #: Numbers in [0, 1] that are taken as evidence of probabilities. Fewer may be logits that are so by chance.
 _EVIDENCE = 16
 
 #: Tolerance for the sum of the probabilities in half precision.
 _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
-
-
-@dataclass(frozen=True)
-class Targets:
-    """The explained classes of some images.
-
-    Attributes:
-        classes: ``[M]`` int64.
-        rows: ``[M]`` int64, the image of each class if the targets are multi-hot; None for one class per image.
-        labels: Number of labels of multi-hot targets; None for one class per image.
-    """
-
-    classes: Tensor
-    rows: Tensor | None = None
-    labels: int | None = None
-
-
-def as_targets(targets: Any, samples: int) -> Targets:
-    """Convert targets to class indices.
-
-    Args:
-        targets: One class for all images; a list, array or tensor ``[N]`` of classes; or multi-hot rows ``[N, K]`` of
-            bools, 0 and 1.
-        samples: Number of images N.
-
-    Returns:
-        The classes. Multi-hot rows give one class per set label, row by row (see :func:`label_pairs`).
-
-    Raises:
-        ValueError: If the shape is wrong, a row contains other numbers than 0 and 1, or no label is set.
-        TypeError: If the targets are not integers.
-
-    Example:
-        >>> as_targets(1, 3).classes.tolist(), as_targets([[0, 1], [1, 1]], 2).classes.tolist()
-        ([1, 1, 1], [1, 0, 1])
-    """
-    y = _as_tensor(targets)
-    if y.ndim == 2:
-        if len(y) != samples:
-            raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}, K], one multi-hot row per image.")
-        rows, classes = label_pairs(y)
-        if not len(rows):
-            raise ValueError("targets: no label is set in any row, so there is nothing to explain; leave such out.")
-        return Targets(classes, rows, y.shape[1])
-    if y.is_floating_point() or y.is_complex() or y.dtype is torch.bool:
-        raise TypeError(
-            f"targets: got {y.dtype}, expected integers, the class index of each sample (or multi-hot rows [N, K])."
-        )
-    if y.ndim == 0:
-        y = y.expand(samples)
-    if y.shape != (samples,):
-        raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}], one class index per image.")
-    return Targets(y.long())
-
-
-def label_pairs(targets: Any) -> tuple[Tensor, Tensor]:
-    """Return the image and the label of every set label of multi-hot targets, row by row.
-
-    Explanations of multi-hot targets have this order: map ``m`` of ``explain(..., targets, output="sigmoid")`` explains
-    label ``labels[m]`` of image ``rows[m]``.
-
-    Args:
-        targets: ``[N, K]`` of bools, 0 and 1: a tensor, an array or nested lists.
-
-    Returns:
-        ``rows [M]`` and ``labels [M]``, int64. A single column (K = 1) is the positive class of a network with one
-        output, which is class 1.
-
-    Raises:
-        ValueError: If the shape is wrong, or there are other numbers than 0 and 1.
-
-    Example:
-        >>> rows, labels = label_pairs([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
-        >>> rows.tolist(), labels.tolist()
-        ([0, 0, 2], [0, 2, 1])
-    """
-    y = _as_tensor(targets)
-    if y.ndim != 2 or y.is_complex():
-        raise ValueError(f"targets: got {list(y.shape)} {y.dtype}, expected multi-hot rows [N, K] of 0 and 1.")
-    wrong = ((y != 0) & (y != 1)).any(1)
-    if wrong.any():
-        raise ValueError(
-            f"targets: numbers other than 0 and 1 in rows {listed(wrong.nonzero().flatten().tolist(), most=5)}; "
-            "expected class indices [N] or multi-hot rows [N, K]."
-        )
-    rows, labels = y.nonzero(as_tuple=True)
-    return rows, labels + 1 if y.shape[1] == 1 else labels
-
-
-def _as_tensor(targets: Any) -> Tensor:
-    if isinstance(targets, int | list | tuple):
-        try:
-            targets = np.asanyarray(targets)
-        except ValueError as error:
-            raise ValueError(f"targets: rows of different lengths; expected [N] or [N, K] ({error}).") from error
-    return as_tensor(targets, "targets", "one class, or a list, array or tensor of class indices [N] or rows [N, K]")
-
-
-def as_tensor(values: Any, name: str, expected: str = "a torch tensor or a numpy array") -> Tensor:
-    """Return real numbers as a tensor without gradient, outside of inference mode.
-
-    Args:
-        values: A tensor, or an array, whose values are copied.
-        name: Name of the argument, for errors.
-        expected: Accepted types, for errors.
-
-    Raises:
-        TypeError: If it is something else, or does not hold real numbers in memory.
-        ValueError: For numbers beyond the range of float64.
-    """
-    if isinstance(values, Tensor):
-        check_values(values, name)
-        # Tensors created in inference mode cannot require gradients, which attacks and explainers need.
-        with torch.inference_mode(False):
-            return values.clone() if values.is_inference() else values.detach()
-    if not isinstance(values, np.ndarray | np.generic):
-        raise TypeError(f"{name}: got {kind_of(values)}, expected {expected}.")
-    array: np.ndarray[Any, Any] = plain_array(np.asanyarray(values), name)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name}: got {array.dtype}, expected real numbers.")
-    # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
-    with torch.inference_mode(False):
-        return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
 class UnsupportedModelError(ValueError):
@@ -405,7 +271,9 @@ class ExplainedOutput(nn.Module):
         if self.requested not in ("sigmoid", "logit"):
             raise ValueError(
                 f"The network ends in a sigmoid{f' ({layer!r})' if layer else ''}, got output={self.requested!r}. "
-                f"{SIGMOID_ADVICE}"
+                f"Its outputs are probabilities of "
+                "independent labels, and a softmax of them would mean nothing. Pass output='sigmoid' to explain the "
+                "probability of the target label, or output='logit' for its logit."
             )
         if not layer and self.from_logits:
             raise UnsupportedModelError(
@@ -427,23 +295,6 @@ def explains_function(model: nn.Module) -> bool:
         model: An :class:`ExplainedOutput` or a network.
     """
     return isinstance(model, ExplainedOutput) and callable(model.output)
-
-
-def assigned_classes(model: nn.Module, outputs: Tensor) -> Tensor:
-    """Return which classes a model assigns to images.
-
-    Args:
-        model: An :class:`ExplainedOutput` or a network.
-        outputs: ``[N, K]``, its outputs.
-
-    Returns:
-        ``[N, K]`` bool: the largest output; every label above 0.5 for ``"sigmoid"``; none for a function.
-    """
-    if explains_function(model):
-        return torch.zeros_like(outputs, dtype=torch.bool)
-    if isinstance(model, ExplainedOutput) and model.output == "sigmoid":
-        return outputs > 0.5
-    return torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, outputs.argmax(1, keepdim=True), value=True)
 
 
 def target_logits(model: nn.Module, returned: object, targets: Tensor) -> Tensor:
@@ -481,60 +332,11 @@ def network_of(model: nn.Module) -> nn.Module:
     return original if isinstance(original, nn.Module) else network
 
 
-#: An activation at the end of a network.
-Activation: TypeAlias = Literal["softmax", "log_softmax", "sigmoid"]
-
-
 def run_layers(model: nn.Module, images: Tensor) -> list[LayerRun]:
     """Return every call of a layer or container for the first image, in the order in which the calls finish."""
     with record_layer_runs(network_of(model).named_modules()) as runs, torch.no_grad():
         model(images[:1])
     return runs
-
-
-def skip_last_layer(network: nn.Module, images: Tensor, *activations: Activation) -> str:
-    """Replace the layer that computes the output by the identity if it is an activation and is called once.
-
-    A layer is recognized by its values, regardless of its class: files of other frameworks have classes of their own.
-
-    Args:
-        network: Modified in place, inside :func:`xaibench.network.lending.restore_model_state`.
-        images: ``[n, C, H, W]``; the network is called with the first.
-        *activations: ``"softmax"`` and ``"log_softmax"`` over dimension 1, ``"sigmoid"``.
-
-    Returns:
-        The name of the layer; empty if there is none.
-    """
-    try:
-        runs = run_layers(network, images.clone())
-    except (RuntimeError, AssertionError) as error:  # a graph that was exported for more images
-        if is_out_of_memory(error):
-            raise
-        return ""
-    logits = find_logits(runs[-1].output) if runs else None
-    last = next((run for run in runs if run.output is logits), None)
-    if last is None or not last.name or sum(run.module is last.module for run in runs) > 1:
-        return ""
-    if not any(_computes(last, activation) for activation in activations):
-        return ""
-    parent, _, name = last.name.rpartition(".")
-    setattr(network.get_submodule(parent), name, nn.Identity())
-    return last.name
-
-
-def _computes(run: LayerRun, activation: Activation) -> bool:
-    """Return whether a layer computes an activation of ``[n, K]``: values of one image could be equal by chance."""
-    x, output = run.inputs[0] if len(run.inputs) == 1 else None, run.output
-    if not isinstance(x, Tensor) or not isinstance(output, Tensor) or x.ndim != 2 or x.shape != output.shape:
-        return False
-    points = torch.linspace(-3, 2, x.numel(), dtype=x.dtype, device=x.device).reshape(x.shape)
-    expected = points.sigmoid() if activation == "sigmoid" else getattr(torch, activation)(points, 1)
-    try:
-        with torch.no_grad():
-            values = run.module(points.clone()).to(x.dtype)
-    except Exception:  # a layer of a user may refuse other values than its own
-        return False
-    return torch.allclose(values, expected, rtol=max(1e-4, 8 * torch.finfo(x.dtype).eps), atol=0.0)
 
 
 class _ExactSoftmax(torch.autograd.Function):
@@ -624,22 +426,6 @@ class _ExactSigmoid(torch.autograd.Function):
 
 
 exact_sigmoid: Callable[[Tensor], Tensor] = _ExactSigmoid.apply
-
-
-def two_sided(logits: Tensor) -> Tensor:
-    """Return the logits of both classes for a network with one output.
-
-    Args:
-        logits: ``[N, K]``.
-
-    Returns:
-        ``[-z, z]`` if K is 1, otherwise the logits.
-
-    Example:
-        >>> two_sided(torch.tensor([[3.0]]))
-        tensor([[-3.,  3.]])
-    """
-    return torch.cat([-logits, logits], 1) if logits.shape[1] == 1 else logits
 
 
 def class_margins(logits: Tensor) -> Tensor:

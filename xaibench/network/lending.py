@@ -16,7 +16,7 @@ import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from typing import Any, TypeVar, cast
 
 import torch
@@ -58,8 +58,8 @@ def lock_network(model: object) -> Iterator[None]:
         if isinstance(model, nn.Module):
             modules = list(model.modules())
             with _guard:
-                found = {lock for module in modules if (lock := _locks.get(module)) is not None}
-                locks = sorted(found, key=lambda lock: lock[0]) or [(next(_numbers), threading.RLock())]
+                found = set(filter(None, map(_locks.get, modules)))
+                locks = sorted(found, key=itemgetter(0)) or [(next(_numbers), threading.RLock())]
                 for module in modules:
                     _locks.setdefault(module, locks[0])
             for _, reentrant in locks:

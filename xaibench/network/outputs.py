@@ -27,13 +27,6 @@ REARRANGING_NODES = (
     *("Transpose", "T", "Permute"),
 )
 
-#: What to pass for a network that ends in a sigmoid.
-SIGMOID_ADVICE = (
-    "Its outputs are probabilities of independent labels, and a softmax of them would mean nothing. Pass "
-    "output='sigmoid' to explain the probability of the target label, or output='logit' for its logit."
-)
-
-
 #: Remedy for a model that takes more than images.
 _FURTHER_INPUTS = (
     ". A model with further inputs must be wrapped in a module that takes only the images: "
@@ -94,7 +87,7 @@ def check_logits(result: object, count: int, name: str = "The model") -> Tensor:
         >>> check_logits((torch.zeros(2, 8, 4, 4), torch.zeros(2, 3)), 2).shape
         torch.Size([2, 3])
     """
-    logits = find_logits(result)
+    logits = result if isinstance(result, Tensor) and result.ndim == 2 else find_logits(result)
     if isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == count and logits.shape[1] > 0:
         check_dense_floats(logits, name)
         return logits
@@ -302,36 +295,6 @@ def probe(
             f"{name} returns NaN or infinite logits; check its weights, and that {what} are scaled as it expects."
         )
     return logits
-
-
-def ends_in_sigmoid(model: Callable[[Tensor], object], images: Tensor) -> bool:
-    """Return whether a sigmoid computes the outputs of a model, as far as their autograd graph shows.
-
-    True if the last operation is a sigmoid, apart from operations that only rearrange values. False for outputs without
-    a gradient, whose origin is unknown.
-
-    Args:
-        model: A module, whose training mode is restored, or any function that returns logits.
-        images: ``[n, C, H, W]``; the model is called with the first, in evaluation mode.
-
-    Example:
-        >>> images = torch.rand(1, 1, 2, 2)
-        >>> ends_in_sigmoid(lambda images: images.flatten(1).sigmoid(), images)
-        True
-        >>> ends_in_sigmoid(lambda images: images.flatten(1).sigmoid() * 1.0, images)
-        False
-    """
-    with torch.inference_mode(False), torch.enable_grad(), evaluation_mode(model):
-        image = images[:1].to(*model_device_and_dtype(model, images)).clone().requires_grad_()
-        try:
-            node: Any = check_logits(model(image.clone()), 1).grad_fn
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                raise
-            return False  # the network runs without gradients only
-    while node is not None and node.name().partition("Backward")[0] in REARRANGING_NODES:
-        node = node.next_functions[0][0]
-    return node is not None and node.name().startswith("SigmoidBackward")
 
 
 def check_exported_batch(error: Exception) -> None:

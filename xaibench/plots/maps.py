@@ -16,7 +16,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from xaibench.core.checks import check_count
+from xaibench.core.checks import check_count, check_finite, check_map_shape
 from xaibench.core.slices import cut_slices, heaviest_slices, name_slices
 from xaibench.core.types import Array
 from xaibench.plots.figure_style import THEME, house_style
@@ -277,13 +277,8 @@ def _to_numpy(values: Array) -> NDArray[Any]:
 
 def _check_shape(name: str, given: Array, shape: tuple[int, ...]) -> NDArray[Any]:
     array = _to_numpy(given)
-    if array.shape != shape:
-        axes = "[H, W]" if len(shape) == 3 else "[D, H, W]"
-        raise ValueError(f"{name}: got {list(array.shape)}, expected {list(shape)}, one {axes} for each image.")
-    if not np.isfinite(array).all():
-        raise ValueError(
-            f"{name}: received NaN or infinite values, expected finite ones; check the method that computed the maps."
-        )
+    check_map_shape(array, shape, name)
+    check_finite(array, name)
     return array
 
 

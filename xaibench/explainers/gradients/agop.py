@@ -16,7 +16,8 @@ from xaibench.explainers.base import Attribution, Channels, reduce_channels, tar
 from xaibench.explainers.registered import gradient_free_advice
 from xaibench.explainers.shared.fitting import iterate_parts, network_for_fitting, not_fitted
 from xaibench.explainers.shared.passes import GRADIENT
-from xaibench.network.explained_output import UnsupportedModelError, correct_gradient_of_single_image, skip_last_layer
+from xaibench.network.answers import skip_last_layer
+from xaibench.network.explained_output import UnsupportedModelError, correct_gradient_of_single_image
 from xaibench.network.outputs import check_logits
 
 #: Quantity that the map shows (see :class:`AGOP`).

@@ -16,7 +16,8 @@ from xaibench.explainers.base import Attribution, append_axes, check_has_gradien
 from xaibench.explainers.shared.fitting import KeepsTrainingImages, not_fitted
 from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.passes import Repeating
-from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, assigned_classes, network_of
+from xaibench.network.answers import assigned_classes
+from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, network_of
 from xaibench.tensors.random_numbers import sample_generators
 
 
@@ -115,7 +116,7 @@ class IG2(KeepsTrainingImages, Repeating, Attribution):
             for (part,) in chunks(self.rows(kept), kept):
                 outputs = model(part)
                 found.append(seen.of(outputs))
-                assigned.append(assigned_classes(model, outputs))
+                assigned.append(assigned_classes(outputs, getattr(model, "output", None), threshold=0.5))
         return torch.cat(found), torch.cat(assigned)
 
     def _follow_path(

@@ -14,7 +14,7 @@ from xaibench.core.checks import check_count
 from xaibench.explainers.api import explain
 from xaibench.explainers.perturbation.pattern_local import PatternLocal
 from xaibench.explainers.shared.fitting import NotFittedError
-from xaibench.network.explained_output import OutputOrFunction
+from xaibench.network.answers import OutputOrFunction
 
 #: Ranges of the package ``patternlocal``; that of the kernel width, which the package leaves out, is the library's.
 _NEIGHBOR_FRACTION, _SHRINKAGE = (0.05, 0.3), (0.0, 0.5)

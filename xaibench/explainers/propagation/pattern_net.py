@@ -33,7 +33,7 @@ from xaibench.explainers.shared.fitting import (
     network_for_fitting,
     not_fitted,
 )
-from xaibench.network.explained_output import skip_last_layer
+from xaibench.network.answers import skip_last_layer
 
 # Minimum number of rows per pass when fitting.
 _FEWEST_ROWS = 32

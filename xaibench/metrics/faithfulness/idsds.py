@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo, SharedModelScores
-from xaibench.core.checks import check_count
+from xaibench.core.checks import check_count, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
 from xaibench.metrics.shared.model_scores import (
@@ -15,7 +15,6 @@ from xaibench.metrics.shared.model_scores import (
     ModelOutput,
     as_samples,
     check_common,
-    check_finite,
     checked_inputs,
     reduce_tensor,
 )

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo, SharedModelScores
-from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.checks import check_amount, check_choice, check_count, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores, without_unit_axes
 from xaibench.metrics.shared.model_scores import (
     Model,
     ModelOutput,
     as_samples,
-    check_finite,
     checked_inputs,
     random_generator,
     reduce_tensor,

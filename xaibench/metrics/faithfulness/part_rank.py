@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo, SharedModelScores
-from xaibench.core.checks import check_choice
+from xaibench.core.checks import check_choice, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.faithfulness.idsds import deletion_scores
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
@@ -18,7 +18,6 @@ from xaibench.metrics.shared.model_scores import (
     Model,
     ModelOutput,
     as_samples,
-    check_finite,
     checked_inputs,
     reduce_tensor,
 )

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.parameters import named_parameters
+from xaibench.core.checks import check_finite, check_map_shape
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.model_scores import (
     LabeledImages,
@@ -26,7 +27,6 @@ from xaibench.metrics.shared.model_scores import (
     ModelScorer,
     as_samples,
     check_common,
-    check_finite,
     random_generator,
 )
 from xaibench.network.lending import copy_network, set_evaluation
@@ -95,11 +95,7 @@ class ExplainerCaller:
             images, targets = (one.clone() if one.is_inference() else one for one in (images, targets))
             with seeded_by(self._samples.images[part]):  # the same random numbers as for the original images
                 maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
-        if maps.shape != (len(images), *images.shape[2:]):
-            axes = "[N, H, W]" if images.ndim == 4 else "[N, D, H, W]"
-            raise ValueError(
-                f"The explainer must return maps {axes}, got {list(maps.shape)} for images {list(images.shape)}."
-            )
+        check_map_shape(maps, (len(images), *images.shape[2:]), "maps of the explainer")
         check_finite(maps, "maps of the explainer")
         return maps
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.checks import check_values, is_beyond_int64, plain_array
+from xaibench.core.checks import check_finite, check_values, is_beyond_int64, plain_array
 from xaibench.core.types import Array, Bools, Floats, Reduction
 
 NOT_FINITE = "map is not finite"
@@ -69,7 +69,7 @@ def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction,
     """
     check_reduction(reduction)
     values, truth = check_pair(maps, masks)
-    _check_finite(values)
+    check_finite(values, "maps")
     rows = [each(values.shape) for each in inputs]
     scores = [
         kernel(_as_float64(values[block]), truth[block], *(each[block] for each in rows)) for block in _blocks(values)
@@ -110,7 +110,7 @@ def _checked(maps: Array, name: str) -> NDArray[Any]:
             "of the maps first; for volumes, move the axis of three to the end, which does not change the score."
         )
     values = values if values.ndim > 2 else values[None]
-    _check_finite(values, name)
+    check_finite(values, name)
     return values
 
 
@@ -197,15 +197,6 @@ def share(amount: Floats | NDArray[np.int64], whole: Floats | NDArray[np.int64],
     shares = np.full(len(amount), np.nan)
     np.divide(amount, whole, out=shares, where=defined)
     return shares
-
-
-def _check_finite(values: NDArray[Any], name: str = "maps") -> None:
-    finite = finite_samples(values)
-    if not finite.all():
-        raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
-            f"sample {int(finite.argmin())}). Leave these samples out, or check why the explainer fails on them."
-        )
 
 
 def _as_numpy(array: Array, name: str) -> NDArray[Any]:

@@ -17,19 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.checks import check_count
+from xaibench.core.checks import check_count, check_finite, check_map_shape
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_reduction, reduce_scores
+from xaibench.network.answers import OutputOrFunction, two_sided
 from xaibench.network.contract import check_network
-from xaibench.network.explained_output import (
-    ExplainedOutput,
-    OutputOrFunction,
-    Targets,
-    as_targets,
-    as_tensor,
-    target_margins,
-    two_sided,
-)
+from xaibench.network.explained_output import ExplainedOutput, target_margins
 from xaibench.network.lending import (
     check_initialized,
     copy_network,
@@ -42,6 +35,7 @@ from xaibench.network.lending import (
 from xaibench.network.outputs import check_exported_batch, check_scalars, model_device_and_dtype, probe
 from xaibench.tensors.batching import BatchSize, default_batch_size
 from xaibench.tensors.device import precision_context
+from xaibench.tensors.inputs import Targets, as_images, as_targets, as_tensor
 
 #: Images ``[n, C, H, W]``, or volumes ``[n, C, D, H, W]``, to outputs ``[n, K]``.
 Model: TypeAlias = Callable[[Tensor], Tensor]
@@ -87,21 +81,13 @@ def as_samples(model: Model, images: Array, targets: Any, output: object = "prob
     """
     check_initialized(model)
     x = as_tensor(images, "images")
-    if x.ndim == 3:
-        x = x[None]
-    if x.ndim not in (4, 5) or x.numel() == 0:
-        raise ValueError(
-            f"images must be [N, C, H, W] (volumes: [N, C, D, H, W]) with at least one image, got {list(x.shape)}."
-        )
-    if not x.is_floating_point():
-        raise TypeError(f"images must be floating, scaled as the model expects them, got {x.dtype}.")
+    x = as_images(x[None] if x.ndim == 3 else x)
     y = as_targets(0 if targets is None and callable(output) else targets, len(x))
     if y.rows is not None and output in ("probability", "margin"):
         raise ValueError(
             f"targets: got multi-hot rows and output={output!r}, which is for one class per image. Pass "
             "output='sigmoid' to score the probability of each set label, or output='logit'."
         )
-    check_finite(x, "images")
     device, dtype = model_device_and_dtype(model, x)
     with torch.inference_mode(False):
         return LabeledImages(
@@ -119,13 +105,8 @@ def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:
     s = as_tensor(maps, "maps")
     if s.dtype == torch.bool:
         s = s.to(torch.uint8)
-    shape = list(samples.images.shape)
-    if s.ndim == 2:
-        s = s[None]
-    if list(s.shape) != [shape[0], *shape[2:]]:
-        hint = " Reduce the channels of the maps first." if s.ndim == len(shape) else ""
-        axes = "[N, H, W] for images [N, C, H, W]" if len(shape) == 4 else "[N, D, H, W] for volumes [N, C, D, H, W]"
-        raise ValueError(f"maps must be {axes}, got maps {list(s.shape)} and images {shape}.{hint}")
+    s = s[None] if s.ndim == 2 else s
+    check_map_shape(s, (len(samples), *samples.images.shape[2:]))
     check_finite(s, "maps")
     return s.to(samples.images.device)
 
@@ -144,16 +125,6 @@ def checked_inputs(
     check_common(batch_size, reduction, seed)
     samples = as_samples(model, images, targets, output)
     return samples, as_map_tensor(maps, samples)
-
-
-def check_finite(values: Tensor, name: str) -> None:
-    """Raise a ValueError that names the samples with NaN or infinity."""
-    finite = values.isfinite().flatten(1).all(1)
-    if not finite.all():
-        raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {int((~finite).sum())} of {len(finite)} samples (the "
-            f"first is sample {int(finite.int().argmin())}). Leave these out, or check where the values come from."
-        )
 
 
 def check_fraction(name: str, value: float) -> None:
@@ -399,12 +370,7 @@ def model_scorer(
 
 def check_scores(scores: Tensor) -> Tensor:
     """Return the scores ``[N, points]``; raise a ValueError that names the first sample with NaN or infinity."""
-    finite = scores.isfinite().all(1)
-    if not finite.all():
-        raise ValueError(
-            f"The model's score is NaN or infinite for {int((~finite).sum())} of {len(finite)} samples (the first is "
-            f"sample {int(finite.int().argmin())}). Check the model's outputs for these images."
-        )
+    check_finite(scores, "The scores of the model")
     return scores
 
 

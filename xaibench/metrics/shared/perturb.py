@@ -24,7 +24,7 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.ranks import order_descending
-from xaibench.network.explained_output import as_tensor
+from xaibench.tensors.inputs import as_tensor
 from xaibench.tensors.segments import grid_cells, superpixels
 
 #: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), the mean color

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.network.explained_output import ExplainedOutput, as_targets, label_pairs
+from xaibench.network.explained_output import ExplainedOutput
+from xaibench.tensors.inputs import as_targets, label_pairs
 
 
 @pytest.mark.parametrize(
