@@ -5,7 +5,6 @@ import pytest
 from xaibench.core.messages import (
     capitalize,
     did_you_mean,
-    equal_warnings_once,
     first_line,
     folded,
     kind_of,
@@ -13,6 +12,7 @@ from xaibench.core.messages import (
     unknown,
     warn_caller,
 )
+from xaibench.core.process_settings import equal_warnings_once
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from xaibench.auditing.sanity import agreement, check_sanity, sanity_tasks
 from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.messages import equal_warnings_once
+from xaibench.core.process_settings import equal_warnings_once
 from xaibench.core.progress import ProgressBar, announce, format_duration
 from xaibench.core.truth_kinds import TRUTHS, Truth
 from xaibench.data.image_collection import ImageCollection, open_images

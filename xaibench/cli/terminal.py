@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from xaibench.core.messages import equal_warnings_once, printable
+from xaibench.core.messages import printable
+from xaibench.core.process_settings import equal_warnings_once
 from xaibench.core.progress import ProgressBar, shows_bars
 
 if TYPE_CHECKING:

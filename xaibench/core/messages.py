@@ -8,12 +8,9 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from collections.abc import Iterable
 
-from xaibench.core.process_settings import SharedSetting
+from xaibench.core.process_settings import SEEN_WARNINGS
 
 
 def unknown(start: str, name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
@@ -156,49 +153,6 @@ class ParameterWarning(UserWarning):
     """Parameters with which the results of a method are of little use. Not shown in a run, whose suite states them."""
 
 
-#: The warnings since the start of the outermost :func:`equal_warnings_once`; None outside.
-_SEEN: ContextVar[set[object] | None] = ContextVar("seen", default=None)
-
-
-@contextmanager
-def equal_warnings_once() -> Iterator[None]:
-    """Show warnings with the same text only once inside the block, such as one per batch; a block inside it adds none.
-
-    Python itself shows them again whenever a filter of warnings was set in between. Warnings of other libraries count,
-    too.
-    """
-    if _SEEN.get() is not None:
-        yield
-        return
-    token = _SEEN.set(set())
-    try:
-        with _repetitions_hidden:
-            yield
-    finally:
-        _SEEN.reset(token)
-
-
-def _hide_repetitions() -> Callable[[], object]:
-    show = warnings.showwarning
-
-    def show_once(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
-        seen, key = _SEEN.get(), (category, str(message))
-        if seen is None or key not in seen:
-            show(message, category, *place, **named)
-        if seen is not None:
-            seen.add(key)
-
-    def restore() -> None:
-        if warnings.showwarning is show_once:
-            warnings.showwarning = show
-
-    warnings.showwarning = show_once
-    return restore
-
-
-_repetitions_hidden = SharedSetting(_hide_repetitions)
-
-
 def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:
     """Warn with the line of the caller outside of xaibench, and of torch, whose modules and hooks call xaibench.
 
@@ -206,7 +160,7 @@ def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:
         text: What was found, and what to do.
         kind: Class of the warning.
     """
-    seen = _SEEN.get()
+    seen = SEEN_WARNINGS.get()
     if seen is not None:
         if text in seen:
             return

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 
 class SharedSetting:
@@ -61,3 +64,46 @@ def ignored_warnings(message: str) -> SharedSetting:
         return lambda: filters.__exit__(None, None, None)
 
     return SharedSetting(change)
+
+
+#: The warnings since the start of the outermost :func:`equal_warnings_once`; None outside.
+SEEN_WARNINGS: ContextVar[set[object] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def equal_warnings_once() -> Iterator[None]:
+    """Show warnings with the same text only once inside the block, such as one per batch; a block inside it adds none.
+
+    Python itself shows them again whenever a filter of warnings was set in between. Warnings of other libraries count,
+    too.
+    """
+    if SEEN_WARNINGS.get() is not None:
+        yield
+        return
+    token = SEEN_WARNINGS.set(set())
+    try:
+        with _repetitions_hidden:
+            yield
+    finally:
+        SEEN_WARNINGS.reset(token)
+
+
+def _hide_repetitions() -> Callable[[], object]:
+    show = warnings.showwarning
+
+    def show_once(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
+        seen, key = SEEN_WARNINGS.get(), (category, str(message))
+        if seen is None or key not in seen:
+            show(message, category, *place, **named)
+        if seen is not None:
+            seen.add(key)
+
+    def restore() -> None:
+        if warnings.showwarning is show_once:
+            warnings.showwarning = show
+
+    warnings.showwarning = show_once
+    return restore
+
+
+_repetitions_hidden = SharedSetting(_hide_repetitions)

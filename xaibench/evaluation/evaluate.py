@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.core.checks import check_choice, check_count, check_finite, check_map_shape
-from xaibench.core.messages import equal_warnings_once
+from xaibench.core.process_settings import equal_warnings_once
 from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, to_device, training_batches
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, PROTOCOLS, SIGNS, Protocol, Sign

@@ -8,6 +8,7 @@ import inspect
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -17,16 +18,15 @@ from torch import Tensor, nn
 
 from xaibench.component.parameters import annotations_of, check_types, has_any_parameter, named_parameters
 from xaibench.core.checks import ParameterError, check_count, check_finite, check_map_shape, check_names
-from xaibench.core.messages import equal_warnings_once
+from xaibench.core.process_settings import equal_warnings_once
 from xaibench.core.progress import ProgressBar
 from xaibench.core.types import Output, Precision
-from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels
+from xaibench.explainers.base import Channels, Explainer, explainer_name, reduce_channels, unsupported_by_torch
 from xaibench.explainers.exact_template import ExactMethod, is_exact
 from xaibench.explainers.registered import EXPLAINERS
 from xaibench.explainers.shared.fitting import NotFittedError
 from xaibench.explainers.shared.layers import forward_rows, layer_name
 from xaibench.explainers.shared.passes import Countable, assign_budget, explain_within_budget
-from xaibench.explainers.shared.torch_errors import unsupported_by_torch
 from xaibench.network.answers import OutputOrFunction
 from xaibench.network.contract import check_network as check_contract
 from xaibench.network.contract import unchecked_networks
@@ -189,7 +189,7 @@ def explain(
         with (
             precision_context(precision, device),
             seeded_by(x),
-            unchecked_networks(not check_network),
+            nullcontext() if check_network else unchecked_networks(),
             _progress(part, name, x, budget, progress and outer is None) as bar,
             equal_warnings_once(),
         ):

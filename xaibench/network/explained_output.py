@@ -12,6 +12,7 @@ other probabilities underflow, at a difference of about 700 between the logits i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast, get_args
 
 import torch
@@ -109,11 +110,11 @@ class ExplainedOutput(nn.Module):
             rows, hooked = images.shape[0], cast(Any, logits)
             if rows == 1:
                 correct_gradient_of_single_image(logits)
-            hooked.register_hook(lambda gradient: self._count_gradient(rows))
+            hooked.register_hook(partial(self._count_gradient, rows))
         # Under autocast the logits are bfloat16.
         return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
 
-    def _count_gradient(self, rows: int) -> None:
+    def _count_gradient(self, rows: int, gradient: Tensor) -> None:
         self.gave_gradient = True
         self.on_rows(rows)
 

@@ -183,13 +183,14 @@ def restored_buffers(model: object) -> Iterator[None]:
 def _containers(modules: Iterable[nn.Module]) -> list[Any]:
     """Return the dictionaries, lists and sets among the attributes of modules, with those inside of them."""
     found: dict[int, Any] = {}
-    waiting: list[Any] = [vars(module) for module in modules]
+    waiting: list[Any] = list(map(vars, modules))
     while waiting:
         container = waiting.pop()
         if id(container) not in found:
             found[id(container)] = container
-            if container:
-                waiting += [value for value in _values(container) if type(value) in _CONTAINERS]
+            for value in container.values() if isinstance(container, dict) else container:
+                if type(value) in _CONTAINERS:
+                    waiting.append(value)
     return list(found.values())
 
 
@@ -203,7 +204,7 @@ def _restore_content(container: Any, content: Any) -> None:
     if is_same and all(map(is_, _values(container), _values(content))):
         return
     if isinstance(container, dict):
-        for key in [key for key in container if key not in content]:
+        for key in container.keys() - content.keys():
             del container[key]
         container.update(content)
         if not all(map(is_, container, content)):  # in another order
@@ -232,7 +233,7 @@ def check_initialized(network: object) -> None:
                 f"The weights of {describe_layer(name, module)} are not initialized. Call the network "
                 "once with images, and load its weights or train it."
             )
-        if any(tensor.is_meta for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
+        if any(map(attrgetter("is_meta"), (*module.parameters(recurse=False), *module.buffers(recurse=False)))):
             raise ValueError(
                 f"Weights of {describe_layer(name, module)} are on the device meta, which has no values. "
                 "Load them: network.to_empty(device='cpu'), then network.load_state_dict(state)."
@@ -360,38 +361,43 @@ class _Lending(threading.local):
 _lending = _Lending()
 
 
+def _apply_plainly(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+    return function(*args) if _lending.depth else _CHECKPOINTED(function, preserve, *args)
+
+
+def _without_recomputation(original: Callable[..., Iterator[None]]) -> Callable[..., Iterator[None]]:
+    # Torch calls the function between the first and the second step of this generator.
+    def generate(*args: Any, **kwargs: Any) -> Iterator[None]:
+        if _lending.depth:
+            yield
+        else:
+            yield from original(*args, **kwargs)
+
+    return generate
+
+
+_torch_checkpoints: Any = torch.utils.checkpoint
+_CHECKPOINTED = _torch_checkpoints.CheckpointFunction.apply
+#: Implementations of checkpoints without reentrance, of older and newer versions of torch, and their replacements.
+_GENERATORS = {
+    name: (getattr(_torch_checkpoints, name), _without_recomputation(getattr(_torch_checkpoints, name)))
+    for name in ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")
+    if hasattr(_torch_checkpoints, name)
+}
+
+
 def _patch_checkpoints() -> Callable[[], None]:
-    module: Any = torch.utils.checkpoint
-    checkpointed = module.CheckpointFunction.apply
-
-    def apply(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
-        return function(*args) if _lending.depth else checkpointed(function, preserve, *args)
-
-    def without_reentrance(original: Callable[..., Iterator[None]]) -> Callable[..., Iterator[None]]:
-        # Torch calls the function between the first and the second step of this generator.
-        def generate(*args: Any, **kwargs: Any) -> Iterator[None]:
-            if _lending.depth:
-                yield
-            else:
-                yield from original(*args, **kwargs)
-
-        return generate
-
-    generators = {name: getattr(module, name) for name in _GENERATORS if hasattr(module, name)}
-    module.CheckpointFunction.apply = staticmethod(apply)
-    for name, original in generators.items():
-        setattr(module, name, without_reentrance(original))
-
-    def restore() -> None:
-        del module.CheckpointFunction.apply
-        for name, original in generators.items():
-            setattr(module, name, original)
-
-    return restore
+    _torch_checkpoints.CheckpointFunction.apply = staticmethod(_apply_plainly)
+    for name, (_, plain) in _GENERATORS.items():
+        setattr(_torch_checkpoints, name, plain)
+    return _restore_checkpoints
 
 
-#: Implementations of checkpoints without reentrance, of older and newer versions of torch.
-_GENERATORS = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")
+def _restore_checkpoints() -> None:
+    del _torch_checkpoints.CheckpointFunction.apply
+    for name, (original, _) in _GENERATORS.items():
+        setattr(_torch_checkpoints, name, original)
+
 
 _patched = SharedSetting(_patch_checkpoints)
 

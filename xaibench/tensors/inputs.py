@@ -12,6 +12,9 @@ from torch import Tensor
 from xaibench.core.checks import check_finite, check_values, plain_array
 from xaibench.core.messages import kind_of, listed
 
+#: The accepted types of targets, for errors.
+_TARGETS = "one class, or a list, array or tensor of class indices [N] or rows [N, K]"
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -47,7 +50,7 @@ def as_targets(targets: Any, samples: int) -> Targets:
         >>> as_targets(1, 3).classes.tolist(), as_targets([[0, 1], [1, 1]], 2).classes.tolist()
         ([1, 1, 1], [1, 0, 1])
     """
-    y = _targets_tensor(targets)
+    y = as_tensor(targets, "targets", _TARGETS, lists=True)
     if y.ndim == 2:
         if len(y) != samples:
             raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}, K], one multi-hot row per image.")
@@ -87,7 +90,7 @@ def label_pairs(targets: Any) -> tuple[Tensor, Tensor]:
         >>> rows.tolist(), labels.tolist()
         ([0, 0, 2], [0, 2, 1])
     """
-    y = _targets_tensor(targets)
+    y = as_tensor(targets, "targets", _TARGETS, lists=True)
     if y.ndim != 2 or y.is_complex():
         raise ValueError(f"targets: got {list(y.shape)} {y.dtype}, expected multi-hot rows [N, K] of 0 and 1.")
     wrong = ((y != 0) & (y != 1)).any(1)
@@ -122,13 +125,16 @@ def as_images(images: Any, name: str = "images") -> Tensor:
     return x
 
 
-def as_tensor(values: Any, name: str, expected: str = "a torch tensor or a numpy array") -> Tensor:
+def as_tensor(
+    values: Any, name: str, expected: str = "a torch tensor or a numpy array", *, lists: bool = False
+) -> Tensor:
     """Return real numbers as a tensor without gradient, outside of inference mode.
 
     Args:
         values: A tensor, or an array, whose values are copied.
         name: Name of the argument, for errors.
         expected: Accepted types, for errors.
+        lists: Whether a number and nested lists are accepted, too.
 
     Raises:
         TypeError: If it is something else, or does not hold real numbers in memory.
@@ -139,6 +145,11 @@ def as_tensor(values: Any, name: str, expected: str = "a torch tensor or a numpy
         # Tensors created in inference mode cannot require gradients, which attacks and explainers need.
         with torch.inference_mode(False):
             return values.clone() if values.is_inference() else values.detach()
+    if lists and isinstance(values, int | list | tuple):
+        try:
+            values = np.asanyarray(values)
+        except ValueError as error:
+            raise ValueError(f"{name}: rows of different lengths; expected [N] or [N, K] ({error}).") from error
     if not isinstance(values, np.ndarray | np.generic):
         raise TypeError(f"{name}: got {kind_of(values)}, expected {expected}.")
     array: np.ndarray[Any, Any] = plain_array(np.asanyarray(values), name)
@@ -147,12 +158,3 @@ def as_tensor(values: Any, name: str, expected: str = "a torch tensor or a numpy
     # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
     with torch.inference_mode(False):
         return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
-
-
-def _targets_tensor(targets: Any) -> Tensor:
-    if isinstance(targets, int | list | tuple):
-        try:
-            targets = np.asanyarray(targets)
-        except ValueError as error:
-            raise ValueError(f"targets: rows of different lengths; expected [N] or [N, K] ({error}).") from error
-    return as_tensor(targets, "targets", "one class, or a list, array or tensor of class indices [N] or rows [N, K]")

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.types import Output
-from xaibench.explainers.base import Attribution, Channels, reduce_channels
-from xaibench.explainers.shared.torch_errors import unsupported_by_torch
+from xaibench.explainers.base import Attribution, Channels, reduce_channels, unsupported_by_torch
 from xaibench.network.explained_output import network_of
 from xaibench.network.lending import place_network, restore_model_state
 from xaibench.network.outputs import probe
