@@ -368,7 +368,11 @@ def _generator_states(device: torch.device) -> dict[str, Any]:
 
 def _diagnose(calls: _Calls, pair: Tensor, moved: list[str], gradients: bool) -> str:
     """Repeat the comparisons on a float64 copy, and return what is wrong for certain; empty if nothing is."""
-    network, call = calls.network, lambda: calls.without_gradient(pair)
+    network = calls.network
+
+    def call() -> Tensor:
+        return calls.without_gradient(pair)
+
     if moved and (drawn := find_draws(network, call, moved)):
         return f"The network draws random numbers in evaluation mode: {drawn}."
     if isinstance(network, nn.Module) and (changed := _changed_buffers(network, call)):

@@ -230,13 +230,13 @@ def check_initialized(network: object) -> None:
     for name, module in network.named_modules() if isinstance(network, nn.Module) else ():
         if isinstance(module, LazyModuleMixin) and cast(Any, module).has_uninitialized_params():
             raise ValueError(
-                f"The weights of {describe_layer(name, module)} are not initialized. Call the network "
-                "once with images, and load its weights or train it."
+                f"The weights of {describe_layer(name, cast(nn.Module, module))} are not initialized. "
+                "Call the network once with images, and load its weights or train it."
             )
         if any(map(attrgetter("is_meta"), (*module.parameters(recurse=False), *module.buffers(recurse=False)))):
             raise ValueError(
-                f"Weights of {describe_layer(name, module)} are on the device meta, which has no values. "
-                "Load them: network.to_empty(device='cpu'), then network.load_state_dict(state)."
+                f"Weights of {describe_layer(name, module)} are on the device meta, which has no values. Load them: "
+                "network.to_empty(device='cpu'), then network.load_state_dict(state)."
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from xaibench.core.checks import check_count
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.tokens import TokenLayout, record_attention, token_layout
+from xaibench.network.calls import record_layer_runs
 from xaibench.network.explained_output import UnsupportedModelError, network_of
 
 
@@ -66,15 +67,11 @@ class LeGrad(AttentionGradients):
         """
         check_same_tokens(self.name, layout)
         blocks = _find_blocks(self.name, model, layout)
-        outputs: list[Tensor] = []
-        handles = [block.register_forward_hook(lambda *call: outputs.append(call[-1])) for block in blocks]
-        try:
-            with record_attention(model) as seen, torch.enable_grad():
-                model(images.detach().requires_grad_())
-        finally:
-            for handle in handles:
-                handle.remove()
+        modules = [("", block) for block in blocks]
+        with record_layer_runs(modules) as runs, record_attention(model) as seen, torch.enable_grad():
+            model(images.detach().requires_grad_())
         total = torch.zeros(len(images), layout.layers[0].count, dtype=images.dtype, device=images.device)
+        outputs = [cast(Tensor, run.output) for run in runs]
         for attention, tokens in list(zip(seen, outputs, strict=True))[-(self.n_layers or len(blocks)) :]:
             mean = tokens.mean(1, keepdim=True).expand_as(tokens)
             with torch.enable_grad():

@@ -27,6 +27,7 @@ from xaibench.explainers.shared.layers import (
     forward_rows,
     interpolate_linearly,
 )
+from xaibench.network.calls import observe_calls
 from xaibench.network.explained_output import (
     UnsupportedModelError,
     explains_function,
@@ -101,17 +102,13 @@ def _gradients_by(
     """
     leaves: list[Tensor] = []
 
-    def cut(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+    def cut(name: str, module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         leaves.append(output.detach().requires_grad_())
         return leaves[-1]
 
-    handle = head.register_forward_hook(cut)
-    try:
-        with torch.enable_grad():
-            images = images.detach().clone().requires_grad_()
-            logits = target_logits(model, network_of(model)(images), targets)
-    finally:
-        handle.remove()
+    with observe_calls([("", head)], after=cut), torch.enable_grad():
+        images = images.detach().clone().requires_grad_()
+        logits = target_logits(model, network_of(model)(images), targets)
     if not logits.requires_grad:
         return None, None
     by_head, by_images = torch.autograd.grad(logits.sum(), [leaves[-1], images], allow_unused=True)

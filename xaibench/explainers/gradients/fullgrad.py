@@ -16,6 +16,7 @@ from xaibench.core.types import Output
 from xaibench.explainers.base import CONVOLUTIONS, check_has_gradient, chunks, spatial_axes
 from xaibench.explainers.shared.layers import check_rows, interpolate_linearly
 from xaibench.explainers.shared.tokens import record_attention
+from xaibench.network.calls import observe_calls
 from xaibench.network.explained_output import UnsupportedModelError, network_of
 from xaibench.tensors.batching import default_batch_size
 
@@ -106,7 +107,7 @@ def _record_biases(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """Record the bias ``[C]`` and output ``[n, C, h, w]`` of each call of a convolution or batch normalization."""
     found: list[tuple[Tensor, Tensor]] = []
 
-    def keep(module: nn.Module, inputs: object, output: Tensor) -> Tensor | None:
+    def keep(name: str, module: nn.Module, inputs: object, output: Tensor) -> Tensor | None:
         bias = _bias(module)
         if bias is None:
             return None
@@ -115,13 +116,8 @@ def _record_biases(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
         return output.clone()
 
     kinds = (*CONVOLUTIONS, nn.BatchNorm2d, nn.BatchNorm3d)
-    layers = [module for module in network.modules() if isinstance(module, kinds)]
-    handles = [layer.register_forward_hook(keep) for layer in layers]
-    try:
+    with observe_calls([named for named in network.named_modules() if isinstance(named[1], kinds)], after=keep):
         yield found
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _bias(module: nn.Module) -> Tensor | None:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from xaibench.network.calls import observe_calls
 from xaibench.network.explained_output import network_of
 
 IntPair: TypeAlias = tuple[int, int]
@@ -129,10 +130,10 @@ class _SequenceRecorder:
     layers: list[tuple[nn.Module, tuple[int, ...]]] = field(default_factory=list)
     broken: bool = False
 
-    def enter(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def enter(self, name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.layers.append((layer, tuple(inputs[0].shape) if self._is_next_input(*inputs) else ()))
 
-    def leave(self, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def leave(self, name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if isinstance(output, Tensor):
             self.memory, self.version = output, output._version
         else:
@@ -161,14 +162,8 @@ def _sequential_layers(network: nn.Module, image: Tensor) -> list[tuple[nn.Modul
         return None
     image = image.contiguous()
     row = _SequenceRecorder(image, image._version)
-    handles = [handle for layer in leaves for handle in (
-        layer.register_forward_pre_hook(row.enter), layer.register_forward_hook(row.leave))]  # fmt: skip
-    try:
-        with torch.no_grad():
-            output = network(image)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with observe_calls([("", layer) for layer in leaves], before=row.enter, after=row.leave), torch.no_grad():
+        output = network(image)
     flat = isinstance(output, Tensor) and output.ndim == 2
     return None if row.broken or not flat or not row._is_next_input(output) else row.layers
 
