@@ -17,10 +17,10 @@ from xaibench.explainers.base import (
     Attribution,
     append_axes,
     blocks,
+    prepare_baselines,
     reduce_channels,
 )
 from xaibench.explainers.gradients.integrated_gradients import gradients_at
-from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 from xaibench.tensors.random_numbers import normal_numbers, sample_generators
 

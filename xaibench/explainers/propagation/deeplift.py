@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
-from xaibench.explainers.base import Attribution
+from xaibench.explainers.base import Attribution, prepare_baselines
 from xaibench.explainers.propagation.deeplift_attention import normalization_rule, softmax_rule
 from xaibench.explainers.propagation.forward_trace import TOLERANCE, OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -40,7 +40,6 @@ from xaibench.explainers.propagation.layer_operations import (
     tensors_in,
 )
 from xaibench.explainers.propagation.layer_walk import with_backward
-from xaibench.explainers.shared.baselines import prepare_baselines
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.tokens import PRODUCTS
 from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, network_of

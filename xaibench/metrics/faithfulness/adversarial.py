@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xaibench.component.info import MetricInfo
-from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.checks import check_amount, check_choice, check_count, check_finite
 from xaibench.core.messages import first_line
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores, check_finite_number
@@ -18,7 +18,6 @@ from xaibench.metrics.shared.model_scores import (
     ModelOutput,
     ModelScorer,
     check_fraction,
-    check_scores,
     checked_inputs,
     count_of_share,
     model_scorer,
@@ -159,7 +158,8 @@ def _attack(
         x = torch.where(free, (x - alpha * gradient.sign()).clamp(lowest, highest), images)
     with torch.no_grad():
         scores.append(scorer.target_scores(scorer.outputs(x), targets))
-    path = check_scores(torch.stack(scores, 1))
+    path = torch.stack(scores, 1)
+    check_finite(path, "The scores of the model")
     return path[:, 0] - path.amin(1)
 
 

@@ -13,7 +13,6 @@ from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.explainer_calls import (
     ExplainerFunction,
-    check_module,
     explainer_inputs,
     layers_with_parameters,
     reinitialize,
@@ -22,6 +21,7 @@ from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_scores import ModelOutput, random_generator, reduce_tensor
 from xaibench.metrics.shared.perturb import reduce_curves, unit_scaled
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
+from xaibench.network.outputs import check_module
 
 
 @MetricInfo(

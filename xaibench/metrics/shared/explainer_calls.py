@@ -128,14 +128,6 @@ def explainer_inputs(
     return samples, ExplainerCaller(explainer, model, samples, batch_size, output)
 
 
-def check_module(model: nn.Module) -> None:
-    """Raise a TypeError if the model is not a module."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be a torch.nn.Module, whose parameters can be randomized, got {type(model).__name__}."
-        )
-
-
 def layers_with_parameters(model: nn.Module) -> list[nn.Module]:
     """Return the modules with parameters of their own, in the order of registration.
 

@@ -266,7 +266,8 @@ class ModelScorer:
                     # Point by point: neighboring rows belong to the same point, so a pass contains few points.
                     sample, point = chunk % len(targets), chunk // len(targets)
                     scores[group.start + sample, point] = self._score_rows(rows, targets, sample, point)
-        return check_scores(scores)
+        check_finite(scores, "The scores of the model")
+        return scores
 
     def _score_rows(self, rows: MakeRows, targets: Tensor, sample: Tensor, point: Tensor) -> Tensor:
         """Return the scores ``[n]`` of some rows of a group, in smaller batches if GPU memory runs out."""
@@ -366,12 +367,6 @@ def model_scorer(
         scorer = ModelScorer(model, output, batch_size or default_batch_size(samples.images))
         scorer.prepare_model(samples, len(samples) * points, gradients=gradients)
         yield scorer
-
-
-def check_scores(scores: Tensor) -> Tensor:
-    """Return the scores ``[N, points]``; raise a ValueError that names the first sample with NaN or infinity."""
-    check_finite(scores, "The scores of the model")
-    return scores
 
 
 def _fuse_batchnorm(model: nn.Module) -> nn.Module:
