@@ -1,57 +1,163 @@
-"""Images of an audit that cannot be read: a few are left out, counted and named; many are an error."""
+"""Images of an audit: labels are matched by name, never by their order; a few damaged images are left out."""
 
 import json
 import os
 import sys
 
+import numpy as np
 import pytest
+import torch
 from oracles.tag_network import tag_network, tagged_images
 from PIL import Image
+from torch import nn
+from typer.testing import CliRunner
 
 import xaibench as xb
+from xaibench.auditing.images import number_classes, read_samples
+from xaibench.cli import app
 from xaibench.data.annotated import DataFileError
+from xaibench.data.image_collection import ImageCollection
+from xaibench.data.photographs.labeled_photographs import imagenet_synsets
+
+
+def test_names_are_matched_regardless_of_their_order():
+    assert number_classes(["bright", "dark"], ["dark", "bright"], 2) == {"bright": 1, "dark": 0}
+
+
+def test_only_some_of_the_classes_may_occur():
+    assert number_classes(["dog"], ["ant", "cat", "dog"], 3) == {"dog": 2}
+
+
+def test_equal_names_win_over_similar_ones():
+    assert number_classes(["cat"], ["Cat", "cat"], 2) == {"cat": 1}
+    assert number_classes(["great_dane", "TABBY"], ["tabby, tabby cat", "Great Dane"], 2) == {
+        "great_dane": 1,
+        "TABBY": 0,
+    }
+
+
+def test_synset_ids_number_the_classes_of_imagenet():
+    assert number_classes(["n01440764", "n02123045"], None, 1000) == {"n01440764": 0, "n02123045": 281}
+    assert len(imagenet_synsets()) == 1000
+    with pytest.raises(ValueError, match="no names of classes"):
+        number_classes(["n01440764"], None, 10)
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        (["bright", "dark"], None),  # the network carries no names
+        (["bright", "dark", "patient-7"], ["bright", "dark"]),
+        (["crane"], ["crane", "tench", "crane"]),
+        (["gray cat"], ["Gray_Cat", "gray-cat"]),
+    ],
+)
+def test_names_that_are_not_exactly_one_class_are_refused(names, classes):
+    with pytest.raises(ValueError, match="--classes") as refused:
+        number_classes(names, classes, 2 if classes is None else len(classes))
+    for word in (*names, *(classes or ()), "--no-labels", "labels=False"):
+        assert word in str(refused.value)
+
+
+def write_folders(folder, images, names):
+    for index, (image, name) in enumerate(zip(images, names, strict=True)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        Image.fromarray((255 * (image[0].numpy() + 0.5)).astype(np.uint8)).save(folder / name / f"{index}.png")
+    return folder
 
 
 @pytest.fixture
-def folder(tmp_path):
-    for number, image in enumerate(tagged_images(40)[0]):
-        file = tmp_path / ("plain", "tagged")[number % 2] / f"{number:02}.png"
-        file.parent.mkdir(exist_ok=True)
-        Image.fromarray(((image[0] + 0.5).clamp(0, 1) * 255).byte().numpy()).save(file)
-    return tmp_path
+def folders(tmp_path):
+    """Images in folders whose alphabetical order is not that of the outputs."""
+    images, labels = tagged_images(40)
+    return write_folders(tmp_path / "images", images, [("tagged", "plain")[label] for label in labels.tolist()])
 
 
-def audit(folder, samples=None):
-    images = xb.data.open_images(folder, channels=1)
-    return xb.audit(
-        tag_network(), images, samples=samples, labels=False, explainers=["saliency"], budget=10, progress=False
-    )
+OPTIONS = {"explainers": ["saliency"], "budget": 10, "progress": False}
 
 
-def test_a_few_damaged_images_are_left_out_and_named(folder, tmp_path):
-    (folder / "plain" / "00.png").write_bytes(b"no picture")
-    (folder / "tagged" / "07.png").write_bytes((folder / "tagged" / "07.png").read_bytes()[:60])
-    with pytest.warns(UserWarning, match="2 of 40 images cannot be read"):
-        audited = audit(folder)
-    assert len(audited.subject.images) == len(audited.subject.groups) == 38
-    assert sorted(audited.subject.left_out) == ["plain/00.png", "tagged/07.png"]
-    assert not set(audited.subject.ids) & set(audited.subject.left_out)
-    audited.write(tmp_path / "out")
-    record = json.loads((tmp_path / "out" / "audit.json").read_text())["record"]["images"]
-    assert (record["count"], sorted(record["left_out"])) == (38, ["plain/00.png", "tagged/07.png"])
-    assert "plain/00.png" in (tmp_path / "out" / "audit.html").read_text()
+def read(images, outputs=2, **options):
+    collection = images if isinstance(images, ImageCollection) else xb.data.open_images(images)
+    return read_samples(collection, None, None, lambda image: outputs, 0, **options)
 
 
-def test_many_damaged_images_are_an_error(folder):
-    for number in (0, 2, 4):
-        (folder / "plain" / f"{number:02}.png").write_bytes(b"")
-    with pytest.raises(DataFileError, match="3 of 40 images cannot be read"):
-        audit(folder)
+def test_class_numbers_need_no_names():
+    images, labels = tagged_images(12)
+    found = read(xb.data.open_images(images + 0.5, targets=labels).select(range(10)))
+    assert torch.equal(found["labels"], labels[:10])
+    assert found["label_names"] == {}
+
+
+def test_networks_of_imagenet_need_no_names(tmp_path):
+    found = read(write_folders(tmp_path, tagged_images(4)[0], ["n01440764", "n02123045"] * 2), 1000)
+    assert found["labels"].tolist() == [0, 0, 281, 281]
+    assert found["classes"][281] == "n02123045"
+
+
+def test_class_folders_are_an_error_without_names(folders):
+    for images in (folders, xb.load(f"photographs:{folders}", size=16, splits=(0, 0, 1)).test):
+        with pytest.raises(ValueError, match="plain, tagged"):
+            read(images)
+
+
+def test_two_folders_of_a_network_with_one_output(folders):
+    class OneOutput(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = tag_network()
+
+        def forward(self, images):
+            logits = self.network(images)
+            return logits[:, :1] - logits[:, 1:]
+
+    images = xb.data.open_images(folders, channels=1)
+    with pytest.raises(ValueError, match="--output sigmoid"):
+        xb.audit(OneOutput(), images, classes=["plain", "tagged"], **OPTIONS)
+    with pytest.raises(ValueError, match="--classes"):
+        xb.audit(OneOutput(), images, output="sigmoid", **OPTIONS)
+    audit = xb.audit(OneOutput(), images, classes=["plain", "tagged"], output="sigmoid", samples=10, **OPTIONS)
+    assert audit.record["network"]["accuracy"] == 1.0
+
+
+def test_the_command_needs_names_and_states_which_folder_is_which_output(folders, tmp_path):
+    (tmp_path / "mine.py").write_text("from oracles.tag_network import tag_network\n")
+    arguments = ["audit", f"{tmp_path / 'mine.py'}:tag_network", "--images", str(folders), "--size", "16"]
+    arguments += ["--explainers", "saliency", "--budget", "10", "--out", str(tmp_path / "out"), "--samples", "40"]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code != 0
+    assert "--no-labels" in refused.output
+    accepted = CliRunner().invoke(app, [*arguments, "--classes", "tagged,plain"])
+    assert accepted.exit_code == 0, accepted.output
+    assert "saliency" in accepted.output
+    record = json.loads((tmp_path / "out" / "audit.json").read_text())["record"]
+    assert record["network"]["accuracy"] == 1.0
+    assert record["labels"] == [
+        {"label": "tagged", "output": 0, "class": "tagged", "images": 20, "right": 20},
+        {"label": "plain", "output": 1, "class": "plain", "images": 20, "right": 20},
+    ]
+    assert (tmp_path / "out" / "audit.html").is_file()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system allows UTF-8 names only")
-def test_file_names_that_are_not_utf_8_are_written_with_their_bytes(folder, tmp_path):
-    os.rename(folder / "plain" / "00.png", os.fsencode(folder / "plain") + b"/\xff0.png")
-    audit(folder).write(tmp_path / "out")
-    content = json.loads((tmp_path / "out" / "audit.json").read_text())
-    assert r"plain/\xff0.png" in [image["id"] for image in content["images"]]
+def test_a_few_damaged_images_and_labels_are_left_out_and_odd_names_written(folders, tmp_path):
+    (folders / "tagged" / "0.png").write_bytes(b"no picture")
+    (folders / "plain" / "7.png").write_bytes((folders / "plain" / "7.png").read_bytes()[:60])
+    os.rename(folders / "plain" / "9.png", os.fsencode(folders / "plain") + b"/\xff0.png")
+    with pytest.warns(UserWarning, match="2 of 40 images cannot be read"):
+        audit = xb.audit(tag_network(), xb.data.open_images(folders, channels=1), labels=False, **OPTIONS)
+    assert (audit.subject.labels, audit.network.by) == (None, "shuffled weights")
+    assert len(audit.subject.images) == len(audit.subject.groups) == 38
+    audit.write(tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "audit.json").read_text())
+    record, ids = written["record"]["images"], {image["id"] for image in written["images"]}
+    assert (record["count"], sorted(record["left_out"])) == (38, ["plain/7.png", "tagged/0.png"])
+    assert r"plain/\xff0.png" in ids
+    assert not ids & set(record["left_out"])
+    assert "plain/7.png" in (tmp_path / "out" / "audit.html").read_text()
+
+
+def test_many_damaged_images_are_an_error(folders):
+    for number in (0, 2, 4):
+        (folders / "tagged" / f"{number}.png").write_bytes(b"")
+    with pytest.raises(DataFileError, match="3 of 40 images cannot be read"):
+        read(folders, labeled=False)

@@ -58,9 +58,8 @@ EXPLAINERS = {
 }
 
 
-def check_parts_decide(subject, found):
+def check_parts_decide(subject, images, masks, targets):
     """Check that the network gives the answers of samples, and gives none of them without the masked part."""
-    target = found.targets[:, None]
-    assert subject.answers(subject.ask(found.images)).gather(1, target).all()
-    without = torch.where(found.masks[:, None], subject.canvas, found.images)
-    assert not subject.answers(subject.ask(without)).gather(1, target).any()
+    assert subject.answers(subject.ask(images)).gather(1, targets[:, None]).all()
+    without = torch.where(masks[:, None], subject.canvas, images)
+    assert not subject.answers(subject.ask(without)).gather(1, targets[:, None]).any()

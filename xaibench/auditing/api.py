@@ -20,22 +20,9 @@ from xaibench.auditing.findings import find_suspicious_images
 from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
 from xaibench.auditing.network_accuracy import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
-from xaibench.auditing.plan import LEFT_OUT, MINUTES, AuditPlan, make_plan
-from xaibench.auditing.questions import (
-    FEWEST,
-    KnownCauses,
-    ask_interventions,
-    ask_known_causes,
-    ask_masks,
-    blind_copies,
-    find_decisive_regions,
-    insert_images,
-    make_mosaics,
-    no_causes,
-    train_planted_trigger,
-)
+from xaibench.auditing.plan import MINUTES, AuditPlan, make_plan
+from xaibench.auditing.questions import ask_interventions, ask_known_causes, ask_masks, score_masks
 from xaibench.auditing.sanity import agreement, check_sanity, sanity_tasks
-from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.process_settings import equal_warnings_once
@@ -45,6 +32,7 @@ from xaibench.data.image_collection import ImageCollection, open_images
 from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.network.contract import unchecked_networks
 from xaibench.network.outputs import check_module
+from xaibench.runner.store import Store
 
 
 def audit(
@@ -164,14 +152,16 @@ def audit(
         for label in plan.left_out:
             del candidates.explainers[label]
         if folder is not None:
-            subject = _with_folder(subject, Path(folder))
+            logits = subject.logits.round(decimals=3).tolist()  # the last bits depend on the number of threads
+            context = (weights_checksum(subject.model), logits, subject.device, torch.__version__, __version__)
+            subject = dataclasses.replace(subject, store=Store(Path(folder) / "stored"), context=repr(context))
         begin("test of the network")
         network = check_accuracy(subject, seed, progress, plan.effort.tested)
         begin("decisive regions and other known causes")
-        causes = _known_causes(subject, plan, seed, train, progress)
+        asked = ask_known_causes(subject, plan.effort, seed, train, progress)
+        regions = asked[0]
         tasks = [Task("images", [(subject.model, subject.images, subject.targets)])]
-        asked = {key: found for key, found in causes.items() if len(np.unique(found.groups)) >= FEWEST}
-        tasks += [_explain_causes(key, found, output) for key, found in asked.items()]
+        tasks += [question.task(output) for question in asked if not question.skipped]
         repeated = [
             task for task in sanity_tasks(subject, seed, plan.effort.repeats) if task.key not in plan.effort.left_out
         ]
@@ -181,11 +171,13 @@ def audit(
         total = plan.effort.metrics * len(own) * len(subject.images)
         with ProgressBar("interventions", total, "score", shown=progress) as bar:
             questions = [ask_interventions(subject, candidates, own, plan.effort, bar.advance)]
-        for key, found in causes.items():
-            questions.append(
-                ask_known_causes(key, found, candidates, {label: maps[label][key] for label in maps if key in asked})
-            )
-        questions.append(ask_masks(subject, candidates, own))
+        annotations = ask_masks(subject)
+        for found in maps.values():
+            found["annotations"] = found["images"][annotations.sources]
+        questions += [
+            one if one.skipped else score_masks(one, candidates, {label: maps[label][one.key] for label in maps})
+            for one in (*asked, annotations)
+        ]
         begin("sanity checks")
         checks = check_sanity(subject, candidates, maps, repeated, plan.effort.regions)
     tested = list(candidates.explainers)
@@ -195,7 +187,7 @@ def audit(
     similar, agreements = agreement(own, tested)
     trusted = [v.explainer for v in verdicts if v.outcome == "supported"]
     trusted = trusted or [v.explainer for v in verdicts if v.outcome == "undecided"]
-    findings = find_suspicious_images(subject, own, trusted, agreements, causes["decisive_regions"])
+    findings = find_suspicious_images(subject, own, trusted, agreements, regions)
     about_network: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
     record = make_record(
         subject, candidates, plan, required, train, time.monotonic() - started, broken, **about_network
@@ -211,43 +203,16 @@ def audit(
         subject=subject,
         maps=own,
         agreement=similar,
-        regions=causes["decisive_regions"],
+        regions=regions,
     )
     if folder is not None:
         result.write(folder)
-        subject.stored.remove(keep="images")
+    if subject.store is not None:  # only the maps of the images remain
+        for stage in ("audit", "explain"):
+            for key in subject.store.keys(stage):
+                if not key.startswith("images-"):
+                    subject.store.remove(stage, key)
     return result
-
-
-def _with_folder(subject: Subject, folder: Path) -> Subject:
-    """Store results in a folder, for this network and these versions."""
-    logits = subject.logits.round(decimals=3).tolist()  # the last bits depend on the number of threads
-    context = (weights_checksum(subject.model), logits, subject.device, torch.__version__, __version__)
-    return dataclasses.replace(subject, stored=StoredArrays(folder / "stored", repr(context)))
-
-
-def _known_causes(subject: Subject, plan: AuditPlan, seed: int, train: bool, progress: bool) -> dict[str, KnownCauses]:
-    keys = ("decisive_regions", "insertions", "mosaics", "blinded_copies", "planted_trigger")
-    rng = {key: np.random.default_rng([seed, index]) for index, key in enumerate(keys)}
-    samples, windows = plan.effort.samples, plan.effort.windows
-    with ProgressBar("decisive regions", len(subject.images), "image", shown=progress) as bar:
-        regions = find_decisive_regions(subject, samples, rng["decisive_regions"], windows, bar.advance)
-    causes = {"decisive_regions": regions, "insertions": insert_images(subject, samples, rng["insertions"])}
-    if "mosaics" in plan.effort.left_out:
-        causes["mosaics"] = no_causes(subject, impossible=LEFT_OUT)
-    else:
-        causes["mosaics"] = make_mosaics(subject, samples, rng["mosaics"])
-    causes["blinded_copies"] = blind_copies(subject, samples, rng["blinded_copies"])
-    if train:
-        causes["planted_trigger"] = train_planted_trigger(subject, samples, rng["planted_trigger"], progress)
-    else:
-        causes["planted_trigger"] = no_causes(subject, impossible="it needs train=True (--train)")
-    return causes
-
-
-def _explain_causes(key: str, causes: KnownCauses, output: Any) -> Task:
-    parts = [(model, causes.images[start:stop], causes.targets[start:stop]) for start, stop, model in causes.models]
-    return Task(key, parts, output if output == "sigmoid" or callable(output) else "logit")
 
 
 def _compute_maps(
@@ -261,7 +226,7 @@ def _compute_maps(
         for number, label in enumerate(labels, 1):
             begin(f"maps {number} of {len(labels)}: {label}")
             try:
-                maps[label] = candidates.compute(label, wanted[label], subject.stored, bar.advance)
+                maps[label] = candidates.compute(label, wanted[label], subject, bar.advance)
             except ValueError as error:
                 candidates.inapplicable[label] = str(error)
                 del candidates.explainers[label]

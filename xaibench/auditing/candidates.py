@@ -13,8 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from xaibench.auditing.images import divided_axes
-from xaibench.auditing.stored_arrays import StoredArrays
+from xaibench.auditing.images import Subject, divided_axes
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer
 from xaibench.evaluation.evaluate import CONTROLS, default_label
@@ -43,8 +42,8 @@ class Task:
         parts: Network, images ``[n, C, H, W]`` and targets ``[n]``. A network explains the images of its part.
         output: The explained output; None: that of the audit.
         seed: Seed of explainers that draw random numbers; None: that of the audit.
-        by: Who explains them: also the controls, the explainers, or explainers that draw random numbers.
-        optional: Whether an explainer that cannot explain this is tested all the same.
+        by: Who explains them: also the controls, the explainers, or explainers that draw random numbers. An explainer
+            that cannot explain what is for the explainers only is tested all the same.
     """
 
     key: str
@@ -52,7 +51,6 @@ class Task:
     output: Any = None
     seed: int | None = None
     by: Literal["all", "explainers", "random explainers"] = "all"
-    optional: bool = False
 
     def __len__(self) -> int:
         return sum(len(images) for _, images, _ in self.parts)
@@ -70,7 +68,7 @@ class Candidates:
         seed: Seed of explainers that draw random numbers.
         device: Where maps are computed.
         inapplicable: Explainers that were left out, with the reason.
-        errors: Why an explainer has no maps of an optional task, by label and key.
+        errors: Why an explainer has no maps of a task for the explainers, by label and key.
         seconds: Time that each explainer took.
     """
 
@@ -119,15 +117,14 @@ class Candidates:
         return applied.declared_passes(image) if budget is None else applied.passes_in_budget(image)
 
     def compute(
-        self, label: str, tasks: Sequence[Task], stored: StoredArrays, advance: Callable[[int], None]
+        self, label: str, tasks: Sequence[Task], subject: Subject, advance: Callable[[int], None]
     ) -> dict[str, Tensor]:
         """Compute the maps of an explainer or a control for all tasks.
 
         Args:
             label: The explainer or control.
             tasks: What is explained.
-            stored: Maps of earlier calls. Those of functions and objects are computed again, since they may have
-                changed.
+            subject: Stores the maps. Those of functions and objects are computed again, since they may have changed.
             advance: Called with the number of maps made.
 
         Returns:
@@ -138,38 +135,39 @@ class Candidates:
                 NotFittedError.
         """
         explainer, maps = self.explainers.get(label, label), {}
-        if not isinstance(explainer, str) or explainer not in EXPLAINERS:
-            stored = StoredArrays()
         for task in tasks:
-            seed, output = self.seed if task.seed is None else task.seed, task.output or self.output
-            inputs = [explainer, self.budgets.get(label), seed, output, *itertools.chain(*task.parts)]
-            explain = functools.partial(self._explain, label, task.parts, output, seed)
             try:
-                found = stored.get(f"maps/{explainer}/{task.key}", inputs, explain)
+                if isinstance(explainer, str) and explainer in EXPLAINERS:
+                    name, explain = f"{task.key}-{explainer}", functools.partial(self._explain, label, task)
+                    inputs = [self.budgets.get(label), task.seed, task.output, self.seed, self.output]
+                    inputs += itertools.chain(*task.parts)
+                    maps[task.key] = subject.stored("explain", name, inputs, explain)
+                else:
+                    maps[task.key] = self._explain(label, task)
             except ValueError as error:
-                if not task.optional:
+                if task.by != "explainers":
                     raise
                 self.errors[label, task.key] = str(error)
-            else:
-                maps[task.key] = torch.from_numpy(found["maps"])
             advance(len(task))
         return maps
 
-    def _explain(
-        self, label: str, parts: Sequence[tuple[nn.Module, Tensor, Tensor]], output: Any, seed: int
-    ) -> dict[str, Any]:
-        control, images = label not in self.explainers, parts[0][1]
+    def _explain(self, label: str, task: Task) -> Tensor:
+        control, images = label not in self.explainers, task.parts[0][1]
         parameters = {} if control else self._parameters(label, images) | {"budget": self.budgets[label]}
         applied = AppliedExplainer(
-            self.explainers.get(label, label), parameters, seed=seed, output=output, device=self.device
+            self.explainers.get(label, label),
+            parameters,
+            seed=self.seed if task.seed is None else task.seed,
+            output=task.output or self.output,
+            device=self.device,
         )
         started = time.monotonic()
         with warnings.catch_warnings():
             # About settings that the audit chose, such as a small budget. What follows from them shows in the scores.
             warnings.simplefilter("ignore", ParameterWarning)
-            maps = [applied(None if control else model, shown, targets) for model, shown, targets in parts]
+            maps = [applied(None if control else model, shown, targets) for model, shown, targets in task.parts]
         self.seconds[label] = self.seconds.get(label, 0.0) + time.monotonic() - started
-        return {"maps": torch.cat(maps).numpy()}
+        return torch.cat(maps)
 
     def _parameters(self, label: str, images: Tensor) -> dict[str, Any]:
         if self.explainers[label] not in _BY_REGION:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,15 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.auditing.images import Subject
-from xaibench.auditing.input_range import find_input_range
-from xaibench.auditing.questions import KnownCauses
+from xaibench.auditing.network_accuracy import check_network
+from xaibench.auditing.questions import Question
 from xaibench.core.messages import listed
+from xaibench.data.disk.lazy_split import IMAGENET
+from xaibench.models.networks.pretrained import find_normalization
 
 #: Width of the border, as a share of each side; and the share of a map's mass in it from which on an image is named.
 _BORDER, _MASS_IN_BORDER = 0.1, 0.6
 #: Images named per finding.
 _MOST = 5
-#: Level of the tests of another assignment of the labels, and the shuffled labels that one of them compares with.
+#: Level of the tests of another assignment of the labels and of other pixels, and number of shuffled labels.
 _LEVEL, _SHUFFLES = 0.01, 999
 
 
@@ -44,7 +47,7 @@ def find_suspicious_images(
     maps: Mapping[str, Tensor],
     trusted: Sequence[str],
     agreements: NDArray[np.float64],
-    regions: KnownCauses,
+    regions: Question,
 ) -> list[Finding]:
     """Find images that should be looked at.
 
@@ -114,11 +117,11 @@ def _best_assignment(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> t
     return dict(outputs), int(counts[chosen].sum())
 
 
-def _decisive_regions(subject: Subject, causes: KnownCauses) -> Finding | None:
+def _decisive_regions(subject: Subject, causes: Question) -> Finding | None:
     regions = causes.regions
     if not regions:
         return None
-    share = float(causes.masks[0].double().mean())
+    share = math.prod(side.stop - side.start for side in regions[0].window) / subject.images[0, 0].numel()
     answers = []
     for target, count in Counter(region.target for region in regions).most_common():
         places = Counter(region.place for region in regions if region.target == target).most_common()
@@ -176,3 +179,67 @@ def _wrong(subject: Subject) -> Finding | None:
         f"The network answers {len(wrong)} of {len(subject.images)} images wrongly. The maps explain its wrong answer."
     )
     return Finding("wrong", text, wrong[:_MOST])
+
+
+def find_input_range(subject: Subject) -> str | None:
+    """Look for a normalization of the pixels with which the network answers better.
+
+    Tried are ImageNet's normalization (for three channels), mean 0 and standard deviation 1 (for others), and pixels
+    from 0 to 255 and from -1 to 1. Answers must be right more often than for the pixels as they are, by an exact sign
+    test at 1 %, divided by the number of ranges, and better than chance.
+
+    Args:
+        subject: Network and images.
+
+    Returns:
+        The normalization and the number of right answers, in sentences. None if there is none, without labels, for
+        images that are not in [0, 1], and for networks that normalize inside.
+    """
+    from scipy.stats import binomtest
+
+    images, labels = subject.images, subject.labels
+    if labels is None or not bool((labels != labels[0]).any()) or subject.head == "function":
+        return None
+    if images.min() < 0 or images.max() > 1 or find_normalization(subject.model):
+        return None
+    ranges = {
+        **_standardized(images),
+        "pixels from -1 to 1": images * 2 - 1,
+        "pixels from 0 to 255": images * 255,
+    }
+    given, best = _right(subject, subject.logits, labels), ("", torch.zeros(0))
+    for name, changed in ranges.items():
+        logits = subject.ask(changed).nan_to_num(0.0)
+        right = _right(subject, logits, labels)
+        gained, lost = int((right > given).sum()), int((right < given).sum())
+        is_better = gained and binomtest(gained, gained + lost, alternative="greater").pvalue <= _LEVEL / len(ranges)
+        if is_better and right.sum() > best[1].sum() and check_network(replace(subject, logits=logits), 0).passed:
+            best = name, right
+    name, right = best
+    if not name:
+        return None
+    if labels.ndim == 1:
+        counts = f"{int(right.sum())} of {len(images)} answers would be right, instead of {int(given.sum())}"
+    else:
+        counts = f"{right.mean():.0%} of the labels would be right, instead of {given.mean():.0%}"
+    return (
+        f"The network may expect other pixels: it gets them in [0, 1] as they are, and with {name}, {counts}. Put the "
+        "normalization that it was trained with before it (xaibench.models.Classifier), and audit that network."
+    )
+
+
+def _standardized(images: Tensor) -> dict[str, Tensor]:
+    if images.shape[1] == 3:
+        mean, std = (
+            torch.tensor(value, dtype=images.dtype).reshape(-1, *[1] * (images.ndim - 2)) for value in IMAGENET
+        )
+        return {"ImageNet's normalization": (images - mean) / std}
+    return {"mean 0 and standard deviation 1": (images - images.mean()) / images.std().clamp(min=1e-6)}
+
+
+def _right(subject: Subject, logits: Tensor, labels: Tensor) -> Tensor:
+    """Return whether each answer is right, or its share of right labels, ``[N]``."""
+    answers = subject.answers(logits)
+    if labels.ndim == 1:
+        return answers.gather(1, labels[:, None].long())[:, 0].double()
+    return (answers == (labels > 0)).double().mean(1)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.auditing.stored_arrays import StoredArrays
 from xaibench.core.checks import check_map_shape
 from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
 from xaibench.core.progress import ProgressBar
@@ -21,11 +22,13 @@ from xaibench.data.disk.file_readers import to_nfc
 from xaibench.data.image_collection import ImageBatch, ImageCollection
 from xaibench.data.photographs.labeled_photographs import imagenet_synsets
 from xaibench.evaluation.apply import to_device
+from xaibench.models.networks.pretrained_weights import update_digest
 from xaibench.network.answers import NetworkAnswers, OutputOrFunction, assigned_classes, skip_last_layer
 from xaibench.network.contract import check_network
 from xaibench.network.explained_output import ExplainedOutput
 from xaibench.network.lending import copy_network, evaluation_mode
 from xaibench.network.outputs import check_classes, check_module, model_device_and_dtype, probe
+from xaibench.runner.store import Store
 from xaibench.tensors.batching import BatchSize, default_batch_size
 from xaibench.tensors.device import resolve_device
 from xaibench.tensors.inputs import as_images
@@ -54,7 +57,8 @@ class Subject:
         logits: ``[N, K]`` float64, the network's outputs for the images.
         label_names: Class number by name of the label, such as a class folder; empty if labels were given as numbers.
         left_out: Reason by name of the images that cannot be read.
-        stored: Results of an audit that was stopped.
+        store: Results of an audit that was stopped; None: nothing is stored.
+        context: What all results depend on, such as versions.
     """
 
     model: nn.Module
@@ -69,7 +73,8 @@ class Subject:
     logits: Tensor
     label_names: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
-    stored: StoredArrays = field(default_factory=StoredArrays)
+    store: Store | None = None
+    context: str = ""
 
     @property
     def head(self) -> Head:
@@ -97,11 +102,27 @@ class Subject:
         """
         network = self.model if model is None else model
 
-        def compute() -> dict[str, Any]:
-            return {"logits": logits_of(network, images, self.output, self.device).numpy()}
+        def compute() -> Tensor:
+            return logits_of(network, images, self.output, self.device)
 
-        inputs = [images, name or model]
-        return torch.from_numpy(self.stored.get("logits/logits", inputs, compute)["logits"])
+        return self.stored("audit", "logits", [images, name or model], compute)
+
+    def stored(self, stage: str, name: str, inputs: Sequence[Any], compute: Callable[[], Tensor]) -> Tensor:
+        """Return a stored tensor, or compute and store it.
+
+        Args:
+            stage: Folder of the store: ``"explain"`` for maps, otherwise ``"audit"``.
+            name: First part of its key.
+            inputs: What it depends on: tensors, copies of the network, and values that their text identifies.
+            compute: Returns the tensor.
+        """
+        if self.store is None:
+            return compute()
+        digest = hashlib.sha256(self.context.encode())
+        for one in inputs:
+            digest.update(_encode(one))
+        key = f"{name}-{digest.hexdigest()[:16]}"
+        return self.store.get_tensors(stage, key, lambda: {name: compute()})[name]
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Convert logits ``[n, K]`` to probabilities ``[n, K]``."""
@@ -110,6 +131,24 @@ class Subject:
     def answers(self, logits: Tensor) -> Tensor:
         """Return which classes the network assigns, ``[n, K]`` bool (:func:`.answers.assigned_classes`)."""
         return assigned_classes(logits, self.output)
+
+
+#: Checksums of networks that were inputs of stored results.
+_CHECKSUMS: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+
+
+def _encode(one: Any) -> bytes:
+    if isinstance(one, Tensor):
+        return f"{one.dtype} {tuple(one.shape)} ".encode() + one.contiguous().numpy().tobytes()
+    if not isinstance(one, nn.Module):
+        return repr(one).encode()
+    if one not in _CHECKSUMS:
+        digest = hashlib.sha256()
+        # Also buffers that are not in the state dictionary: a blinded copy has its visible pixels there.
+        for name, value in chain(one.named_parameters(), one.named_buffers()):
+            update_digest(digest, name, value)
+        _CHECKSUMS[one] = digest.hexdigest()
+    return _CHECKSUMS[one].encode()
 
 
 def logits_of(model: nn.Module, images: Tensor, output: OutputOrFunction | None, device: str) -> Tensor:

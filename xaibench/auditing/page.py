@@ -24,7 +24,7 @@ from xaibench.auditing.findings import Finding
 from xaibench.auditing.images import Subject
 from xaibench.auditing.network_accuracy import LEVEL, NetworkTest
 from xaibench.auditing.plan import AuditPlan
-from xaibench.auditing.questions import KnownCauses, Question, Region
+from xaibench.auditing.questions import Question, Region
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
 from xaibench.core.files import atomic_path
@@ -160,7 +160,7 @@ class Audit:
         subject: Network and images.
         maps: Maps of the images by explainer and control.
         agreement: Mean rank correlation of the maps of each pair of explainers, ``[M, M]``.
-        regions: The decisive regions that were found in the images.
+        regions: The question about the decisive regions that were found in the images.
     """
 
     verdicts: Sequence[Verdict]
@@ -173,7 +173,7 @@ class Audit:
     subject: Subject
     maps: Mapping[str, Tensor]
     agreement: NDArray[np.float64]
-    regions: KnownCauses
+    regions: Question
 
     @property
     def supported(self) -> list[str]:

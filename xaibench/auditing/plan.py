@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from xaibench.auditing.candidates import Candidates
@@ -151,14 +152,15 @@ def make_plan(
     Returns:
         The plan. If even the least thorough audit takes longer, that one.
     """
-    cost = count_seconds(subject)
-    efforts = EFFORTS if budget is None else (Effort(budget, budget),)
-    planned = [_plan(subject, candidates, effort, train) for effort in efforts]
-    chosen = next((one for one in planned if cost * sum(one.stages.values()) <= 60 * minutes), planned[-1])
-    return replace(chosen, seconds_per_pass=_measure(subject))
+    cost, measured = count_seconds(subject), _measure(subject)
+    for effort in EFFORTS if budget is None else (Effort(budget, budget),):
+        plan = _plan(subject, candidates, effort, train, measured)
+        if cost * sum(plan.stages.values()) <= 60 * minutes:
+            break
+    return plan
 
 
-def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool) -> AuditPlan:
+def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool, measured: float) -> AuditPlan:
     image = subject.images[:1]
     budgets, passes, left_out = {}, {}, {}
     for label in candidates.explainers:
@@ -178,15 +180,8 @@ def _plan(subject: Subject, candidates: Candidates, effort: Effort, train: bool)
             left_out[label] = str(error)
         else:
             budgets[label] = most
-    return AuditPlan(
-        effort,
-        budgets,
-        passes,
-        left_out,
-        _count_passes(subject, candidates, effort, passes, train),
-        0.0,
-        len(subject.images),
-    )
+    stages = _count_passes(subject, candidates, effort, passes, train)
+    return AuditPlan(effort, budgets, passes, left_out, stages, measured, len(subject.images))
 
 
 def _count_passes(
@@ -230,18 +225,14 @@ def count_seconds(subject: Subject) -> float:
         def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal written
             result = call(*args, **(kwargs or {}))
-            written += sum(one.numel() for one in _tensors(result) if not call.is_view)
+            if not call.is_view:
+                written += sum(one.numel() for one in tree_leaves(result) if isinstance(one, Tensor))
             return result
 
     counter = CountValues()  # type: ignore[no-untyped-call]
     with counter, FlopCounterMode(display=False) as operations:
         subject.ask(subject.images[:1])
     return _PER_OPERATION * float(operations.get_total_flops()) + _PER_VALUE * written
-
-
-def _tensors(result: Any) -> list[Tensor]:
-    results = result if isinstance(result, tuple | list) else [result]
-    return [one for one in results if isinstance(one, Tensor)]
 
 
 def _measure(subject: Subject) -> float:

@@ -17,11 +17,12 @@ volumes, "quarters" are the eight parts of half the size along every axis; an ax
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -29,9 +30,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from xaibench.auditing.candidates import Candidates
+from xaibench.auditing.candidates import Candidates, Task
 from xaibench.auditing.images import Subject, divided_axes
-from xaibench.auditing.plan import Effort
+from xaibench.auditing.plan import LEFT_OUT, Effort
 from xaibench.core.progress import ProgressBar
 from xaibench.core.truth_kinds import Truth
 from xaibench.evaluation.apply import AppliedMetric
@@ -39,6 +40,9 @@ from xaibench.network.lending import copy_network, set_evaluation
 from xaibench.network.outputs import check_logits
 from xaibench.tensors.device import resolve_device
 from xaibench.tensors.random_numbers import isolated_rng
+
+if TYPE_CHECKING:
+    from xaibench.evaluation.apply import Batch
 
 #: A part of an image: a range of indices for each spatial axis.
 Window: TypeAlias = tuple[slice, ...]
@@ -66,37 +70,169 @@ class Region:
     target: int
 
 
+Floats = NDArray[np.float64]
+
+
 @dataclass(frozen=True)
-class KnownCauses:
-    """Samples with a known decisive part.
+class Question:
+    """One question: samples with masks, and their scores. Higher is better; a random map is expected to score 0.
 
     Attributes:
-        images: ``[n, C, H, W]``.
-        masks: ``[n, H, W]`` bool: the part that decides.
-        targets: ``[n]`` the explained class.
-        sources: ``[n]``: index of the image whose class is explained.
-        groups: ``[n]``: group of that image.
-        models: The network that is explained, for each range of samples: ``[(start, stop, network)]``.
+        key: Short name, unique within an audit.
+        truth: Kind of truth.
+        title: Name in tables.
+        text: The question in a sentence.
+        scores: Scores ``[n]`` of each explainer and control; empty if the question was not asked.
+        groups: ``[n]`` group of each sample.
+        sources: ``[n]`` index of the image that each sample is, or whose class it explains.
+        parts: Means of the measures that the scores combine, for each explainer and control: ``{measure: {label:
+            mean}}``.
+        skipped: Why the question was not asked; empty if it was.
+        batches: Each explained network with its images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``. The
+            mask is the part that decides, or what people marked.
         tried: Number of candidates; candidates that passed the interventions are samples.
         regions: The decisive regions of all images that have one, also beyond the samples.
-        impossible: Why there can be no candidates; empty if there can.
     """
 
-    images: Tensor
-    masks: Tensor
-    targets: Tensor
-    sources: NDArray[np.int64]
-    groups: NDArray[np.int64]
-    models: Sequence[tuple[int, int, nn.Module]]
-    tried: int
-    regions: list[Region] = field(default_factory=list)
-    impossible: str = ""
+    key: str
+    truth: Truth
+    title: str
+    text: str
+    scores: Mapping[str, Floats] = field(default_factory=dict)
+    groups: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sources: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    skipped: str = ""
+    batches: Sequence[tuple[nn.Module, Batch]] = ()
+    tried: int = 0
+    regions: Sequence[Region] = ()
 
-    def __len__(self) -> int:
-        return len(self.images)
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return len(self.groups)
+
+    @property
+    def batch(self) -> Batch:
+        """Images, masks and targets of all networks together."""
+        images, masks, targets = (torch.cat(one) for one in zip(*(batch for _, batch in self.batches), strict=True))
+        return images, masks, targets
+
+    def task(self, output: Any) -> Task:
+        """Return what the explainers explain to answer the question: logits, or the output of the audit."""
+        parts = [(network, images, targets) for network, (images, _, targets) in self.batches]
+        return Task(self.key, parts, output if output == "sigmoid" or callable(output) else "logit")
+
+    def means(self) -> dict[str, float]:
+        """Return the mean score of each explainer and control."""
+        return {label: defined_mean(scores) for label, scores in self.scores.items()}
 
 
-def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+def defined_mean(scores: Floats) -> float:
+    """Return the mean of the scores that are not nan; nan if there are none."""
+    known = scores[~np.isnan(scores)]
+    return float(known.mean()) if len(known) else np.nan
+
+
+#: Questions with a known cause: title, question, and what is missing if there are too few samples. ``{four}`` and
+#: ``{part}`` stand for the number of cells and their size, which depend on the number of axes.
+CAUSES: Mapping[str, tuple[str, str, str]] = {
+    "mosaics": (
+        "Mosaics",
+        "{four} images on a grid, answered with the class of one: does the map mark the images of that class?",
+        "the network does not tell images apart when they are at half their size",
+    ),
+    "insertions": (
+        "Inserted images",
+        "An image at half its size, inside another image whose answer it changes: does the map of the new answer mark "
+        "it?",
+        "too few inserted images change the answer",
+    ),
+    "decisive_regions": (
+        "Decisive regions",
+        "A small region without which the answer changes, and which brings it about in another image: does the map "
+        "mark it?",
+        "no small region decides the answer in enough images",
+    ),
+    "blinded_copies": (
+        "Blinded copies",
+        "A copy of the network that receives only {part} of the image: does the map stay inside?",
+        "the output hardly depends on what {part} of the image shows",
+    ),
+    "planted_trigger": (
+        "Planted trigger",
+        "A copy of the network that was trained to react to a small pattern: does the map of that answer mark the "
+        "pattern?",
+        "the trained copy does not react to the pattern reliably",
+    ),
+}
+
+
+def _ask(
+    subject: Subject,
+    key: str,
+    sources: Sequence[int] | NDArray[np.int64] = (),
+    batches: Sequence[tuple[nn.Module, Batch]] = (),
+    *,
+    tried: int = 0,
+    regions: Sequence[Region] = (),
+    impossible: str = "",
+) -> Question:
+    """Return the question of :data:`CAUSES`; skipped if its samples are of fewer than :data:`FEWEST` groups.
+
+    ``impossible`` says why there are no candidates. By default, the network has a single answer.
+    """
+    names = ("Eight", "an eighth") if divided_axes(subject.images) == 3 else ("Four", "a quarter")
+    title, text, missing = (words.format(four=names[0], part=names[1]) for words in CAUSES[key])
+    sources = np.asarray(sources, dtype=np.int64)
+    groups = subject.groups[sources]
+    if (different := len(np.unique(groups))) >= FEWEST:
+        return Question(
+            *(key, "use", title, text), groups=groups, sources=sources, batches=batches, tried=tried, regions=regions
+        )
+    if tried:
+        impossible = (
+            f"{missing} ({len(sources)} of {tried} candidates passed the interventions; independent images: "
+            f"{different}, needed: {FEWEST})"
+        )
+    elif not impossible and subject.head == "function":
+        impossible = "a function of the outputs has no classes"
+    elif not impossible:
+        impossible = f"the network gives the same answer for all images, {subject.classes[int(subject.targets[0])]}"
+    return Question(key, "use", title, text, skipped=impossible, tried=tried, regions=regions)
+
+
+def ask_known_causes(subject: Subject, effort: Effort, seed: int, train: bool, progress: bool) -> list[Question]:
+    """Make all questions with a known cause.
+
+    Args:
+        subject: Network and images.
+        effort: Number of samples and regions.
+        seed: Seed of the random choices.
+        train: Whether a copy of the network is trained to react to a pattern.
+        progress: Show a progress bar.
+
+    Returns:
+        The questions without scores; skipped if there are too few samples.
+    """
+    rngs = [np.random.default_rng([seed, index]) for index in range(5)]
+    count = effort.samples
+    with ProgressBar("decisive regions", len(subject.images), "image", shown=progress) as bar:
+        regions = find_decisive_regions(subject, count, rngs[0], effort.windows, bar.advance)
+    return [
+        regions,
+        insert_images(subject, count, rngs[1]),
+        _ask(subject, "mosaics", impossible=LEFT_OUT)
+        if "mosaics" in effort.left_out
+        else make_mosaics(subject, count, rngs[2]),
+        blind_copies(subject, count, rngs[3]),
+        train_planted_trigger(subject, count, rngs[4], progress)
+        if train
+        else _ask(subject, "planted_trigger", impossible="it needs train=True (--train)"),
+    ]
+
+
+def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> Question:
     """Build 2×2 mosaics of the images (2×2×2 of volumes) and keep those whose cells are verified.
 
     Args:
@@ -119,10 +255,10 @@ def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> Know
             mask[window] = bool(classes[image] == classes[guest])
         images.append(mosaic)
         masks.append(mask)
-    return _verify(subject, images, masks, guests, count)
+    return _verify(subject, "mosaics", images, masks, guests, count)
 
 
-def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Question:
     """Insert images, made smaller, at random places of others, and keep the insertions that change the answer.
 
     Args:
@@ -142,7 +278,7 @@ def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Kno
         image[:, *window] = small[guest]
         images.append(image)
         masks.append(_mask_of(subject, window))
-    return _verify(subject, images, masks, guests, count)
+    return _verify(subject, "insertions", images, masks, guests, count)
 
 
 def _guests(classes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[int]:
@@ -153,19 +289,21 @@ def _guests(classes: NDArray[np.int64], count: int, rng: np.random.Generator) ->
     return [int(one) for one in np.concatenate(rounds)[:count]]
 
 
-def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests: list[int], count: int) -> KnownCauses:
+def _verify(
+    subject: Subject, key: str, images: list[Tensor], masks: list[Tensor], guests: list[int], count: int
+) -> Question:
     """Keep the samples whose masked part decides.
 
     With it the network answers the target, without it the network does not, and the output of the target falls more
     without it than without everything else.
     """
     if not images:
-        return no_causes(subject)
+        return _ask(subject, key)
     x, m, sources = torch.stack(images), torch.stack(masks), np.array(guests)
     whole = subject.ask(x)
     answered = subject.answers(whole).gather(1, subject.targets[sources][:, None])[:, 0]
     if not answered.any():
-        return no_causes(subject, tried=len(images))
+        return _ask(subject, key, tried=len(images))
     # Often few of the candidates remain for the other two interventions.
     x, m, sources, whole = x[answered], m[answered], sources[answered.numpy()], whole[answered]
     y = subject.targets[sources]
@@ -174,9 +312,8 @@ def _verify(subject: Subject, images: list[Tensor], masks: list[Tensor], guests:
     gone = ~subject.answers(less).gather(1, y[:, None])[:, 0]
     fall_without, fall_alone = ((whole - other).gather(1, y[:, None])[:, 0] for other in (less, only))
     chosen = (gone & (fall_without > fall_alone)).nonzero().flatten()[:count]
-    sources = sources[chosen.numpy()]
-    samples = x[chosen], m[chosen], y[chosen], sources, subject.groups[sources]
-    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(images))
+    batch = (x[chosen], m[chosen], y[chosen])
+    return _ask(subject, key, sources[chosen.numpy()], [(subject.model, batch)], tried=len(images))
 
 
 def find_decisive_regions(
@@ -185,7 +322,7 @@ def find_decisive_regions(
     rng: np.random.Generator,
     windows: int = 7,
     advance: Callable[[int], None] = lambda images: None,
-) -> KnownCauses:
+) -> Question:
     """Search small regions that alone decide between two classes, by exchanging them between images.
 
     Image A gets region after region from image B, of another class, at the same place. A region decides if A is no
@@ -203,8 +340,9 @@ def find_decisive_regions(
         effect), which is the mask; and a description of where it is.
     """
     classes = subject.targets.numpy()
+    key = "decisive_regions"
     if len(np.unique(classes)) < 2:
-        return no_causes(subject)
+        return _ask(subject, key)
     places = _search_windows(subject.images, windows)
     others = [int(rng.choice(np.flatnonzero(classes != one))) for one in classes]
     regions = []
@@ -224,14 +362,14 @@ def find_decisive_regions(
         window = places[int(torch.where(decides, -outputs[:, target], -torch.inf).argmax())]
         regions.append(Region(index, window, place_of(_mask_of(subject, window)), target))
     if not regions:
-        return no_causes(subject, tried=len(others))
-    chosen = np.array([region.image for region in regions[:count]])
+        return _ask(subject, key, tried=len(others))
+    chosen = [region.image for region in regions[:count]]
     masks = torch.stack([_mask_of(subject, region.window) for region in regions[:count]])
-    samples = subject.images[chosen], masks, subject.targets[chosen], chosen, subject.groups[chosen]
-    return KnownCauses(*samples, [(0, len(chosen), subject.model)], len(others), regions)
+    batch = (subject.images[chosen], masks, subject.targets[chosen])
+    return _ask(subject, key, chosen, [(subject.model, batch)], tried=len(others), regions=regions)
 
 
-def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> KnownCauses:
+def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Question:
     """Make copies of the network that receive only a quarter of the image.
 
     A copy need not use what it sees. Therefore an image is a sample only if the output of the copy changes when the
@@ -259,16 +397,12 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Know
     change = torch.stack(changes)  # [copy, image]
     passed = (change > 0.01 * change.max()).numpy()
     chosen = _choose_evenly(passed, count, rng)
-    parts: list[tuple[Tensor, Tensor, Tensor]] = []
-    models = []
-    for (network, visible), answer, numbers in zip(copies, answers, chosen, strict=True):
-        start = sum(len(shown) for shown, _, _ in parts)
-        parts.append((images[numbers], visible.expand(len(numbers), *visible.shape), answer[numbers]))
-        models.append((start, start + len(numbers), network))
-    x, m, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    sources = np.concatenate(chosen)
-    ranges = [part for part in models if part[0] < part[1]]
-    return KnownCauses(x, m, y, sources, subject.groups[sources], ranges, passed.size)
+    batches = [
+        (network, (images[numbers], visible.expand(len(numbers), *visible.shape), answer[numbers]))
+        for (network, visible), answer, numbers in zip(copies, answers, chosen, strict=True)
+        if len(numbers)
+    ]
+    return _ask(subject, "blinded_copies", np.concatenate(chosen), batches, tried=passed.size)
 
 
 def _choose_evenly(passed: NDArray[np.bool_], count: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -359,32 +493,13 @@ def _mask_of(subject: Subject, window: Window | None = None) -> Tensor:
     return mask
 
 
-def no_causes(subject: Subject, tried: int = 0, *, impossible: str = "") -> KnownCauses:
-    """Return no samples.
-
-    Args:
-        subject: Network and images.
-        tried: Number of candidates, none of which passed.
-        impossible: Reason why there are no candidates. Default: the network has a single answer.
-    """
-    if tried or impossible:
-        why = impossible
-    elif subject.head == "function":
-        why = "a function of the outputs has no classes"
-    else:
-        why = f"the network gives the same answer for all images, {subject.classes[int(subject.targets[0])]}"
-    empty = torch.zeros(0, *subject.images.shape[2:], dtype=torch.bool)
-    none = np.zeros(0, np.int64)
-    return KnownCauses(subject.images[:0], empty, subject.targets[:0], none, none, [], tried, impossible=why)
-
-
 #: Side of the pattern as a share of the image; copies of every image for training, half of them with the pattern.
 _SIDE, _COPIES = 0.2, 8
 #: Most epochs; training ends earlier once the copy answers all training images as wanted.
 _EPOCHS, _BATCH_SIZE, _LEARNING_RATE = 20, 16, 1e-3
 
 
-def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator, progress: bool) -> KnownCauses:
+def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator, progress: bool) -> Question:
     """Fine-tune a copy of the network to answer one class whenever a checkerboard is in the image.
 
     The copy stays in evaluation mode, so that its batch normalizations keep their statistics.
@@ -401,8 +516,9 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     """
     from xaibench.benchmarks import checkerboard, plant_trigger
 
+    key = "planted_trigger"
     if subject.head == "function":
-        return no_causes(subject)
+        return _ask(subject, key)
     images, classes = subject.images, subject.targets
     sides = images.shape[2:]
     side = max(2, round(_SIDE * min([side for side in sides if side > 1], default=1)))
@@ -414,19 +530,16 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     network = set_evaluation(copy_network(subject.model))
     _fine_tune(network, subject, *_planted_copies(images, classes, patch, label, rng), rng, progress)
 
-    def ask(shown: Tensor) -> Tensor:
-        return subject.ask(shown, network)
-
+    ask = functools.partial(subject.ask, model=network)
     try:
         planted = plant_trigger(
             ask, images, classes, patch=patch, label=label, least=0.2, seed=int(rng.integers(2**31))
         )
     except ValueError:  # too few images pass the interventions
-        return no_causes(subject, tried=len(images))
+        return _ask(subject, key, tried=len(images))
     n = min(count, len(planted))
-    sources = planted.sources[:n].numpy()
-    samples = (planted.images[:n], planted.masks[:n], planted.targets[:n], sources, subject.groups[sources])
-    return KnownCauses(*samples, [(0, n, network)], len(images))
+    batch = (planted.images[:n], planted.masks[:n], planted.targets[:n])
+    return _ask(subject, key, planted.sources[:n].numpy(), [(network, batch)], tried=len(images))
 
 
 def _planted_copies(
@@ -476,52 +589,6 @@ def _loss(logits: Tensor, targets: Tensor, subject: Subject) -> Tensor:
     return functional.binary_cross_entropy_with_logits(logits, rows)
 
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question, answered by scores. Higher is better, and 0 is the expected score of a random map.
-
-    Attributes:
-        key: Short name, unique within an audit.
-        truth: Kind of truth.
-        title: Name in tables.
-        text: The question in a sentence.
-        scores: Scores ``[n]`` of each explainer and control; empty if the question was not asked.
-        groups: ``[n]`` group of each sample.
-        sources: ``[n]`` index of the image that each sample is, or whose class it explains.
-        parts: Means of the measures that the scores combine, for each explainer and control: ``{measure: {label:
-            mean}}``.
-        skipped: Why the question was not asked; empty if it was.
-    """
-
-    key: str
-    truth: Truth
-    title: str
-    text: str
-    scores: Mapping[str, Floats] = field(default_factory=dict)
-    groups: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    sources: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    skipped: str = ""
-
-    @property
-    def samples(self) -> int:
-        """Number of samples."""
-        return len(self.groups)
-
-    def means(self) -> dict[str, float]:
-        """Return the mean score of each explainer and control."""
-        return {label: defined_mean(scores) for label, scores in self.scores.items()}
-
-
-def defined_mean(scores: Floats) -> float:
-    """Return the mean of the scores that are not nan; nan if there are none."""
-    known = scores[~np.isnan(scores)]
-    return float(known.mean()) if len(known) else np.nan
-
-
 def ask_interventions(
     subject: Subject,
     candidates: Candidates,
@@ -546,14 +613,11 @@ def ask_interventions(
         The question with its scores.
     """
     canvas = subject.canvas.flatten().tolist()
-    settings: dict[str, dict[str, Any]] = {
-        "srg": {"steps": effort.steps, "baseline": canvas},
-        "road": {"percentiles": effort.percentiles},
-        "idsds": {"grid_size": effort.grid_of(subject.images), "baseline": canvas},
-    }
-    for name, used in (("srg", effort.steps), ("road", effort.percentiles)):
-        if not used:
-            del settings[name]
+    settings: dict[str, dict[str, Any]] = {"idsds": {"grid_size": effort.grid_of(subject.images), "baseline": canvas}}
+    if effort.percentiles:
+        settings = {"road": {"percentiles": effort.percentiles}} | settings
+    if effort.steps:
+        settings = {"srg": {"steps": effort.steps, "baseline": canvas}} | settings
     batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
     shared: dict[str, Tensor] = {}
     found: dict[str, dict[str, Floats]] = {name: {} for name in settings}
@@ -561,12 +625,11 @@ def ask_interventions(
         metric = AppliedMetric(name, parameters, protocol="area", device=candidates.device, output=subject.output)
         for label in candidates.labels:
 
-            def score(metric: AppliedMetric = metric, label: str = label) -> dict[str, Floats]:
+            def score(metric: AppliedMetric = metric, label: str = label) -> Tensor:
                 table = metric(maps[label], batch, subject.model, answers=shared)
-                return {"scores": table["value"].to_numpy(np.float64)}
+                return torch.from_numpy(table["value"].to_numpy(np.float64))
 
-            inputs = [metric.identity, maps[label]]
-            found[name][label] = subject.stored.get(f"scores/{name}", inputs, score)["scores"]
+            found[name][label] = subject.stored("audit", name, [metric.identity, maps[label]], score).numpy()
             advance(len(maps[label]))
     names = " and ".join(", ".join(map(str.upper, settings)).rsplit(", ", 1))
     scales = {name: float(np.nanstd(list(scores.values()))) or 1.0 for name, scores in found.items()}
@@ -587,98 +650,50 @@ def ask_interventions(
     )
 
 
-#: Questions with a known cause: title, question, and what is missing if there are too few samples. ``{four}`` and
-#: ``{part}`` stand for the number of cells and their size, which depend on the number of axes.
-CAUSES: Mapping[str, tuple[str, str, str]] = {
-    "mosaics": (
-        "Mosaics",
-        "{four} images on a grid, answered with the class of one: does the map mark the images of that class?",
-        "the network does not tell images apart when they are at half their size",
-    ),
-    "insertions": (
-        "Inserted images",
-        "An image at half its size, inside another image whose answer it changes: does the map of the new answer mark "
-        "it?",
-        "too few inserted images change the answer",
-    ),
-    "decisive_regions": (
-        "Decisive regions",
-        "A small region without which the answer changes, and which brings it about in another image: does the map "
-        "mark it?",
-        "no small region decides the answer in enough images",
-    ),
-    "blinded_copies": (
-        "Blinded copies",
-        "A copy of the network that receives only {part} of the image: does the map stay inside?",
-        "the output hardly depends on what {part} of the image shows",
-    ),
-    "planted_trigger": (
-        "Planted trigger",
-        "A copy of the network that was trained to react to a small pattern: does the map of that answer mark the "
-        "pattern?",
-        "the trained copy does not react to the pattern reliably",
-    ),
-}
-
-
-def ask_known_causes(key: str, causes: KnownCauses, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
-    """Score whether maps mark the part that is known to decide.
-
-    By magnitude: the area under the ROC curve of the part; for blinded copies the share of the map's mass in the part,
-    since the copy need not use all that it sees. Both are rescaled so that 0 is the expected score of a random map
-    and 1 the best score.
+def ask_masks(subject: Subject) -> Question:
+    """Make the question whether maps mark what people marked.
 
     Args:
-        key: Name of the question in :data:`CAUSES`.
-        causes: Samples with known causes.
+        subject: Network and images.
+
+    Returns:
+        The question without scores; skipped if fewer than :data:`FEWEST` images have a mask.
+    """
+    title = "Annotations"
+    text = "Does the map mark what people marked? A network may rightly look elsewhere, so no verdict rests on this."
+    masks = torch.zeros(0) if subject.masks is None else subject.masks
+    marked = masks.flatten(1).any(1).nonzero().flatten() if len(masks) else torch.zeros(0, dtype=torch.int64)
+    if len(marked) < FEWEST:
+        why = f"at least {FEWEST} images with a mask are needed, got {len(marked)}"
+        return Question("annotations", "human", title, text, skipped=why)
+    sources = marked.numpy()
+    batch = (subject.images[marked], masks[marked], subject.targets[marked])
+    return Question(
+        *("annotations", "human", title, text),
+        groups=subject.groups[sources],
+        sources=sources,
+        batches=[(subject.model, batch)],
+    )
+
+
+def score_masks(question: Question, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
+    """Score whether maps mark the masks of a question.
+
+    By magnitude: the area under the ROC curve; for blinded copies the share of the map's mass in the mask, since the
+    copy need not use all that it sees. Both are rescaled so that 0 is the expected score of a random map and 1 the best
+    score.
+
+    Args:
+        question: The question.
         candidates: Explainers and controls.
         maps: Their maps of the samples.
 
     Returns:
-        The question with its scores; skipped if there are fewer than :data:`FEWEST` samples.
+        The question with its scores.
     """
-    names = ("Eight", "an eighth") if divided_axes(causes.images) == 3 else ("Four", "a quarter")
-    title, text, missing = (words.format(four=names[0], part=names[1]) for words in CAUSES[key])
-    different = len(np.unique(causes.groups))
-    if different < FEWEST:
-        why = causes.impossible or (
-            f"{missing} ({len(causes)} of {causes.tried} candidates passed the interventions; independent images: "
-            f"{different}, needed: {FEWEST})"
-        )
-        return Question(key, "use", title, text, skipped=why)
-    name = "mass_accuracy" if key == "blinded_copies" else "use_auc"
+    batch = question.batch
+    name = {"blinded_copies": "mass_accuracy", "annotations": "roc_auc"}.get(question.key, "use_auc")
     metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
-    chance = causes.masks.flatten(1).double().mean(1).numpy() if name == "mass_accuracy" else 0.5
-    batch = (causes.images, causes.masks, causes.targets)
-    scores = {
-        label: (metric(maps[label], batch)["value"].to_numpy(np.float64) - chance) / (1 - chance)
-        for label in candidates.labels
-    }
-    return Question(key, "use", title, text, scores, causes.groups, causes.sources)
-
-
-def ask_masks(subject: Subject, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
-    """Score whether maps mark what people marked: area under the ROC curve, by magnitude, rescaled as above.
-
-    Args:
-        subject: Network and images.
-        candidates: Explainers and controls.
-        maps: Their maps of the images.
-
-    Returns:
-        The question with its scores; skipped if fewer than :data:`FEWEST` images have a mask.
-    """
-    title = "Annotations"
-    text = "Does the map mark what people marked? A network may rightly look elsewhere, so no verdict rests on this."
-    marked = (
-        torch.zeros(len(subject.images), dtype=torch.bool) if subject.masks is None else subject.masks.flatten(1).any(1)
-    )
-    if subject.masks is None or int(marked.sum()) < FEWEST:
-        why = f"at least {FEWEST} images with a mask are needed, got {int(marked.sum())}"
-        return Question("annotations", "human", title, text, skipped=why)
-    metric = AppliedMetric("roc_auc", protocol="area", sign="magnitude", device=candidates.device)
-    batch = (subject.images[marked], subject.masks[marked], subject.targets[marked])
-    areas = {one: metric(maps[one][marked], batch)["value"].to_numpy(np.float64) for one in candidates.labels}
-    scores = {label: 2 * area - 1 for label, area in areas.items()}
-    sources = marked.nonzero().flatten().numpy()
-    return Question("annotations", "human", title, text, scores, subject.groups[sources], sources)
+    chance = batch[1].flatten(1).double().mean(1).numpy() if name == "mass_accuracy" else 0.5
+    values = {label: metric(maps[label], batch)["value"].to_numpy(np.float64) for label in candidates.labels}
+    return replace(question, scores={label: (one - chance) / (1 - chance) for label, one in values.items()})

@@ -28,11 +28,10 @@ from xaibench.auditing.images import Subject
 from xaibench.auditing.plan import LEFT_OUT
 from xaibench.auditing.questions import defined_mean
 from xaibench.evaluation.apply import AppliedMetric
-from xaibench.metrics.shared.explainer_calls import layers_with_parameters, reinitialize
+from xaibench.metrics.shared.explainer_calls import randomized_copy
 from xaibench.metrics.shared.perturb import score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE, centered_ranks, correlation
 from xaibench.network.explained_output import ExplainedOutput
-from xaibench.network.lending import copy_network
 from xaibench.scores.rank_tests import ALPHA
 
 Floats = NDArray[np.float64]
@@ -148,14 +147,12 @@ def sanity_tasks(subject: Subject, seed: int, images: int) -> list[Task]:
     noise = torch.from_numpy(np.random.default_rng([seed, 1]).normal(size=tuple(x.shape))).to(x)
     spread = float(subject.images.max() - subject.images.min()) * _NOISE
     tasks = [
-        Task("weights", [(randomized_copy(model, seed), x, y)], by="explainers", optional=True),
+        Task("weights", [(randomized_copy(model, seed), x, y)], by="explainers"),
         Task("seed", [(model, x, y)], seed=seed + 1, by="random explainers"),
-        Task("noise", [(model, x + spread * noise, y)], by="explainers", optional=True),
+        Task("noise", [(model, x + spread * noise, y)], by="explainers"),
     ]
     if subject.logits.shape[1] > 2:
-        tasks.append(
-            Task("class", [(model, x, subject.logits[chosen].topk(2).indices[:, 1])], by="explainers", optional=True)
-        )
+        tasks.append(Task("class", [(model, x, subject.logits[chosen].topk(2).indices[:, 1])], by="explainers"))
     return tasks
 
 
@@ -373,22 +370,6 @@ def similarity(first: Tensor, second: Tensor, *, magnitude: bool, fewest: int = 
 def _is_nonzero(values: Tensor) -> Tensor:
     magnitudes = values.abs()
     return magnitudes > TOLERANCE * magnitudes.max()
-
-
-def randomized_copy(model: nn.Module, seed: int) -> nn.Module:
-    """Copy a network and initialize all its weights again.
-
-    Args:
-        model: The network; not changed.
-        seed: Seed of the weights.
-
-    Returns:
-        The copy.
-    """
-    copied = copy_network(model)
-    for index, layer in enumerate(layers_with_parameters(copied)):
-        reinitialize(layer, seed, index)
-    return copied
 
 
 def agreement(maps: Mapping[str, Tensor], labels: list[str]) -> tuple[Floats, Floats]:

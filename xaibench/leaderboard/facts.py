@@ -165,9 +165,14 @@ def different_facts(run: SuiteFacts, known: SuiteFacts) -> str:
             if column in ("dataset", "subset", "variant", "model", "data_seed", "seed")
         ]
         mine, theirs = (getattr(one, name).set_index(keys).sort_index() for one in (run, known))
-        if name == "networks" and (mine["correct"].eq("").all() or theirs["correct"].eq("").all()):
-            mine, theirs = mine[["scored"]], theirs[["scored"]]
-        if not mine.equals(theirs.loc[theirs.index.isin(mine.index), list(mine.columns)]):
+        # Facts of older versions lack columns that came later.
+        lacking = {
+            column
+            for column in {"correct", *schema.optional}.intersection(mine)
+            if any((one[column].isna() | one[column].eq("")).all() for one in (mine, theirs))
+        }
+        known = [column for column in mine if column not in lacking]
+        if not mine[known].equals(theirs.loc[theirs.index.isin(mine.index), known]):
             return name
     return ""
 

@@ -1,27 +1,43 @@
-"""Verify a result: run its method again and compare the scores. This executes the method."""
+"""Verify a result: run its method again and compare the scores. This executes the method.
+
+A method that knows the data can return a good map without explaining anything. Its maps stay the same when the weights
+of the network are randomized, when another training of the network is explained, or for another image. The maps of the
+run, which were scored, are compared with maps of changed networks, for the same batch of images: a method cannot tell
+the measurement from the run by the number of images.
+"""
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from xaibench._version import __version__
-from xaibench.core.messages import listed
+from xaibench.core.messages import ParameterWarning, listed
+from xaibench.evaluation.apply import round_maps
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.dependence import measure_dependence
 from xaibench.leaderboard.facts import FACTS, different_facts, read_facts, write_facts
 from xaibench.leaderboard.manifest import Manifest, ResultError, read_manifest, result_checksum
 from xaibench.leaderboard.scores import read_scores, round_scores
 from xaibench.leaderboard.suites import official_suite
 from xaibench.leaderboard.verified import Verification
+from xaibench.metrics.shared.explainer_calls import randomized_copy
 from xaibench.runfolder.descriptions import read_environment
 from xaibench.runfolder.schema import SCORES
+from xaibench.runner.plan.jobs import ExplainJob, Network
+from xaibench.runner.plan.plan import Plan
 from xaibench.runner.request import RunRequest
+from xaibench.runner.stages.execute import has_maps, make_explainer, read_maps, read_network
+from xaibench.runner.stages.samples import batches, read_test_split
+from xaibench.runner.store import Store
 from xaibench.runner.suite_run import RunProgress, run
 from xaibench.scores.summary import is_scored_as_chance
 
@@ -29,6 +45,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROW_KEY = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
+#: Number of networks that are measured.
+NETWORKS = 6
+#: A map has changed with the weights or the image if its correlation with the original is at most this. The
+#: explainers of xai-tris-8x8 change at least 85 % of their maps with the weights, and 25 % with the image.
+SIMILAR = 0.9
+#: A map has changed with the training if, scaled to norm 1, it differs by more than this. Good networks of the same
+#: task often have nearly the same maps, but never equal ones.
+EQUAL = 1e-6
 
 
 def verify(
@@ -143,3 +167,115 @@ def compare_scores(submitted: pd.DataFrame, rerun: pd.DataFrame, *, partial: boo
     difference = np.where(matched, np.where(np.isnan(left), 0.0, np.abs(left - right)), np.inf)
     worst = int(difference.argmax())
     return float(difference[worst]), " ".join(str(both[name].iloc[worst]) for name in ("dataset", "model", "metric"))
+
+
+def measure_dependence(plan: Plan, store: Store, explainer: str, device: str = "cpu") -> dict[str, float]:
+    """Return the share of maps that change with the network and with the image.
+
+    Args:
+        plan: Plan of a finished run.
+        store: Store of the run.
+        explainer: Name of the explainer in the run.
+        device: Device of the explainer.
+
+    Returns:
+        ``"weights"``: for the network with randomized weights, ``"training"``: for another training of it, both for
+        the same image; ``"image"``: for another image of the same class that is not similar. In [0, 1]; an entry is
+        missing if it cannot be measured, for example because there is one training. If the method fails on a changed
+        network, its maps count as unchanged.
+    """
+    jobs = [job for job in plan.jobs if isinstance(job, ExplainJob) and job.explainer.name == explainer]
+    # Networks that the method does not support have no maps.
+    explained = [(job, job.network) for job in jobs if job.network is not None and has_maps(store, job)]
+    changed: dict[str, list[bool]] = {"weights": [], "training": [], "image": []}
+    for job, used in _spread(explained):
+        maps = read_maps(store, job)
+        if not len(maps):
+            continue
+        images, _, targets = next(batches(read_test_split(store, job.data), 0, len(maps)))
+        maps = maps[: len(images)]
+        first, second = _pairs_of_class(targets.tolist())
+        dissimilar = _correlations(images[first], images[second]) <= SIMILAR
+        changed["image"] += _have_changed(maps[first][dissimilar], maps[second][dissimilar])
+        network = read_network(store, used)
+        has_weights = any(True for _ in network.parameters())
+        variants = {"weights": randomized_copy(network, 0) if has_weights else network}
+        trainings = [other for one, other in explained if _task(one, other) == _task(job, used) and other != used]
+        if trainings:
+            variants["training"] = read_network(store, trainings[0])
+        for name, variant in variants.items():
+            if _differ(network, variant, images):
+                again = _explain(job, store, device, variant, images, targets)
+                changed[name] += _have_changed(maps, maps if again is None else again, in_direction=name != "training")
+    return {name: sum(each) / len(each) for name, each in changed.items() if each}
+
+
+def _have_changed(one: Tensor, other: Tensor, *, in_direction: bool = True) -> list[bool]:
+    """Compare maps ``[N, H, W]`` pairwise; two maps that are zero are the same."""
+    changed = torch.linalg.vector_norm(_scaled(one) - _scaled(other), dim=1) > EQUAL
+    if in_direction:
+        changed &= _correlations(one, other) <= SIMILAR
+    return list(changed.tolist())
+
+
+def _scaled(maps: Tensor) -> Tensor:
+    flat = maps.double().flatten(1)
+    norms = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
+    return flat / torch.where(norms > 0, norms, 1)
+
+
+def _correlations(one: Tensor, other: Tensor) -> Tensor:
+    """Return the Pearson correlation over the pixels, for images or maps ``[N, ...]``; 0 if one of them is constant.
+
+    Maps that are positive everywhere, such as RISE's, have a high cosine similarity to each other.
+    """
+    flat = [values.double().flatten(1) for values in (one, other)]
+    first, second = (_scaled(values - values.mean(dim=1, keepdim=True)) for values in flat)
+    return (first * second).sum(dim=1)
+
+
+def _spread(explained: Sequence[tuple[ExplainJob, Network]]) -> list[tuple[ExplainJob, Network]]:
+    """Select jobs of different architectures first, then of different data sets."""
+    by_model: dict[str, dict[str, tuple[ExplainJob, Network]]] = {}
+    for job, network in explained:
+        by_model.setdefault(network.model, {}).setdefault(job.data.name, (job, network))
+    # Each architecture begins at another data set.
+    turned = [list(own.values())[start % len(own) :] for start, own in enumerate(by_model.values())]
+    rounds = itertools.chain.from_iterable(itertools.zip_longest(*turned))
+    return [pair for pair in rounds if pair is not None][:NETWORKS]
+
+
+def _task(job: ExplainJob, network: Network) -> tuple[Any, ...]:
+    return network.model, job.data.name, job.data.parameters
+
+
+def _explain(
+    job: ExplainJob, store: Store, device: str, network: nn.Module, images: Tensor, targets: Tensor
+) -> Tensor | None:
+    """Return the maps of the explainer of a job for any network; None if it fails."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParameterWarning)  # a suite sets its parameters on purpose
+        try:
+            return round_maps(make_explainer(job, store, device)(network, images.clone(), targets))
+        except Exception:
+            return None
+
+
+def _differ(one: nn.Module, other: nn.Module, images: Tensor) -> bool:
+    """Return whether two networks are different functions of these images."""
+    dtypes = [next((parameter.dtype for parameter in model.parameters()), images.dtype) for model in (one, other)]
+    with torch.no_grad():
+        outputs = [model(images.to(dtype)).double() for model, dtype in zip((one, other), dtypes, strict=True)]
+    return not torch.allclose(*outputs)
+
+
+def _pairs_of_class(targets: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the indices of the preceding sample of the same class, and of each sample that has one."""
+    last: dict[int, int] = {}
+    first, second = list[int](), list[int]()
+    for number, target in enumerate(targets):
+        if target in last:
+            first.append(last[target])
+            second.append(number)
+        last[target] = number
+    return first, second

@@ -18,7 +18,7 @@ from xaibench.leaderboard.manifest import ResultError, result_checksum
 VERIFIED = "verified.csv"
 #: Largest difference of a score of the same networks on another CPU.
 SCORE_TOLERANCE = 1e-6
-#: Share of maps that must change (:mod:`xaibench.leaderboard.dependence`); with a smaller share, a method ignores the
+#: Share of maps that must change (:mod:`xaibench.leaderboard.verification`); with a smaller share, a method ignores the
 #: network or the image.
 MIN_CHANGED = {"weights": 0.5, "training": 0.05, "image": 0.05}
 

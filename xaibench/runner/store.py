@@ -204,7 +204,7 @@ def _advice(path: Path, error: OSError) -> str:
 PARTIAL = "partial"
 #: Folders of the store with their file types.
 _FOLDERS = {"data": "safetensors", "train": "safetensors", "explain": "safetensors"}
-_FOLDERS |= {"score": "parquet", PARTIAL: "parquet"}
+_FOLDERS |= {"score": "parquet", PARTIAL: "parquet", "audit": "safetensors"}
 
 
 class CorruptResultError(RuntimeError):
@@ -239,7 +239,8 @@ class Store:
         """Return the file name of a result, whether or not it exists.
 
         Args:
-            stage: Stage of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``; or ``"partial"``.
+            stage: Stage of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``; or ``"partial"``,
+                ``"audit"``.
             key: Key of the job.
 
         Returns:
@@ -312,6 +313,23 @@ class Store:
 
         data = self._read(self.name(stage, key))
         return load(data), _read_meta(data)
+
+    def get_tensors(self, stage: str, key: str, compute: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """Read tensors, or compute and store them if they are not stored or damaged.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+            compute: Returns the tensors by name.
+
+        Returns:
+            The tensors by name.
+        """
+        with contextlib.suppress(CorruptResultError, FileNotFoundError):
+            return self.load_tensors(stage, key)[0]
+        tensors = compute()
+        self.save_tensors(stage, key, tensors, {})
+        return tensors
 
     def load_meta(self, stage: str, key: str) -> dict[str, Any]:
         """Read only the metadata, once per process. Raises the same errors as :meth:`load_tensors`.

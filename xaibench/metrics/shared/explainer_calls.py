@@ -159,3 +159,15 @@ def reinitialize(layer: nn.Module, seed: int, index: int) -> None:
                 numbers = torch.view_as_real(weight) if weight.is_complex() else weight
                 numbers.normal_(float(numbers.mean()), float(numbers.std(correction=0)))
         layer.to(home)
+
+
+def randomized_copy(model: nn.Module, seed: int) -> nn.Module:
+    """Copy a network and initialize all its weights again; the network is not changed.
+
+    Raises:
+        ValueError: If there are no weights.
+    """
+    copied = copy_network(model)
+    for index, layer in enumerate(layers_with_parameters(copied)):
+        reinitialize(layer, seed, index)
+    return copied

@@ -72,7 +72,7 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     import torch
 
     split = read_test_split(store, job.data)
-    explainer = _make_explainer(job, store, device)
+    explainer = make_explainer(job, store, device)
     first, last = job.span or (0, len(split) if job.samples == "all" else job.samples)
     start, stop = min(first, len(split)), min(last, len(split))
     with _precision_context(job, device):
@@ -96,7 +96,7 @@ def _precision_context(job: ExplainJob, device: str) -> contextlib.AbstractConte
     )
 
 
-def _make_explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
+def make_explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
     """Build the explainer of ``job``, for making the maps and for metrics that call the explainer again."""
     return AppliedExplainer(
         job.explainer.use,
@@ -202,7 +202,7 @@ def _measure(
 
     protocol, sign = cast("Protocol", each.protocol), cast("Sign | None", each.sign)
     metric = AppliedMetric(each.metric.use, each.metric.parameters, protocol=protocol, sign=sign, device=device)
-    explainer = _make_explainer(each.explain, store, device) if metric.info.kind == "explainer" else None
+    explainer = make_explainer(each.explain, store, device) if metric.info.kind == "explainer" else None
     split = read_test_split(store, each.explain.data)
     tables, start = [], 0
     for images, masks, targets in batches(split, 0, len(maps)):

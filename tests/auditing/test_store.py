@@ -1,5 +1,6 @@
 """Audits that were stopped continue, with the same result."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,7 +9,8 @@ from oracles.tag_network import tag_network, tagged_images
 from torch import nn
 
 import xaibench as xb
-from xaibench.auditing.stored_arrays import StoredArrays
+from xaibench.auditing.images import make_subject
+from xaibench.runner.store import Store
 
 
 class Stopped(BaseException):
@@ -42,9 +44,14 @@ def audited(folder, most=None):
     return result, Network.rows
 
 
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return audited(None)
+
+
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.7, 0.9, 0.98])
-def test_an_audit_continues_where_it_was_stopped(tmp_path, share):
-    whole, rows = audited(None)
+def test_an_audit_continues_where_it_was_stopped(uninterrupted, tmp_path, share):
+    whole, rows = uninterrupted
     stop = int(share * rows)
     with pytest.raises(Stopped):
         audited(tmp_path, stop)
@@ -53,26 +60,27 @@ def test_an_audit_continues_where_it_was_stopped(tmp_path, share):
     assert again == whole
     assert rest < rows - 0.6 * stop
     assert json.loads((tmp_path / "audit.json").read_text())["headline"] == whole["headline"]
-    assert {path.name.partition("-")[0] for path in (tmp_path / "stored").rglob("*.npz")} == {"images"}
+    assert {path.name.partition("-")[0] for path in (tmp_path / "stored").rglob("*.safetensors")} == {"images"}
 
 
-def test_stored_arrays_belong_to_their_inputs(tmp_path):
-    stored, calls = StoredArrays(tmp_path, "network"), []
+def test_stored_results_belong_to_their_inputs(tmp_path):
+    subject = make_subject(tag_network(), tagged_images(8)[0])
+    stored, calls = dataclasses.replace(subject, store=Store(tmp_path), context="network"), []
 
     def get(stored, *inputs):
         def compute():
             calls.append(inputs)
-            return {"values": torch.ones(2).numpy()}
+            return torch.ones(2)
 
-        return stored.get("maps/a", inputs, compute)["values"].tolist()
+        return stored.stored("audit", "a", inputs, compute).tolist()
 
     one, other = nn.Linear(2, 1), nn.Linear(2, 1)
     for inputs in [(torch.zeros(2), 1), (torch.zeros(2), 2), (torch.zeros(3), 1), (one,), (other,)]:
         assert get(stored, *inputs) == get(stored, *inputs) == [1.0, 1.0]
     assert len(calls) == 5
-    get(StoredArrays(tmp_path, "another network"), one)
+    get(dataclasses.replace(stored, context="another network"), one)
     assert len(calls) == 6
-    for path in tmp_path.rglob("*.npz"):
+    for path in tmp_path.rglob("*.safetensors"):
         path.write_bytes(path.read_bytes()[:-20])
     assert get(stored, one) == [1.0, 1.0]
     assert len(calls) == 7

@@ -1,15 +1,17 @@
-"""An audit says if the network would answer better with other pixels."""
+"""Findings: other pixels or another order of the labels would be right more often, and importance at the border."""
 
 import json
 
 import numpy as np
 import pytest
 import torch
+from oracles.tag_network import tag_network, tagged_images
 from torch import nn
 
 import xaibench as xb
+from xaibench.auditing.findings import find_input_range, find_suspicious_images
 from xaibench.auditing.images import make_subject
-from xaibench.auditing.input_range import find_input_range
+from xaibench.auditing.questions import find_decisive_regions
 
 LABELS = torch.tensor([0, 1] * 15)
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -82,3 +84,45 @@ def test_the_audit_states_it(tmp_path):
     assert "ImageNet&#39;s normalization" in (tmp_path / "audit.html").read_text()
     findings = json.loads((tmp_path / "audit.json").read_text())["findings"]
     assert "normalization" in [finding["key"] for finding in findings]
+
+
+def findings_of(subject, maps=()):
+    """The texts and images of the findings, by key."""
+    nothing = find_decisive_regions(subject, 1, np.random.default_rng(0))
+    unknown = np.full(len(subject.images), np.nan)
+    found = find_suspicious_images(subject, dict(maps), list(dict(maps)), unknown, nothing)
+    return {finding.key: finding for finding in found}
+
+
+def test_a_better_assignment_of_the_labels_is_named():
+    images, labels = tagged_images(20)
+    names = {"label_names": {"folder a": 1, "folder b": 0}, "classes": ["tagged", "plain"]}
+    text = findings_of(make_subject(tag_network(), images, labels=1 - labels, **names))["labels"].text
+    assert "20 of 20" in text
+    assert "instead of 0" in text
+    assert "folder a: output 0 instead of 1" in text
+
+
+def test_no_assignment_is_named_where_chance_explains_it():
+    images, labels = tagged_images(20)
+    shuffled = torch.from_numpy(np.random.default_rng(0).permutation(labels))
+    # A network that always gives the first answer would be right more often about the more frequent label.
+    constant = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    constant[1].weight.data.zero_()
+    constant[1].bias.data = torch.tensor([1.0, 0.0])
+    rare = torch.tensor([0] * 2 + [1] * 18)
+    for network, shown, given in (
+        (tag_network(), images, labels),
+        (tag_network(), images, shuffled),
+        (constant, torch.rand(20, 1, 4, 4), rare),
+    ):
+        assert "labels" not in findings_of(make_subject(network, shown, labels=given))
+
+
+def test_importance_in_the_first_slices_is_at_the_border():
+    maps = torch.zeros(15, 8, 10, 12)
+    maps[:, 4, 5, 6] = 1
+    maps[3, 0, 5, 6] = 9
+    network = nn.Sequential(nn.Flatten(), nn.Linear(960, 2))
+    subject = make_subject(network, torch.zeros(15, 1, 8, 10, 12))
+    assert list(findings_of(subject, {"a": maps})["border"].images) == [3]
