@@ -243,19 +243,17 @@ def make_mosaics(subject: Subject, count: int, rng: np.random.Generator) -> Ques
     Returns:
         At most ``count`` samples; the mask is all cells of the explained class.
     """
-    quarters, small = _quarters(subject.images), _halved(subject.images)
-    classes = subject.targets.numpy()
-    images, masks, guests = [], [], _guests(classes, 4 * count, rng)
-    for guest in guests:
-        other = int(rng.choice(np.flatnonzero(classes != classes[guest])))
+    quarters, small, classes = _quarters(subject.images), _halved(subject.images), subject.targets.numpy()
+
+    def compose(guest: int, other: int) -> tuple[Tensor, Tensor]:
         chosen = rng.permutation([guest, other, *rng.choice(len(classes), len(quarters) - 2)])
         mosaic, mask = subject.canvas.expand_as(subject.images[0]).clone(), _mask_of(subject)
         for image, window in zip(chosen.tolist(), quarters, strict=True):
             mosaic[:, *window] = small[image]
             mask[window] = bool(classes[image] == classes[guest])
-        images.append(mosaic)
-        masks.append(mask)
-    return _verify(subject, "mosaics", images, masks, guests, count)
+        return mosaic, mask
+
+    return _verify(subject, "mosaics", 4 * count, count, rng, compose)
 
 
 def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Question:
@@ -269,41 +267,41 @@ def insert_images(subject: Subject, count: int, rng: np.random.Generator) -> Que
     Returns:
         At most ``count`` samples; the mask is the inserted image, whose class is explained.
     """
-    quarters, small, classes = _quarters(subject.images), _halved(subject.images), subject.targets.numpy()
-    images, masks, guests = [], [], _guests(classes, 8 * count, rng)
-    for guest in guests:
-        host = int(rng.choice(np.flatnonzero(classes != classes[guest])))
+    quarters, small = _quarters(subject.images), _halved(subject.images)
+
+    def compose(guest: int, host: int) -> tuple[Tensor, Tensor]:
         window = quarters[int(rng.integers(len(quarters)))]
         image = subject.images[host].clone()
         image[:, *window] = small[guest]
-        images.append(image)
-        masks.append(_mask_of(subject, window))
-    return _verify(subject, "insertions", images, masks, guests, count)
+        return image, _mask_of(subject, window)
 
-
-def _guests(classes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[int]:
-    """Draw images, each as often as the others; none if the network answers all with one class."""
-    if len(np.unique(classes)) < 2:
-        return []
-    rounds = [rng.permutation(len(classes)) for _ in range(-(-count // len(classes)))]
-    return [int(one) for one in np.concatenate(rounds)[:count]]
+    return _verify(subject, "insertions", 8 * count, count, rng, compose)
 
 
 def _verify(
-    subject: Subject, key: str, images: list[Tensor], masks: list[Tensor], guests: list[int], count: int
+    subject: Subject,
+    key: str,
+    tried: int,
+    count: int,
+    rng: np.random.Generator,
+    compose: Callable[[int, int], tuple[Tensor, Tensor]],
 ) -> Question:
-    """Keep the samples whose masked part decides.
+    """Compose samples of an image, each as often as the others, and one of another class; keep those that pass.
 
-    With it the network answers the target, without it the network does not, and the output of the target falls more
-    without it than without everything else.
+    With the masked part the network answers the class of the image, without it the network does not, and the output of
+    that class falls more without it than without everything else.
     """
-    if not images:
+    classes = subject.targets.numpy()
+    if len(np.unique(classes)) < 2:
         return _ask(subject, key)
-    x, m, sources = torch.stack(images), torch.stack(masks), np.array(guests)
+    rounds = [rng.permutation(len(classes)) for _ in range(-(-tried // len(classes)))]
+    sources = np.concatenate(rounds)[:tried]
+    samples = [compose(int(one), int(rng.choice(np.flatnonzero(classes != classes[one])))) for one in sources]
+    x, m = (torch.stack(tensors) for tensors in zip(*samples, strict=True))
     whole = subject.ask(x)
     answered = subject.answers(whole).gather(1, subject.targets[sources][:, None])[:, 0]
     if not answered.any():
-        return _ask(subject, key, tried=len(images))
+        return _ask(subject, key, tried=tried)
     # Often few of the candidates remain for the other two interventions.
     x, m, sources, whole = x[answered], m[answered], sources[answered.numpy()], whole[answered]
     y = subject.targets[sources]
@@ -313,7 +311,7 @@ def _verify(
     fall_without, fall_alone = ((whole - other).gather(1, y[:, None])[:, 0] for other in (less, only))
     chosen = (gone & (fall_without > fall_alone)).nonzero().flatten()[:count]
     batch = (x[chosen], m[chosen], y[chosen])
-    return _ask(subject, key, sources[chosen.numpy()], [(subject.model, batch)], tried=len(images))
+    return _ask(subject, key, sources[chosen.numpy()], [(subject.model, batch)], tried=tried)
 
 
 def find_decisive_regions(
@@ -385,21 +383,20 @@ def blind_copies(subject: Subject, count: int, rng: np.random.Generator) -> Ques
     """
     from xaibench.benchmarks import blind
 
-    images, copies, answers, changes = subject.images, [], [], []
+    images, copies, changes = subject.images, [], []
     for window in _quarters(images):
         visible = _mask_of(subject, window)
         network = blind(subject.model, visible)
         seen, unseen = (subject.ask(shown, network) for shown in (images, subject.canvas.expand_as(images[:1])))
         answer = seen.argmax(1)
-        copies.append((network, visible))
-        answers.append(answer)
+        copies.append((network, visible, answer))
         changes.append((seen - unseen).gather(1, answer[:, None])[:, 0].abs())
     change = torch.stack(changes)  # [copy, image]
     passed = (change > 0.01 * change.max()).numpy()
     chosen = _choose_evenly(passed, count, rng)
     batches = [
         (network, (images[numbers], visible.expand(len(numbers), *visible.shape), answer[numbers]))
-        for (network, visible), answer, numbers in zip(copies, answers, chosen, strict=True)
+        for (network, visible, answer), numbers in zip(copies, chosen, strict=True)
         if len(numbers)
     ]
     return _ask(subject, "blinded_copies", np.concatenate(chosen), batches, tried=passed.size)
@@ -583,9 +580,8 @@ def _fine_tune(
 def _loss(logits: Tensor, targets: Tensor, subject: Subject) -> Tensor:
     if subject.head == "softmax":
         return functional.cross_entropy(logits, targets)
-    if logits.shape[1] == 1:
-        return functional.binary_cross_entropy_with_logits(logits[:, 0], targets.to(logits.dtype))
-    rows = functional.one_hot(targets, logits.shape[1]).to(logits.dtype)
+    count = logits.shape[1]  # a single output is the second of two classes
+    rows = functional.one_hot(targets, max(2, count))[:, -count:].to(logits.dtype)
     return functional.binary_cross_entropy_with_logits(logits, rows)
 
 
@@ -613,22 +609,19 @@ def ask_interventions(
         The question with its scores.
     """
     canvas = subject.canvas.flatten().tolist()
-    settings: dict[str, dict[str, Any]] = {"idsds": {"grid_size": effort.grid_of(subject.images), "baseline": canvas}}
-    if effort.percentiles:
-        settings = {"road": {"percentiles": effort.percentiles}} | settings
-    if effort.steps:
-        settings = {"srg": {"steps": effort.steps, "baseline": canvas}} | settings
+    settings: dict[str, dict[str, Any]] = {
+        "srg": {"steps": effort.steps, "baseline": canvas} if effort.steps else {},
+        "road": {"percentiles": effort.percentiles} if effort.percentiles else {},
+        "idsds": {"grid_size": effort.grid_of(subject.images), "baseline": canvas},
+    }
+    settings = {name: parameters for name, parameters in settings.items() if parameters}
     batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
     shared: dict[str, Tensor] = {}
     found: dict[str, dict[str, Floats]] = {name: {} for name in settings}
     for name, parameters in settings.items():
         metric = AppliedMetric(name, parameters, protocol="area", device=candidates.device, output=subject.output)
         for label in candidates.labels:
-
-            def score(metric: AppliedMetric = metric, label: str = label) -> Tensor:
-                table = metric(maps[label], batch, subject.model, answers=shared)
-                return torch.from_numpy(table["value"].to_numpy(np.float64))
-
+            score = functools.partial(score_maps, metric, maps[label], batch, subject.model, shared)
             found[name][label] = subject.stored("audit", name, [metric.identity, maps[label]], score).numpy()
             advance(len(maps[label]))
     names = " and ".join(", ".join(map(str.upper, settings)).rsplit(", ", 1))
@@ -695,5 +688,16 @@ def score_masks(question: Question, candidates: Candidates, maps: Mapping[str, T
     name = {"blinded_copies": "mass_accuracy", "annotations": "roc_auc"}.get(question.key, "use_auc")
     metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
     chance = batch[1].flatten(1).double().mean(1).numpy() if name == "mass_accuracy" else 0.5
-    values = {label: metric(maps[label], batch)["value"].to_numpy(np.float64) for label in candidates.labels}
+    values = {label: score_maps(metric, maps[label], batch).numpy() for label in candidates.labels}
     return replace(question, scores={label: (one - chance) / (1 - chance) for label, one in values.items()})
+
+
+def score_maps(
+    metric: AppliedMetric,
+    maps: Tensor,
+    batch: Batch,
+    model: nn.Module | None = None,
+    answers: dict[str, Tensor] | None = None,
+) -> Tensor:
+    """Return the scores ``[n]`` of maps, float64; the arguments are those of the metric."""
+    return torch.from_numpy(metric(maps, batch, model, answers=answers)["value"].to_numpy(np.float64))

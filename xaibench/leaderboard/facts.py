@@ -171,8 +171,8 @@ def different_facts(run: SuiteFacts, known: SuiteFacts) -> str:
             for column in {"correct", *schema.optional}.intersection(mine)
             if any((one[column].isna() | one[column].eq("")).all() for one in (mine, theirs))
         }
-        known = [column for column in mine if column not in lacking]
-        if not mine[known].equals(theirs.loc[theirs.index.isin(mine.index), known]):
+        shared = [column for column in mine if column not in lacking]
+        if not mine[shared].equals(theirs.loc[theirs.index.isin(mine.index), shared]):
             return name
     return ""
 
