@@ -240,11 +240,12 @@ def test_an_audit_of_volumes_of_one_slice_is_that_of_images():
 def test_explainers_that_find_the_tag_in_a_slice_are_supported_and_others_refuted():
     images, labels = tagged_images(24)
     volumes = nn.functional.pad(images[:, :, None], (0, 0, 0, 0, 4, 1), value=0.1)
-    names = ("input_x_gradient", "integrated_gradients")
-    explainers = dict(zip(names, names, strict=True))
-    explainers["edges"] = lambda model, images, targets: images[:, 0].diff(dim=1, prepend=images[:, 0, :1])
+    explainers = {
+        "input_x_gradient": "input_x_gradient",
+        "edges": lambda model, images, targets: images[:, 0].diff(dim=1, prepend=images[:, 0, :1]),
+    }
     audit = xb.audit(OneSlice(4, tag_network()), volumes, labels, explainers=explainers, budget=20, progress=False)
-    assert outcomes(audit) == {"input_x_gradient": "supported", "integrated_gradients": "supported", "edges": "refuted"}
+    assert outcomes(audit) == {"input_x_gradient": "supported", "edges": "refuted"}
     (finding,) = [finding for finding in audit.findings if finding.key == "decisive_regions"]
     assert "(top left of the last slices 12)" in finding.text
 

@@ -49,7 +49,7 @@ def uninterrupted():
     return audited(None)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.7, 0.9, 0.98])
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.98])
 def test_an_audit_continues_where_it_was_stopped(uninterrupted, tmp_path, share):
     whole, rows = uninterrupted
     stop = int(share * rows)

@@ -700,4 +700,4 @@ def score_maps(
     answers: dict[str, Tensor] | None = None,
 ) -> Tensor:
     """Return the scores ``[n]`` of maps, float64; the arguments are those of the metric."""
-    return torch.from_numpy(metric(maps, batch, model, answers=answers)["value"].to_numpy(np.float64))
+    return torch.tensor(metric(maps, batch, model, answers=answers)["value"].to_numpy(np.float64))
