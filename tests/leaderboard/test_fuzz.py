@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import random
 import shutil
 import struct
@@ -19,7 +18,7 @@ from file_damage import damage as damage_file
 from file_damage import places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from leaderboard.forging import png, with_scores, with_text
+from leaderboard.forging import ATTACKS, OF_ONE_RESULT, png, with_scores, with_text
 from markupsafe import escape
 from PIL import Image
 from typer.testing import CliRunner
@@ -115,9 +114,7 @@ TYPES = [
 
 
 def damage_scores(draw, folder):
-    kind = draw(
-        st.sampled_from(["cell", "column", "type", "drop", "add", "rows", "repeat", "best", "swap", "seeds", "many"])
-    )
+    kind = draw(st.sampled_from(["cell", "column", "type", "rows", "swap"]))
 
     def change(table):
         name = draw(st.sampled_from(table.column_names))
@@ -132,57 +129,13 @@ def damage_scores(draw, folder):
             return table.set_column(at, name, pa.array(values, column.type, safe=False))
         if kind == "type":
             return table.set_column(at, name, column.cast(draw(st.sampled_from(TYPES)), safe=False))
-        if kind == "drop":
-            return table.drop_columns([name])
-        if kind == "add":
-            return table.append_column(draw(st.sampled_from(["x", name])), column)
-        if kind == "many":
-            return pa.concat_tables([table] * draw(st.sampled_from([2, 300])))
         rows = np.arange(len(table))
-        if kind == "rows":
-            rows = np.delete(rows, draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9)))
-        elif kind == "repeat":
-            rows = np.append(rows, draw(st.integers(0, len(rows) - 1)))
-        elif kind == "best":
-            best = np.argsort(table["value"].to_numpy())[-draw(st.integers(1, len(rows))) :]
-            rows = np.sort(best)
-        elif kind == "swap":
-            rows = rows[::-1]
-        elif kind == "seeds":
-            add = draw(st.sampled_from([1, -1, 2**40]))
-            other = pa.array(table[draw(st.sampled_from(["seed", "data_seed", "sample"]))].to_numpy() + add)
-            return table.set_column(table.column_names.index("seed"), "seed", other)
-        return table.take(rows)
+        odd = draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
+        return table.take(np.delete(rows, odd) if kind == "rows" else rows[::-1])
 
     # Some changes cannot be written: such a value in such a column.
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError, OverflowError):
         with_scores(folder, change)
-
-
-def damage_files(draw, folder):
-    file = folder / draw(st.sampled_from([RESULT, "scores.parquet"]))
-    kind = draw(st.sampled_from(["link", "hang", "folder", "pipe", "none", "empty", "other", "nested", "unreadable"]))
-    if kind in ("other", "nested"):
-        other = folder / draw(st.sampled_from([*ODD_NAMES, "__pycache__", "code.py"]))
-        other.mkdir() if kind == "nested" else other.write_text("x")
-        return
-    content = file.read_bytes()
-    file.unlink()
-    elsewhere = folder.parent.parent / "elsewhere"
-    if kind == "link":
-        elsewhere.write_bytes(content)
-        file.symlink_to(elsewhere)
-    elif kind == "hang":
-        file.symlink_to(file.name)
-    elif kind == "folder":
-        file.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(file)
-    elif kind == "empty":
-        file.touch()
-    elif kind == "unreadable":
-        file.write_bytes(content)
-        file.chmod(0)
 
 
 def damage_names(draw, folder):
@@ -195,13 +148,13 @@ def damage_names(draw, folder):
 def damage(draw, folder):
     """Damage a result in one to two ways; return its folder, which may have another name then."""
     for _ in range(draw(st.integers(1, 2))):
-        kind = draw(st.sampled_from(["json", "json", "scores", "scores", "bytes", "picture", "files", "names"]))
+        kind = draw(st.sampled_from(["json", "json", "scores", "attack", "attack", "bytes", "picture", "names"]))
         regular = all(
             (folder / name).is_file() and not (folder / name).is_symlink() for name in (RESULT, "scores.parquet")
         )
-        with contextlib.suppress(
-            ValueError, pa.ArrowException, OSError, RecursionError
-        ):  # damaged beyond another damage
+        # Some results are damaged beyond another damage.
+        errors = (ValueError, TypeError, LookupError, AttributeError, AssertionError, OSError, RecursionError)
+        with contextlib.suppress(pa.ArrowException, *errors):
             if kind == "names":
                 folder = damage_names(draw, folder)
             elif not regular:
@@ -215,7 +168,7 @@ def damage(draw, folder):
             elif kind == "bytes":
                 damage_bytes(draw, folder / RESULT, folder / "scores.parquet")
             else:
-                damage_files(draw, folder)
+                ATTACKS[draw(st.sampled_from([*OF_ONE_RESULT, "linked scores", "linked description"]))](folder)
     return folder
 
 

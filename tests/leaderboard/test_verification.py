@@ -19,7 +19,7 @@ from xaibench.leaderboard.verified import (
     record_verification,
 )
 from xaibench.runner.request import RunRequest
-from xaibench.runner.run import run
+from xaibench.runner.suite_run import run
 
 
 @pytest.fixture
