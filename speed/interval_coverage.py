@@ -8,7 +8,7 @@ sets, hits and misses, scores with few values, methods that vary ten times more 
 near the end of their range, data sets or trainings that fail, skewed scores of one training (among them the library's
 own completeness errors). No two methods differ in their true mean. Each run is analyzed by
 :func:`xaibench.scores.nested_means`, and suites of twelve cells by
-:func:`xaibench.scores.leaderboards.pairs_over_cells`. For comparison: the percentile bootstrap over samples,
+:func:`xaibench.scores.leaderboards.CellTests`. For comparison: the percentile bootstrap over samples,
 which treats the data sets and trainings as the whole population, as most benchmarks do.
 
 Ends with an error if intervals contain the mean in fewer than 93 % of the cases (or fewer than the case says), if tests
@@ -30,7 +30,7 @@ from scipy.stats import binom
 import xaibench as xb
 from xaibench.runfolder.schema import CELL
 from xaibench.scores import SamplingDesign, holm, nested_means, paired_differences
-from xaibench.scores.leaderboards import pairs_over_cells
+from xaibench.scores.leaderboards import CellTests
 from xaibench.scores.nested_draws import RELIABLE_GROUPS
 from xaibench.scores.summary import pair_tests
 
@@ -370,7 +370,7 @@ def simulate_suites(kind, shape, runs, seed=0):
     """Return the share of suites with any significant pair, and of pairs with p < 5 % before the correction."""
     rng, any_pair, single = np.random.default_rng([seed, *shape, *kind.encode()]), [], []
     for _ in range(runs):
-        found = pairs_over_cells(suite(kind, shape, rng), "score")
+        found = CellTests.read(suite(kind, shape, rng), "score").over()
         any_pair.append(bool((found["p_holm"] < 0.05).any()))
         single.append(float((found["p"] < 0.05).mean()))
     return float(np.mean(any_pair)), float(np.mean(single))

@@ -14,7 +14,7 @@ from scipy.stats import t
 from xaibench.report.page.content import board_rows, board_values
 from xaibench.runfolder.schema import CELL
 from xaibench.scores import SamplingDesign
-from xaibench.scores.leaderboards import CellTests, boards, leaderboard, pairs_over_cells, printable
+from xaibench.scores.leaderboards import CellTests, boards, leaderboard, printable
 from xaibench.scores.results import read_run
 from xaibench.scores.summary import infer, pair_tests, summarize
 
@@ -347,7 +347,7 @@ def satterthwaite(variances, freedoms):
 
 def test_every_pair_is_the_literal_one():
     pairs = comparisons(suite(np.random.default_rng(0), favors=3.0))
-    found = pairs_over_cells(pairs.sample(frac=1, random_state=0), "iou").set_index(["first", "second"])
+    found = CellTests.read(pairs.sample(frac=1, random_state=0), "iou").over().set_index(["first", "second"])
     assert sorted(found.index) == list(itertools.combinations(NAMES, 2))
     parts = {pair: literal(pairs, *pair) for pair in found.index}
     pooled = satterthwaite(np.mean([variances for _, variances, _ in parts.values()], axis=0), np.full(4, 2.0))
@@ -366,7 +366,7 @@ def test_a_cell_that_dominates_has_the_degrees_of_freedom_of_its_data_sets():
     rng = np.random.default_rng(5)
     cells = suite(rng, models=1)
     cells["s0", "white", "m0"] = 30 * cells["s0", "white", "m0"]
-    found = pairs_over_cells(comparisons(cells), "iou")
+    found = CellTests.read(comparisons(cells), "iou").over()
     assert found["df"].max() == pytest.approx(2, abs=0.1)
 
 
@@ -375,20 +375,20 @@ def test_a_pair_that_a_cell_does_not_have_is_left_out_and_so_is_one_without_a_sp
     last = (pairs["subset"] == "s3") & (pairs["model"] == "m1")
     fewer = pairs[~(last & (pairs["second"] == "h"))].copy()
     fewer.loc[(fewer["first"] == "a") & (fewer["second"] == "b") & last, ["low", "high", "df"]] = np.nan
-    found = pairs_over_cells(fewer, "iou")
+    found = CellTests.read(fewer, "iou").over()
     kept = set(itertools.combinations(NAMES[:-1], 2)) - {("a", "b")}
     assert set(zip(found["first"], found["second"], strict=True)) == kept
     assert found.notna().all(axis=None)
-    assert pairs_over_cells(pairs, "another").empty
+    assert CellTests.read(pairs, "another").over().empty
 
 
 def test_differences_that_do_not_vary_have_the_p_value_of_the_sign_test():
     pairs = comparisons(suite(np.random.default_rng(2), methods=3))
     pairs["low"] = pairs["high"] = pairs["difference"] = np.where(pairs["first"] == "a", 0.1, 0.0)
-    found = pairs_over_cells(pairs, "iou").set_index(["first", "second"])["p_holm"]
+    found = CellTests.read(pairs, "iou").over().set_index(["first", "second"])["p_holm"]
     sign = 2.0 ** (1 - 36 * 8)  # 36 groups of samples in each of eight cells
     assert found.to_dict() == pytest.approx({("a", "b"): 3 * sign, ("a", "c"): 3 * sign, ("b", "c"): 1}, abs=0)
-    few = pairs_over_cells(pairs[pairs["subset"] == "s0"].assign(n_groups=2), "iou").set_index(["first", "second"])
+    few = CellTests.read(pairs[pairs["subset"] == "s0"].assign(n_groups=2), "iou").over().set_index(["first", "second"])
     assert few.loc[("a", "b"), "p"] == 2.0**-3  # four samples in two cells are not significant
 
 
@@ -396,7 +396,7 @@ def alarms(shared, runs=50, change=lambda pairs: pairs):
     """In how many suites of methods that do not differ any two are told apart."""
     rng = np.random.default_rng(3)
     drawn = (change(comparisons(suite(rng, shared, methods=6, places=3))) for _ in range(runs))
-    return np.mean([(pairs_over_cells(pairs, "iou")["p_holm"] < 0.05).any() for pairs in drawn])
+    return np.mean([(CellTests.read(pairs, "iou").over()["p_holm"] < 0.05).any() for pairs in drawn])
 
 
 @pytest.mark.parametrize("shared", [0.0, 1.0])
@@ -413,7 +413,7 @@ def test_a_difference_of_all_cells_is_found_that_no_cell_shows():
     rng, found, alone = np.random.default_rng(4), [], []
     for _ in range(5):
         pairs = comparisons(suite(rng, shared=0.3, favors=3.0))
-        tests = pairs_over_cells(pairs, "iou")
+        tests = CellTests.read(pairs, "iou").over()
         found += (tests["p_holm"] < 0.05)[tests["first"] == "a"].tolist()
         alone += (pairs["p_holm"] < 0.05)[pairs["first"] == "a"].tolist()
     assert np.mean(found) > 2 * np.mean(alone)

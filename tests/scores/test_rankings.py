@@ -10,7 +10,7 @@ from report.known_scores import NOISE, make_board
 from scipy.stats import kendalltau
 
 from xaibench.scores import leaderboards
-from xaibench.scores.leaderboards import _groups, boards, first_places, pairs_over_cells, rankings, reproducibility
+from xaibench.scores.leaderboards import CellTests, _groups, boards, first_places, rankings, reproducibility
 from xaibench.scores.results import read_run
 from xaibench.scores.summary import infer, summarize
 
@@ -59,7 +59,7 @@ def test_means_are_over_the_means_of_the_cells_and_groups_follow_from_the_tests(
     assert found.means == pytest.approx(means.to_dict())
     names = means.sort_values(ascending=False).index.tolist()
     assert list(found.means) == names
-    tests = pairs_over_cells(pairs, "emd_perf")
+    tests = CellTests.read(pairs, "emd_perf").over()
     differ = {
         frozenset((first, second))
         for first, second, p in tests[["first", "second", "p_holm"]].itertuples(index=False)

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from xaibench.benchmarks.claims import all_claims
-from xaibench.scores.claims import check_accuracies
-from xaibench.scores.signal_to_noise import accuracy_summary, chosen_ratios, resampled_accuracies
+from xaibench.scores.claims import check_accuracies, resampled_accuracies
+from xaibench.scores.signal_to_noise import accuracy_summary, chosen_ratios
 
 RATIOS = (0.1, 0.2, 0.4)
 

@@ -182,31 +182,31 @@ drawn_scores = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=40)
 def test_quartiles_and_whiskers_follow_their_definitions(values):
     box = describe(np.array(values))
     ordered = sorted(values)
-    assert (box.low, box.high, box.n, box.n_valid) == (ordered[0], ordered[-1], len(values), len(values))
-    assert [box.q25, box.median, box.q75] == pytest.approx([quantile(ordered, q) for q in (0.25, 0.5, 0.75)])
-    reach = 1.5 * (box.q75 - box.q25)
-    within = [v for v in ordered if box.q25 - reach <= v <= box.q75 + reach]
-    assert box.whisker_low == min([within[0], box.q25])
-    assert box.whisker_high == max([within[-1], box.q75])
-    outside = {v for v in ordered if v < box.q25 - reach or v > box.q75 + reach}
-    assert set(box.outliers) <= outside
+    assert (box["min"], box["max"], box["n"], box["n_valid"]) == (ordered[0], ordered[-1], len(values), len(values))
+    assert [box["q25"], box["median"], box["q75"]] == pytest.approx([quantile(ordered, q) for q in (0.25, 0.5, 0.75)])
+    reach = 1.5 * (box["q75"] - box["q25"])
+    within = [v for v in ordered if box["q25"] - reach <= v <= box["q75"] + reach]
+    assert box["whisker_low"] == min([within[0], box["q25"]])
+    assert box["whisker_high"] == max([within[-1], box["q75"]])
+    outside = {v for v in ordered if v < box["q25"] - reach or v > box["q75"] + reach}
+    assert set(box["outliers"]) <= outside
     if len(outside) <= MAX_OUTLIERS:
-        assert set(box.outliers) == outside
+        assert set(box["outliers"]) == outside
 
 
 def test_undefined_values_are_counted_and_left_out():
     box = describe(np.array([np.nan, 0.2, np.nan, 0.4]))
-    assert (box.n, box.n_valid, box.mean) == (4, 2, pytest.approx(0.3))
-    assert box.std == pytest.approx(np.sqrt(0.02))
+    assert (box["n"], box["n_valid"], box["mean"]) == (4, 2, pytest.approx(0.3))
+    assert box["std"] == pytest.approx(np.sqrt(0.02))
 
 
 def test_few_outliers_are_kept_with_the_extreme_ones():
     values = np.concatenate([np.full(1000, 0.5), np.linspace(0.6, 1.0, 100), np.full(50, 0.1)])
     box = describe(values)
-    above = [v for v in box.outliers if v > 0.5]
+    above = [v for v in box["outliers"] if v > 0.5]
     assert max(above) == 1.0
     assert len(above) == MAX_OUTLIERS
-    assert [v for v in box.outliers if v < 0.5] == [0.1]  # a value is drawn once, however often it occurs
+    assert [v for v in box["outliers"] if v < 0.5] == [0.1]  # a value is drawn once, however often it occurs
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0, np.nan]), max_size=12))

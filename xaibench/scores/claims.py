@@ -21,14 +21,13 @@ from xaibench.scores.cells import Matrices, cell_matrices, resampled_means
 from xaibench.scores.metric_agreement import resample_correlation
 from xaibench.scores.nested_draws import Floats
 from xaibench.scores.results import RunResults, place
-from xaibench.scores.signal_to_noise import ACCURACY_CHECKS, resampled_accuracies
 
 RESAMPLES = 2000
 #: Largest number of resamples of correlations and of pairs of samples, which cost more than those of means.
 _FEW_RESAMPLES = 500
 ClaimVerdict = Literal["holds", "does not hold", "undecided"]
-#: Cell to method to means ``[1 + R]``: the mean of the run, then those of the resamples.
-Means: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
+#: Cell to method (or signal-to-noise ratio) to means ``[1 + R]``: the mean of the run, then those of the resamples.
+Means: TypeAlias = Mapping[Cell, Mapping[Any, Floats]]
 #: Cell to method to scores ``[D, G, 2]`` by data set seed, pair and form; NaN if undefined.
 Pairs: TypeAlias = Mapping[Cell, Mapping[str, Floats]]
 
@@ -160,7 +159,7 @@ def _paper_methods(run: RunResults, paper: PaperClaims, is_control: bool) -> tup
 
 @dataclass(frozen=True)
 class Cells:
-    """Mean scores by one metric, oriented so that larger is better, from which a statement is evaluated.
+    """Mean scores by one metric, oriented so that larger is better, or accuracies, from which a statement is evaluated.
 
     Attributes:
         means: Means by cell and method.
@@ -170,7 +169,7 @@ class Cells:
     """
 
     means: Means
-    methods: tuple[str, ...]
+    methods: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
     others: Mapping[str, Means] = field(default_factory=dict)
 
@@ -226,7 +225,7 @@ def _cell_means(matrices: Sequence[Matrices], resampled: Mapping[Cell, Floats], 
     return means
 
 
-# Checks of mean scores: each yields ``[1 + R]`` per comparison, whose mean is the number of the claim.
+# Checks of means: each yields ``[1 + R]`` per comparison, whose mean is the number of the claim.
 
 
 def _below(lower: Floats, upper: Floats) -> Floats:
@@ -323,7 +322,39 @@ def _best_most_often(cells: Cells) -> Iterator[Floats]:
         yield np.max(list(first.values()), axis=0) / len(compared)
 
 
-#: Checks of mean scores by name.
+def _highest(cells: Cells) -> Iterator[Floats]:
+    """Return the highest mean accuracy over the ratios and the cells."""
+    if accuracies := [mean for means in cells.means.values() for mean in means.values()]:
+        yield np.max(accuracies, axis=0)
+
+
+def _compare_models(
+    cells: Cells, number: Callable[[Mapping[Any, Floats]], Floats], models: tuple[str, str]
+) -> Iterator[Floats]:
+    """Subtract a number of the second model's accuracies from that of the first, for each data set."""
+    for cell, means in cells.means.items():
+        other = cells.means.get((*cell[:2], models[1]))
+        if cell[2] == models[0] and other:
+            yield number(means) - number(other)
+
+
+def _lead(cells: Cells, *, models: tuple[str, str]) -> Iterator[Floats]:
+    """Subtract the mean accuracies over the ratios of two models."""
+    return _compare_models(cells, lambda means: np.mean(list(means.values()), axis=0), models)
+
+
+def _later(cells: Cells, *, models: tuple[str, str], reached: float) -> Iterator[Floats]:
+    """Subtract the lowest ratios at which two models reach an accuracy in percent; 1 if no ratio suffices."""
+
+    def lowest(means: Mapping[float, Floats]) -> Floats:
+        ratios = np.array(sorted(means))
+        suffices = np.array([means[ratio] for ratio in ratios]) >= reached
+        return np.where(suffices.any(axis=0), ratios[suffices.argmax(axis=0)], 1.0)
+
+    return _compare_models(cells, lowest, models)
+
+
+#: Checks of mean scores and accuracies by name.
 CHECKS: Mapping[str, Callable[..., Iterator[Floats]]] = {
     "above": _above,
     "above_in_other_cell": _above_in_other_cell,
@@ -332,6 +363,9 @@ CHECKS: Mapping[str, Callable[..., Iterator[Floats]]] = {
     "relative_range": _relative_range,
     "middle_half": _middle_half,
     "best_most_often": _best_most_often,
+    "highest": _highest,
+    "lead": _lead,
+    "later": _later,
 }
 
 
@@ -366,7 +400,7 @@ def check_correlations(
 
 
 def check_accuracies(run: RunResults, statements: Sequence[Statement], resamples: int, seed: int) -> list[Claim]:
-    """Test statements on test accuracies over signal-to-noise ratios (:mod:`.numbers.signal_to_noise`).
+    """Test statements on test accuracies over signal-to-noise ratios.
 
     Args:
         run: The run.
@@ -377,13 +411,33 @@ def check_accuracies(run: RunResults, statements: Sequence[Statement], resamples
     Returns:
         A claim per statement for which the run has the trainings.
     """
-    tested = []
-    for stated in statements:
-        reached = resampled_accuracies(run, stated.datasets, resamples, seed)
-        accuracies = {cell: means for cell, means in reached.items() if is_selected(cell, stated.where)}
-        if compared := list(ACCURACY_CHECKS[stated.check](accuracies, **stated.options)):
-            tested.append(_make_claim(stated, np.mean(compared, axis=0), len(compared), ""))
-    return tested
+    accuracies = [resampled_accuracies(run, stated.datasets, resamples, seed) for stated in statements]
+    found = (evaluate_statement(each, "", Cells(means)) for each, means in zip(statements, accuracies, strict=True))
+    return [claim for claim in found if claim is not None]
+
+
+def resampled_accuracies(run: RunResults, datasets: str, resamples: int, seed: int) -> dict[Cell, dict[float, Floats]]:
+    """Return the mean test accuracies of a run over signal-to-noise ratios, and of resamples of its trainings.
+
+    Args:
+        run: The run.
+        datasets: Ending of the names of the data sets.
+        resamples: Number of resamples.
+        seed: Seed of the resamples.
+
+    Returns:
+        Cell to ratio to mean accuracies in percent ``[1 + R]``: that of the run, then those of the resamples.
+    """
+    if "alpha" not in run.accuracy_keys:
+        return {}
+    rng, means = np.random.default_rng(seed), dict[Cell, dict[float, Floats]]()
+    rows = run.trainings[run.trainings["dataset"].str.endswith(datasets)]
+    for (subset, variant, model, _), group in rows.groupby([*CELL, "alpha"], sort=False):
+        reached = group["test_accuracy"].to_numpy(float)
+        drawn = rng.integers(len(reached), size=(resamples, len(reached)))
+        of_cell = means.setdefault((str(subset), str(variant), str(model)), {})
+        of_cell[float(group["alpha"].iloc[0])] = np.concatenate([[reached.mean()], reached[drawn].mean(axis=1)])
+    return means
 
 
 def check_pairs(run: RunResults, paper: PaperClaims, resamples: int, seed: int) -> list[Claim]:

@@ -564,19 +564,6 @@ class CellTests:
         return {"first": first, "second": second} | numbers_of
 
 
-def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Test every two methods that were tested in each cell of a metric, over all its cells.
-
-    Args:
-        pairs: :data:`~xaibench.runfolder.schema.COMPARISONS` of a run.
-        metric: One of its metrics.
-
-    Returns:
-        The rows of :meth:`CellTests.over`.
-    """
-    return CellTests.read(pairs, metric).over()
-
-
 def _over_cells(
     difference: Floats, deviation: Floats, df: Floats, place_of: NDArray[np.int64]
 ) -> tuple[Floats, Floats, Floats]:

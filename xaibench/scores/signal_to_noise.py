@@ -1,4 +1,4 @@
-"""Test accuracy over signal-to-noise ratios, the ratio that XAI-TRIS chooses by it, and statements on both.
+"""Test accuracy over signal-to-noise ratios, and the ratio that XAI-TRIS chooses by it.
 
 Clark, Wilming and Haufe (2023), section 4.1: of a range of ratios alpha, the one is chosen at which the mean test
 accuracy of the trained networks is at or above 80 %.
@@ -6,21 +6,14 @@ accuracy of the trained networks is at or above 80 %.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 
-from xaibench.benchmarks.claims import Cell
 from xaibench.runfolder.schema import CELL
-from xaibench.scores.nested_draws import Floats
 from xaibench.scores.results import RunResults, place
 from xaibench.scores.summary import min_accuracy
-
-#: Cell to ratio to mean test accuracies in percent ``[1 + R]``: that of the run, then those of the resamples.
-Accuracies: TypeAlias = Mapping[Cell, Mapping[float, Floats]]
 
 
 @dataclass(frozen=True)
@@ -82,60 +75,3 @@ def accuracy_summary(run: RunResults) -> pd.DataFrame:
 
 def _in_words(ratio: float | None) -> str:
     return "none" if ratio is None else f"{ratio:g}"
-
-
-def resampled_accuracies(run: RunResults, datasets: str, resamples: int, seed: int) -> Accuracies:
-    """Return the mean test accuracies of a run over ratios, and of resamples of its trainings.
-
-    Args:
-        run: The run.
-        datasets: Ending of the names of the data sets.
-        resamples: Number of resamples.
-        seed: Seed of the resamples.
-    """
-    if "alpha" not in run.accuracy_keys:
-        return {}
-    rng, means = np.random.default_rng(seed), dict[Cell, dict[float, Floats]]()
-    rows = run.trainings[run.trainings["dataset"].str.endswith(datasets)]
-    for (subset, variant, model, _), group in rows.groupby([*CELL, "alpha"], sort=False):
-        reached = group["test_accuracy"].to_numpy(float)
-        drawn = rng.integers(len(reached), size=(resamples, len(reached)))
-        of_cell = means.setdefault((str(subset), str(variant), str(model)), {})
-        of_cell[float(group["alpha"].iloc[0])] = np.concatenate([[reached.mean()], reached[drawn].mean(axis=1)])
-    return means
-
-
-def _highest(accuracies: Accuracies) -> Iterator[Floats]:
-    """Return the highest mean accuracy over the ratios and the cells."""
-    if chosen := [mean for means in accuracies.values() for mean in means.values()]:
-        yield np.max(chosen, axis=0)
-
-
-def _compare(
-    accuracies: Accuracies, number: Callable[[Mapping[float, Floats]], Floats], models: tuple[str, str]
-) -> Iterator[Floats]:
-    """Subtract a number of the second model's accuracies from that of the first, for each data set."""
-    for cell, means in accuracies.items():
-        other = accuracies.get((*cell[:2], models[1]))
-        if cell[2] == models[0] and other:
-            yield number(means) - number(other)
-
-
-def _lead(accuracies: Accuracies, *, models: tuple[str, str]) -> Iterator[Floats]:
-    """Subtract the mean accuracies over the ratios of two models."""
-    return _compare(accuracies, lambda means: np.mean(list(means.values()), axis=0), models)
-
-
-def _later(accuracies: Accuracies, *, models: tuple[str, str], reached: float) -> Iterator[Floats]:
-    """Subtract the lowest ratios at which two models reach an accuracy in percent; 1 if no ratio suffices."""
-
-    def lowest(means: Mapping[float, Floats]) -> Floats:
-        ratios = np.array(sorted(means))
-        suffices = np.array([means[ratio] for ratio in ratios]) >= reached
-        return np.where(suffices.any(axis=0), ratios[suffices.argmax(axis=0)], 1.0)
-
-    return _compare(accuracies, lowest, models)
-
-
-#: Checks of accuracies by name: each yields ``[1 + R]`` per comparison, whose mean is the number of the claim.
-ACCURACY_CHECKS: Mapping[str, Callable[..., Iterator[Any]]] = {"highest": _highest, "lead": _lead, "later": _later}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,9 +88,8 @@ def _describe_groups(run: RunResults) -> pd.DataFrame:
         place_of = left % max(len(categories), 1)
         left = left // max(len(categories), 1)
         rows[key] = pd.Categorical.from_codes(place_of, categories=categories, ordered=True)
-    for field in fields(ScoreDistribution):
-        name = {"low": "min", "high": "max"}.get(field.name, field.name)
-        rows[name] = [getattr(distribution, field.name) for distribution in described.values()]
+    for name in described[next(iter(described))] if described else ():
+        rows[name] = [distribution[name] for distribution in described.values()]
     return rows
 
 
@@ -298,75 +297,51 @@ def undefined(run: RunResults) -> pd.DataFrame:
     return table.sort_values("share", ascending=False, kind="stable").reset_index(drop=True)
 
 
-@dataclass(frozen=True)
-class ScoreDistribution:
-    """Summary statistics of a group of scores.
-
-    Attributes:
-        n: Number of scores, undefined ones included.
-        n_valid: Number of defined scores. All statistics are over these, and NaN if there are none.
-        mean: Arithmetic mean.
-        std: Sample standard deviation (divided by ``n_valid - 1``); ``nan`` for fewer than two.
-        low: Smallest score.
-        q25: First quartile, linearly interpolated (as ``numpy.quantile``).
-        median: Second quartile.
-        q75: Third quartile.
-        high: Largest score.
-        whisker_low: Smallest score within 1.5 interquartile ranges below ``q25`` (Tukey).
-        whisker_high: Largest score within 1.5 interquartile ranges above ``q75``.
-        outliers: Some of the distinct scores outside the whiskers: the extreme one, and others evenly spaced in order,
-            at most :data:`MAX_OUTLIERS` per side.
-    """
-
-    n: int
-    n_valid: int
-    mean: float
-    std: float
-    low: float
-    q25: float
-    median: float
-    q75: float
-    high: float
-    whisker_low: float
-    whisker_high: float
-    outliers: tuple[float, ...]
-
-
-def describe(values: Floats) -> ScoreDistribution:
+def describe(values: Floats) -> dict[str, Any]:
     """Compute the summary statistics of a group of scores.
 
     Args:
         values: ``[N]``; NaN if undefined.
 
+    Returns:
+        - ``n``: number of scores, undefined ones included.
+        - ``n_valid``: number of defined scores. All statistics are over these, and NaN if there are none.
+        - ``mean``: arithmetic mean.
+        - ``std``: sample standard deviation (divided by ``n_valid - 1``); NaN for fewer than two.
+        - ``min``, ``max``: smallest and largest score.
+        - ``q25``, ``median``, ``q75``: quartiles, linearly interpolated (as ``numpy.quantile``).
+        - ``whisker_low``: smallest score within 1.5 interquartile ranges below ``q25`` (Tukey).
+        - ``whisker_high``: largest score within 1.5 interquartile ranges above ``q75``.
+        - ``outliers``: some of the distinct scores outside the whiskers: the extreme one, and others evenly spaced in
+          order, at most :data:`MAX_OUTLIERS` per side.
+
     Example:
         >>> d = describe(np.array([1.0, 2.0, 3.0, 4.0, 100.0, np.nan]))
-        >>> d.n, d.n_valid, d.median, d.q75, d.whisker_high, d.outliers
+        >>> d["n"], d["n_valid"], d["median"], d["q75"], d["whisker_high"], d["outliers"]
         (6, 5, 3.0, 4.0, 4.0, (100.0,))
     """
     valid = np.sort(values[~np.isnan(values)].astype(np.float64))
-    n_valid = len(valid)
-    if n_valid == 0:
-        nothing = (np.nan,) * 9
-        return ScoreDistribution(len(values), 0, *nothing, ())
+    counts = {"n": len(values), "n_valid": len(valid)}
+    if not len(valid):
+        names = ("mean", "std", "min", "q25", "median", "q75", "max", "whisker_low", "whisker_high")
+        return counts | dict.fromkeys(names, np.nan) | {"outliers": ()}
     q25, median, q75 = (float(q) for q in np.quantile(valid, (0.25, 0.5, 0.75)))
     reach = 1.5 * (q75 - q25)
     first = int(np.searchsorted(valid, q25 - reach, side="left"))
     last = int(np.searchsorted(valid, q75 + reach, side="right"))
-    return ScoreDistribution(
-        n=len(values),
-        n_valid=n_valid,
-        mean=float(valid.mean()),
-        std=float(valid.std(ddof=1)) if n_valid > 1 else np.nan,
-        low=float(valid[0]),
-        q25=q25,
-        median=median,
-        q75=q75,
-        high=float(valid[-1]),
+    return counts | {
+        "mean": float(valid.mean()),
+        "std": float(valid.std(ddof=1)) if len(valid) > 1 else np.nan,
+        "min": float(valid[0]),
+        "q25": q25,
+        "median": median,
+        "q75": q75,
+        "max": float(valid[-1]),
         # Interpolated quartiles can be beyond every score within reach; a whisker must not point into its box.
-        whisker_low=min(float(valid[first]), q25),
-        whisker_high=max(float(valid[last - 1]), q75),
-        outliers=(*_thin(np.unique(valid[:first])), *_thin(np.unique(valid[last:])[::-1])),
-    )
+        "whisker_low": min(float(valid[first]), q25),
+        "whisker_high": max(float(valid[last - 1]), q75),
+        "outliers": (*_thin(np.unique(valid[:first])), *_thin(np.unique(valid[last:])[::-1])),
+    }
 
 
 def _thin(outliers: Floats) -> list[float]:
