@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 gc.disable()  # see pytest_collection_finish: together they take a tenth off the whole suite
-collect_ignore_glob = ["xaibench/kernels/training/gpu_loops.py"]  # needs Triton and has no doctests
+collect_ignore_glob = []
 if not find_spec("ray"):
     collect_ignore_glob.append("xaibench/runner/ray_cluster.py")
 

@@ -40,9 +40,7 @@ import xaibench as xb
 from xaibench.core.types import Precision
 from xaibench.explainers.base import target_gradient
 from xaibench.models import build
-from xaibench.models.networks.base import Network
 from xaibench.models.training.fitting import _LOSSES
-from xaibench.models.training.graphed_steps import LearningStep
 from xaibench.models.training.network_stack import Stack
 from xaibench.network.explained_output import UnsupportedModelError
 from xaibench.tensors.device import precision_context, resolve_device
@@ -347,45 +345,22 @@ def curves(on: Machine) -> Iterator[Line]:
         yield Line(f"{name}, / bare passes", taken / bare, 1.2, floor=f"{bare:.3g} s of bare passes")
 
 
-def learning(on: Machine, networks: list[nn.Module], side: int) -> tuple[LearningStep, Tensor, Tensor]:
-    """A step of the networks as training takes it, and a batch of 512 for each."""
-    stack = Stack(networks, (1, side, side), [0.001] * len(networks), list(range(len(networks))), on.device)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        batch = stack.prepare(torch.randn(on.size(512, 8), 1, side, side).to(on.device))
-    targets = torch.arange(len(batch), device=on.device) % 2
-    step = LearningStep(stack, _LOSSES["logits"])
-    return step, *(each.expand(len(networks), *each.shape) for each in (batch, targets))
-
-
-def dropout_mlp(seed: int) -> Network:
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return Network(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(), nn.Linear(32, 2))
-
-
 def training(on: Machine) -> Iterator[Line]:
-    """A training step of five stacked networks with 512 samples each; small ones as a CUDA graph."""
-    small = {"cnn": lambda seed: build("cnn", (1, 8, 8), 2, seed=seed), "MLP with dropout": dropout_mlp}
-    for name, made in small.items():
-        title = f"30 steps of a stack of five ({name}, 8×8): largest difference of a loss from the plain steps'"
-        with failing(title) as lines, precision_context():
-            losses, replayed = [], False
-            for plain in (False, True):
-                step, *batch = learning(on, [made(seed) for seed in range(5)], 8)
-                take = step.plain if plain else step
-                losses.append(torch.stack([take(*batch).clone() for _ in range(30)]) / batch[1].shape[1])
-                replayed |= step.replays
-            error = float((losses[0] - losses[1]).abs().max())
-            lines.append(Line(title, error, 1e-4, floor="replayed" if replayed else "no graph"))
-        yield from lines
-    for name, side, bar in (("mlp", 64, 0.8), ("cnn", 64, 2.0), ("cnn", 8, 0.2)):
+    """A training step of five stacked networks with 512 samples each."""
+    for name, side, bar in (("mlp", 64, 8.0), ("cnn", 64, 10.0), ("cnn", 8, 0.6)):
         with failing(f"step of five {name}s, {side}×{side}, ms") as lines, precision_context():
-            step, *batch = learning(on, [build(name, (1, side, side), 2, seed=seed) for seed in range(5)], side)
-            plain, taken = (1e3 * on.seconds(functools.partial(take, *batch), repeat=50) for take in (step.plain, step))
-            floor = f"{plain:.3g} without a graph" if step.replays else "no graph"
-            lines.append(Line(f"step of five {name}s, {side}×{side}, ms", taken, bar, floor=floor))
+            networks = [build(name, (1, side, side), 2, seed=seed) for seed in range(5)]
+            stack = Stack(networks, (1, side, side), [0.001] * 5, list(range(5)), on.device)
+            images = stack.prepare(torch.randn(on.size(512, 8), 1, side, side).to(on.device))
+            targets = torch.arange(len(images), device=on.device) % 2
+            batch = [each.expand(5, *each.shape) for each in (images, targets)]
+            taken = 1e3 * on.seconds(functools.partial(take_step, stack, *batch), repeat=50)
+            lines.append(Line(f"step of five {name}s, {side}×{side}, ms", taken, bar))
         yield from lines
+
+
+def take_step(stack: Stack, images: Tensor, targets: Tensor) -> None:
+    stack.descend(_LOSSES["logits"](stack.logits(images, True), targets).mean(1).sum())
 
 
 def shapley(on: Machine) -> Iterator[Line]:

@@ -36,7 +36,6 @@ from xaibench.models.training.batches import (
     in_memory,
     loader_of,
 )
-from xaibench.models.training.graphed_steps import LearningStep, LossFunction
 from xaibench.models.training.network_stack import Single, Stack
 from xaibench.network.lending import evaluation_mode
 from xaibench.tensors.device import precision_context, resolve_device
@@ -47,6 +46,9 @@ __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_
 #: ``"logits"``: cross-entropy of the logits. ``"probabilities"``: as in the released code, cross-entropy with softmax
 #: probabilities in place of logits.
 Loss: TypeAlias = Literal["logits", "probabilities"]
+
+#: Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``.
+LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 #: Models per stack; more are hardly faster on one thread.
 STACK = 12
@@ -384,9 +386,8 @@ def run_epochs(
     """Train all members of the learner, which keeps the best weights of each; members that stop early are removed."""
     histories = [_History(name) for name in names]
     present = histories
-    step = LearningStep(learner, loss)
     for epoch in range(epochs):
-        train_loss = _train_epoch(step, train)
+        train_loss = _train_epoch(learner, train, loss)
         val_loss, accurate = _validate(learner, val, loss)
         seen = zip(present, train_loss.tolist(), val_loss.tolist(), accurate.tolist(), strict=True)
         learner.keep(torch.tensor([history.add(*values) for history, *values in seen]))
@@ -397,7 +398,7 @@ def run_epochs(
             break
         if not all(staying):
             present = [history for history, stays in zip(present, staying, strict=True) if stays]
-            for each in (learner, train, val, step):
+            for each in (learner, train, val):
                 each.retain(torch.tensor(staying))
     return [
         Training(tuple(history.train_loss), tuple(history.val_loss), history.best, history.accuracy)
@@ -405,11 +406,14 @@ def run_epochs(
     ]
 
 
-def _train_epoch(step: LearningStep, batches: Batches) -> Tensor:
+@torch.enable_grad()
+def _train_epoch(learner: Stack | Single, batches: Batches, loss: LossFunction) -> Tensor:
     """Train for one epoch and return the mean loss of each member, ``[M]`` on the CPU."""
     lost, count = torch.zeros(()), 0
     for images, targets in batches.epoch():
-        lost = lost + step(images, targets)
+        losses = loss(learner.logits(images, True), targets)
+        learner.descend(losses.mean(1).sum())
+        lost = lost + losses.detach().sum(1)
         count += targets.shape[1]
     if count == 0:
         raise ValueError("The training data hold no sample.")

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xaibench.kernels.training.dense_blocks import DenseBlock
-from xaibench.kernels.training.gpu_blocks import GpuBlock, adam_step, has_triton
 from xaibench.kernels.training.linear_layers import perceptron
 from xaibench.models.networks.base import Network
 
@@ -98,11 +97,6 @@ class Stack:
         self.weights = self._adam.retain(staying)
         self.leaves, self._gradient = self._make_leaves(), torch.zeros_like(self.weights)
 
-    def renew_generators(self) -> None:
-        """Replace the generators by copies. After a failed capture, the old ones may refuse to draw."""
-        states = [one.get_state() for one in self.generators]
-        self.generators = [torch.Generator(self.device).set_state(state) for state in states]
-
     def _make_leaves(self) -> list[Tensor]:
         """Return each weight of all members as a view of the matrix, so that both change together."""
         weights = zip(self._split_weights(self.weights), self.shapes, strict=True)
@@ -125,45 +119,29 @@ class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1; beta 0.9 and 0.999, eps 1e-8) for the rows of one matrix.
 
     Each row has its own learning rate ``lr`` ``[M, 1]``, which ``torch.optim.Adam`` does not support. In single
-    precision it is a compiled loop that passes over the memory once, which is faster for long rows.
+    precision on a CPU it is a compiled loop that passes over the memory once, which is faster for long rows.
     """
 
     def __init__(self, weights: Tensor, lr: Tensor) -> None:
         self.weights, self.lr = weights, lr
         self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
         self.steps = 0
-        # Powers of beta are kept on the device, so that they advance when a captured step is replayed.
-        self._counts_there = weights.device.type not in ("cpu", "mps")  # mps has no float64, in which they are exact
-        if self._counts_there:
-            self._betas = torch.tensor([0.9, 0.999], dtype=torch.float64, device=weights.device)
-            self._powers = torch.ones_like(self._betas)
 
     @torch.no_grad()
     def step(self, gradient: Tensor) -> None:
         """Update the weights in place."""
         self.steps += 1
+        first, second = 1 - 0.9**self.steps, 1 - 0.999**self.steps  # bias corrections
         if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32:
             from xaibench.kernels.training.dense_loops import adam  # loads numba
 
-            root = torch.full_like(self.lr, (1 - 0.999**self.steps) ** 0.5)
-            scales = torch.cat([self.lr / (1 - 0.9**self.steps), root], dim=1)
+            scales = torch.cat([self.lr / first, torch.full_like(self.lr, second**0.5)], dim=1)
             adam(*(each.numpy() for each in (self.weights, gradient, self.mean, self.square, scales)))
-            return
-        first, second = self._corrections()
-        single = self.weights.dtype == torch.float32
-        if isinstance(first, Tensor) and isinstance(second, Tensor) and single and has_triton(self.weights.device):
-            adam_step(self.weights, gradient, self.mean, self.square, self.lr, first, second)
             return
         self.mean.lerp_(gradient, 1 - 0.9)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
         root = self.square.sqrt().div_(second**0.5).add_(1e-8)
         self.weights.addcdiv_(self.lr / first * self.mean, root, value=-1)
-
-    def _corrections(self) -> tuple[float, float] | tuple[Tensor, ...]:
-        """Return the bias corrections: one minus beta to the power of the number of steps."""
-        if self._counts_there:
-            return (1 - self._powers.mul_(self._betas)).to(self.weights.dtype).unbind()
-        return 1 - 0.9**self.steps, 1 - 0.999**self.steps
 
     def retain(self, staying: Tensor) -> Tensor:
         """Continue with some of the rows and return them."""
@@ -235,11 +213,9 @@ def _plan_steps(
             names, layers, in_shape = names[done:], layers[done:], convolutions.blocks[-1].out_shape
     while layers:
         done = 1
-        block: GpuBlock | DenseBlock | None = GpuBlock.of(layers, in_shape, like)
-        if block is None:
-            block = DenseBlock.of(layers, in_shape, like, first=not steps)
-            prepare = block.cut if block is not None and not steps else prepare
+        block = DenseBlock.of(layers, in_shape, like, first=not steps)
         if block is not None:
+            prepare = prepare if steps else block.cut
             steps.append(_block_step(names[0], block))
             done, in_shape = 3, block.out_shape
         elif isinstance(layers[0], nn.Linear):
