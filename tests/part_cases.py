@@ -91,9 +91,16 @@ class DatasetCase:
     small: Callable[[Path, Path], dict[str, Any]] | None = None
 
 
+#: Cases of parts without a test file of their own.
+CASES = {
+    name: ExplainerCase(network="generators.networks:Attending")
+    for name in ("conservative_input_x_gradient", "gradient_rollout", "libragrad")
+}
+
+
 def case(registry: Any, name: str, default: Any) -> Any:
     """The case of a registered part, or ``default``."""
-    return _cases(registry.target(name).partition(":")[0]).get(name, default)
+    return _cases(registry.target(name).partition(":")[0]).get(name) or CASES.get(name, default)
 
 
 @functools.cache

@@ -9,12 +9,10 @@ from oracles import gradients as oracle
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.explainers.gradients.smoothgrad import SmoothGrad
-from xaibench.explainers.gradients.smoothgrad_squared import SmoothGradSquared
-from xaibench.explainers.gradients.vargrad import VarGrad
+from xaibench.explainers.gradients.smoothgrad import SmoothGrad, SmoothGradSquared, VarGrad
 from xaibench.tensors.random_numbers import sample_generators
 
-CASES = {"smoothgrad": ExplainerCase(parameters={"n_samples": 4})}
+CASES = {name: ExplainerCase(parameters={"n_samples": 4}) for name in ("smoothgrad", "smoothgrad_squared", "vargrad")}
 MOMENTS = {
     SmoothGrad: lambda gradients: gradients.mean(0),
     SmoothGradSquared: lambda gradients: gradients.square().mean(0),

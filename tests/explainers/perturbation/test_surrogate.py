@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from xaibench.explainers import explain
-from xaibench.explainers.perturbation.pixel_features import find_features
+from xaibench.explainers.perturbation.feature_attribution import find_features
 
 
 @pytest.mark.parametrize("name", ["lime", "kernel_shap"])

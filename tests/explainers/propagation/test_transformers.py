@@ -7,7 +7,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, explain
-from xaibench.explainers.propagation.deeplift_attention import layer_norm_rule, softmax_rule
+from xaibench.explainers.propagation.deeplift import layer_norm_rule, softmax_rule
 from xaibench.explainers.propagation.lrp import DeepTaylor, LRPAlphaBeta, LRPEpsilon, LRPGamma
 
 TARGETS = torch.tensor([0, 2])

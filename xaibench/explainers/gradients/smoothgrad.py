@@ -1,4 +1,4 @@
-"""SmoothGrad, and the base class of explainers that average gradients over noisy copies."""
+"""SmoothGrad, SmoothGrad² and VarGrad: the mean, the mean square and the variance of gradients over noisy copies."""
 
 from __future__ import annotations
 
@@ -90,3 +90,53 @@ class SmoothGrad(NoisyGradients):
         for samples, _, gradients in self.noisy_gradients(model, images, targets):
             total[samples] += gradients.sum(1)
         return reduce_channels(total / self.n_samples, self.channels)
+
+
+@ExplainerInfo(
+    "SmoothGrad²",
+    family="Gradients",
+    citation="Hooker et al.: A Benchmark for Interpretability Methods in Deep Neural Networks. NeurIPS 2019.",
+    exact_zero=True,
+)
+@dataclass(frozen=True, kw_only=True)
+class SmoothGradSquared(NoisyGradients):
+    """The mean of the squared gradient over copies of the image with Gaussian noise; never negative.
+
+    It equals the elementwise square of SmoothGrad plus VarGrad.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Return maps ``[N, H, W]``."""
+        total = torch.zeros_like(images)
+        for samples, _, gradients in self.noisy_gradients(model, images, targets):
+            total[samples] += gradients.square().sum(1)
+        return reduce_channels(total / self.n_samples, self.channels)
+
+
+@ExplainerInfo(
+    "VarGrad",
+    family="Gradients",
+    citation="Adebayo et al.: Local Explanation Methods for Deep Neural Networks Lack Sensitivity to Parameter "
+    "Values. ICLR workshop 2018.",
+    exact_zero=True,
+)
+@dataclass(frozen=True, kw_only=True)
+class VarGrad(NoisyGradients):
+    """The variance of the gradient over copies of the image with Gaussian noise; never negative.
+
+    It is the biased variance (divided by the number of copies), as in Captum. It is zero for a network that is linear
+    around the image.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Return maps ``[N, H, W]``."""
+        first, total, squares = (torch.zeros_like(images) for _ in range(3))
+        for samples, steps, gradients in self.noisy_gradients(model, images, targets):
+            if steps.start == 0:
+                first[samples] = gradients[:, 0]
+            # Relative to the first gradient, so that a large common part does not lose the differences to rounding.
+            apart = gradients - first[samples, None]
+            total[samples] += apart.sum(1)
+            squares[samples] += apart.square().sum(1)
+        variance = squares / self.n_samples - (total / self.n_samples).square()
+        return reduce_channels(variance.clamp(min=0), self.channels)

@@ -18,8 +18,12 @@ from xaibench.explainers.base import (
     blocks,
     reduce_channels,
 )
-from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, plain_outputs, row_outputs
-from xaibench.explainers.perturbation.pixel_features import Features
+from xaibench.explainers.perturbation.feature_attribution import (
+    FeatureAttribution,
+    Features,
+    plain_outputs,
+    row_outputs,
+)
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import blocks, reduce_channels
-from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, row_outputs
-from xaibench.explainers.perturbation.pixel_features import FeatureMask, Features
+from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, FeatureMask, Features, row_outputs
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.tensors.host_threads import background_threads
 from xaibench.tensors.random_numbers import sample_generators

@@ -40,8 +40,6 @@ _ACTIVATIONS = _names("""
 _BOUNDS = _names("""
     clamp clamp_ clip clip_ clamp_min clamp_min_ clamp_max clamp_max_ maximum minimum max min fmax fmin
 """)
-#: Activations in which each output depends on several inputs.
-NORMALIZING = _names("softmax log_softmax softmin glu")
 #: x times a gate from 0 to 1 that increases with x: smooth variants of ReLU.
 _SMOOTH = _names("gelu silu mish hardswish")
 # max(x, 0), possibly with an upper bound: a neuron is either inactive or linear.

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.kernels.compilation import kernel, subroutine
-from xaibench.kernels.emd.pairs import Floats, Ints, Points
-from xaibench.kernels.emd.pyramid import Indices, Masses
+from xaibench.kernels.emd.pyramid import Floats, Indices, Ints, Masses, Points
 
 #: Integer value of one unit of mass; sums of two units stay in range.
 _UNIT = 2.0**60

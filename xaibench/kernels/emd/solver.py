@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.kernels.emd.multiscale import EXACT_GAP, SolverProgress, StopCriteria, sink_potentials, solve
-from xaibench.kernels.emd.pairs import Floats, envelope
-from xaibench.kernels.emd.pyramid import Masses, TransportProblem
+from xaibench.kernels.emd.pyramid import Floats, Masses, TransportProblem, envelope
 
 
 @dataclass(frozen=True, eq=False)

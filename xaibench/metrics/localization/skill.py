@@ -10,8 +10,9 @@ are not. Within a sample, a skill ranks maps as its metric does.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from xaibench.component.info import MetricInfo
@@ -33,22 +34,24 @@ from xaibench.metrics.shared.inputs import (
     reduce_scores,
 )
 
-_CHANCE = "0, by construction."
-
-
-@MetricInfo(
-    "EMD skill",
+_SKILL = functools.partial(
+    MetricInfo,
     higher_is_better=True,
     range=(-math.inf, 1.0),
+    chance="0, by construction.",
+    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+    picture="score, chance and best",
+)
+
+
+@_SKILL(
+    "EMD skill",
     meaning="How much nearer than noise the map is to the ground truth: one minus its earth mover’s distance "
     "divided by that of noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
     pitfalls="Scores below noise are common and mean little by themselves: a concentrated map at a wrong place "
     "is farther from the ground truth than noise, which is spread over the image.",
-    chance=_CHANCE,
     skill_of="emd_perf",
     sample_inputs=("spacing",),
-    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-    picture="score, chance and best",
     class_name="EMDSkill",
     citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
 )
@@ -98,23 +101,17 @@ def emd_skill(
         >>> emd_skill(mask, mask), round(emd_skill(np.ones((8, 8)), mask), 1), emd_skill(mask[::-1, ::-1], mask) < 0
         (1.0, 0.0, True)
     """
-    scores = emd_perf(maps, masks, spacing=spacing, workers=workers, time_limit=time_limit, reduction="none")
-    return _reduce_skill("emd_perf", scores, maps, masks, {"spacing": spacing}, reduction)
+    return _skill(emd_perf, maps, masks, reduction, {"spacing": spacing}, workers=workers, time_limit=time_limit)
 
 
-@MetricInfo(
+@_SKILL(
     "FNI-EMD skill",
-    higher_is_better=True,
-    range=(-math.inf, 1.0),
     meaning="How much less than with noise the mass outside of the ground truth must move. 0: no better than "
     "noise, 1: all mass is on the ground truth, below 0: worse than noise.",
     pitfalls="Below noise it means little: a concentrated map at a wrong place is farther away than noise, which "
     "is spread over the image.",
-    chance="0, by construction.",
     skill_of="fni_emd",
     sample_inputs=("spacing",),
-    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-    picture="score, chance and best",
     class_name="FNIEMDSkill",
     citation=PATTERN_GAM,
 )
@@ -148,23 +145,17 @@ def fni_emd_skill(maps: Array, masks: Array, *, spacing: Spacing = None, reducti
         >>> fni_emd_skill(mask, mask), round(fni_emd_skill(np.ones((8, 8)), mask), 1)
         (1.0, 0.0)
     """
-    scores = fni_emd(maps, masks, spacing=spacing, reduction="none")
-    return _reduce_skill("fni_emd", scores, maps, masks, {"spacing": spacing}, reduction)
+    return _skill(fni_emd, maps, masks, reduction, {"spacing": spacing})
 
 
-@MetricInfo(
+@_SKILL(
     "Precision skill",
-    higher_is_better=True,
-    range=(-math.inf, 1.0),
     attains_ends=True,
     meaning="Precision (top k) relative to noise, whose precision is the share of the image that the ground "
     "truth covers. 0: no better than noise, 1: perfect, below 0: worse than noise.",
     pitfalls="It cannot be far below 0 if the ground truth is small: a map that misses a ground truth of 5 % of "
     "the image scores -0.05.",
-    chance=_CHANCE,
     skill_of="topk_precision",
-    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-    picture="score, chance and best",
     class_name="PrecisionSkill",
     citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
 )
@@ -195,24 +186,18 @@ def precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean")
         >>> round(precision_skill(np.array([[0.1, -5.0, 3.0, 0.0]]), np.array([[0, 1, 0, 0]])), 3)
         1.0
     """
-    scores = topk_precision(maps, masks, reduction="none")
-    return _reduce_skill("topk_precision", scores, maps, masks, {}, reduction)
+    return _skill(topk_precision, maps, masks, reduction)
 
 
-@MetricInfo(
+@_SKILL(
     "IoU skill",
-    higher_is_better=True,
-    range=(-math.inf, 1.0),
     attains_ends=True,
     meaning="IoU at the mask’s area, relative to noise. 0: no better than noise, 1: perfect, below 0: worse than "
     "noise.",
     pitfalls="Only for maps cut at the mask’s area: the IoU at another threshold depends on how many pixels the "
     "threshold marks, so noise is no fair comparison there.",
-    chance=_CHANCE,
     skill_of="iou",
     skill_parameters=Frozen({"threshold": "area"}),
-    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-    picture="score, chance and best",
     class_name="IoUSkill",
     citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
     revision=2,
@@ -250,20 +235,14 @@ def iou_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Sc
         >>> round(iou_skill(np.array([[0.9, 0.2, -0.5, 0.7]]), masks), 3)  # (1/3 - 7/18) / (1 - 7/18)
         -0.091
     """
-    scores = iou(maps, masks, threshold="area", reduction="none")
-    return _reduce_skill("iou", scores, maps, masks, {"threshold": "area"}, reduction)
+    return _skill(iou, maps, masks, reduction, {"threshold": "area"})
 
 
-@MetricInfo(
+@_SKILL(
     "AP skill",
-    higher_is_better=True,
-    range=(-math.inf, 1.0),
     meaning="Average precision relative to noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
     pitfalls="For small ground truths noise scores nearly 0, so the skill is almost equal to the score.",
-    chance=_CHANCE,
     skill_of="average_precision",
-    undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
-    picture="score, chance and best",
     citation="Bestgen: Exact expected average precision of the random baseline, 2015",
 )
 def average_precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
@@ -294,12 +273,18 @@ def average_precision_skill(maps: Array, masks: Array, *, reduction: Reduction =
         >>> round(average_precision_skill(np.array([[0.9, 0.2, 0.5, 0.1]]), np.array([[1, 1, 0, 0]])), 3)
         0.478
     """
-    scores = average_precision(maps, masks, reduction="none")
-    return _reduce_skill("average_precision", scores, maps, masks, {}, reduction)
+    return _skill(average_precision, maps, masks, reduction)
 
 
-def _reduce_skill(
-    metric: str, scores: Scores, maps: Array, masks: Array, parameters: Mapping[str, Any], reduction: Reduction
+def _skill(
+    metric: Callable[..., Scores],
+    maps: Array,
+    masks: Array,
+    reduction: Reduction,
+    parameters: Mapping[str, Any] = Frozen(),
+    **effort: Any,
 ) -> Scores:
+    """Rescale the scores of a metric; its chance level depends on ``parameters``, not on ``effort``."""
+    scores = metric(maps, masks, **parameters, **effort, reduction="none")
     check_reduction(reduction)
-    return reduce_scores(skill_scores(metric, scores, masks, parameters), reduction, like=maps)
+    return reduce_scores(skill_scores(metric.__name__, scores, masks, parameters), reduction, like=maps)

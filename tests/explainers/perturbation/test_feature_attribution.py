@@ -4,7 +4,7 @@ import torch
 from oracles import explainers as oracle
 
 from xaibench.explainers import ExplainedOutput, build, explain
-from xaibench.explainers.perturbation.pixel_features import find_features
+from xaibench.explainers.perturbation.feature_attribution import find_features
 from xaibench.explainers.perturbation.surrogate import default_samples
 
 NAMES = ["pfi", "shapley_sampling", "kernel_shap", "lime"]
