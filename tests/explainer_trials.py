@@ -1,6 +1,7 @@
 """How the tests that run over every explainer try one: on which network, fitted to what, under which parameters."""
 
 import functools
+import importlib
 
 import torch
 from part_cases import ExplainerCase, case
@@ -14,20 +15,23 @@ NAMES = [*EXPLAINERS, "reliance"]
 CASE = {name: case(EXPLAINERS, name, ExplainerCase()) for name in NAMES}
 
 
-def network(kind="cnn", seed=0):
-    if kind == "pooled":
-        return pooled_network(seed)
-    return models.build(kind, in_shape=(1, 8, 8), num_classes=2, seed=seed)
-
-
-def pooled_network(seed):
-    """Convolutions, global average pooling and a linear layer, which is what CAM is defined on."""
+def network(kind="cnn", seed=0, classes=2):
+    module, _, attribute = kind.partition(":")
+    if not attribute and kind != "pooled":
+        return models.build(kind, in_shape=(1, 8, 8), num_classes=classes, seed=seed)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
-        model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+        if attribute:
+            return getattr(importlib.import_module(module), attribute)((1, 8, 8), classes).eval()
+        model = pooled_network(classes)
     model.explain_dtype = torch.float64
     return model
+
+
+def pooled_network(classes):
+    """Convolutions, global average pooling and a linear layer, which is what CAM is defined on."""
+    layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, classes))
 
 
 def maps_of(name, model, images, targets, **settings):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from explainer_trials import CASE, NAMES, training_batch
+from explainer_trials import CASE, NAMES, maps_of, pooled_network, training_batch
 from part_cases import MetricCase, case
 from torch import nn
 
@@ -32,20 +32,6 @@ every_metric = pytest.mark.parametrize(
 LABEL = 2
 
 
-class Pooled(nn.Module):
-    """Convolutions, global average pooling and a linear layer."""
-
-    def __init__(self, classes):
-        super().__init__()
-        self.features = nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()
-        )
-        self.pool, self.head = nn.AdaptiveAvgPool2d(1), nn.Linear(4, classes)
-
-    def forward(self, x):
-        return self.head(self.pool(self.features(x)).flatten(1))
-
-
 def network(name, classes=4):
     """A network that the explainer supports, whose logits differ between labels and have both signs."""
     return shared_network(CASE[name].network if name in CASE else "cnn", classes)
@@ -56,7 +42,7 @@ def shared_network(kind, classes):
     with torch.random.fork_rng():
         torch.manual_seed(3)
         if kind == "pooled":
-            model = Pooled(classes)
+            model = pooled_network(classes)
         else:
             built = models.build("vit" if ":" in kind else kind, (1, 8, 8), max(classes, 2), seed=3)
             model = nn.Sequential(built, nn.Linear(max(classes, 2), classes)) if classes == 1 else built
@@ -80,17 +66,19 @@ def two_classes(z):
     return torch.stack([torch.zeros_like(z), z], 1)
 
 
-@pytest.fixture
-def images():
+def make_images():
     return torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64).clamp(-1, 1)
 
 
-def maps_of(name, model, images, targets, **settings):
-    parameters = CASE[name].parameters | settings
-    explainer = build(name)
-    if hasattr(explainer, "fit"):
-        explainer = explainer.fit(model, [training_batch()])
-    return explain(explainer, model, images, targets, device="cpu", **parameters)
+@pytest.fixture
+def images():
+    return make_images()
+
+
+@functools.cache
+def known_maps(name, output=None):
+    """The maps of the label for these images, computed once for all tests."""
+    return maps_of(name, network(name), make_images(), LABEL, output=output)
 
 
 def close(maps, expected):
@@ -110,15 +98,15 @@ def test_a_sigmoid_is_the_softmax_of_zero_and_the_logit(name, images):
         oracle = Then(model, lambda z: two_classes(z[:, LABEL]))
     output = {"output": "logit"} if name == "cam" else {"output": "probability"}
     expected = maps_of(name, oracle, images, 1, **output)
-    close(maps_of(name, model, images, LABEL, output="sigmoid"), expected)
+    close(known_maps(name, "sigmoid"), expected)
     assert (expected != 0).any()
 
 
 @pytest.mark.parametrize("name", FROM_LOGITS)
 def test_what_propagates_from_the_logit_begins_there_for_a_sigmoid(name, images):
     model = network(name)
-    expected = maps_of(name, model, images, LABEL, output="logit")
-    close(maps_of(name, model, images, LABEL, output="sigmoid"), expected)
+    expected = known_maps(name, "logit")
+    close(known_maps(name, "sigmoid"), expected)
     close(maps_of(name, nn.Sequential(model, nn.Sigmoid()), images, LABEL, output="sigmoid"), expected)
     with pytest.raises(UnsupportedModelError, match=r"sigmoid"):
         maps_of(name, Then(model, torch.sigmoid), images, LABEL, output="sigmoid")
@@ -128,7 +116,7 @@ def test_what_propagates_from_the_logit_begins_there_for_a_sigmoid(name, images)
 def test_a_sigmoid_is_not_applied_twice_and_no_softmax_of_it(name, images):
     model = network(name)
     ended = nn.Sequential(model, nn.Sigmoid())
-    close(maps_of(name, ended, images, LABEL, output="sigmoid"), maps_of(name, model, images, LABEL, output="sigmoid"))
+    close(maps_of(name, ended, images, LABEL, output="sigmoid"), known_maps(name, "sigmoid"))
     with pytest.raises(ValueError, match=r"ends in a sigmoid \('1'\), got output=None\. .* Pass output='sigmoid'"):
         maps_of(name, ended, images, LABEL)
 
@@ -221,7 +209,7 @@ STRUCTURES = {
 @every_explainer
 def test_logits_are_found_in_what_the_network_returns(name, images):
     model = network(name)
-    expected = maps_of(name, Then(model, lambda z: z), images, LABEL)
+    expected = known_maps(name)
     for structure in list(STRUCTURES.values())[EVERY.index(name) % 2 :: 2]:  # what finds them is the same for all
         close(maps_of(name, Then(model, structure), images, LABEL), expected)
 
@@ -233,7 +221,7 @@ def test_a_compiled_network_is_explained_as_the_original(name, images):
     inside = nn.Sequential(torch.compile(model, backend="eager"))
     place = nn.Sequential(copy.deepcopy(model))
     place.compile(backend="eager")
-    expected = maps_of(name, model, images, LABEL)
+    expected = known_maps(name)
     for one in (compiled, inside, place):
         parameters = CASE[name].parameters
         explainer = build(name)

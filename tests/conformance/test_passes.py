@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-import importlib
+import functools
 import re
 
 import pytest
@@ -58,14 +58,6 @@ def uncounted_checks(monkeypatch):
     monkeypatch.setattr(deeplift, "_uncounted", paused)
 
 
-def network_for(name):
-    module, _, attribute = CASE[name].network.partition(":")
-    if not attribute:
-        return network(module)
-    torch.manual_seed(0)
-    return getattr(importlib.import_module(module), attribute)((1, 8, 8), 2).eval()
-
-
 def images_of(count):
     return torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(count) % 2
 
@@ -76,7 +68,7 @@ FROM_WITHIN = {"ig2"}
 
 def counted(name, count, **settings):
     """Rows that went forward, and back, when so many images were explained."""
-    model, seen = network_for(name), []
+    model, seen = network(CASE[name].network), []
 
     def look(module, inputs, outputs):
         if PAUSED[0]:
@@ -95,6 +87,7 @@ def counted(name, count, **settings):
     return sum(seen)
 
 
+@functools.cache
 def each(name, **settings):
     """Passes for an image more: what is looked up once, however many there are, is not among them."""
     return (counted(name, 6, **settings) - counted(name, 3, **settings)) / 3
@@ -106,7 +99,7 @@ def part_of(name):
 
 
 def stated(part, name):
-    return passes_of(part, images_of(1)[0].double(), ExplainedOutput(network_for(name).double()))
+    return passes_of(part, images_of(1)[0].double(), ExplainedOutput(network(CASE[name].network).double()))
 
 
 def counts(part):
@@ -123,7 +116,7 @@ def test_the_passes_are_those_that_go_through_the_network(name):
 
 def test_passes_that_are_not_stated_are_seen(monkeypatch):
     monkeypatch.setattr(EXPLAINERS.resolve("smoothgrad"), "each", 1)  # as if the way back cost nothing
-    assert each("smoothgrad") == 2 * stated(part_of("smoothgrad"), "smoothgrad")
+    assert each.__wrapped__("smoothgrad") == 2 * stated(part_of("smoothgrad"), "smoothgrad")
 
 
 def test_what_samples_or_steps_can_be_given_a_budget():
@@ -146,7 +139,7 @@ def test_a_budget_is_kept_and_the_next_count_would_exceed_it(name):
 
 @every_adjustable
 def test_maps_within_a_budget_are_those_of_the_count_by_hand(name):
-    model, (images, targets) = network_for(name), images_of(3)
+    model, (images, targets) = network(CASE[name].network), images_of(3)
     by_hand = counts(part_of(name).within(BUDGET, images))
     maps = maps_of(name, model, images, targets, budget=BUDGET)
     given = {key: value for key, value in CASE[name].parameters.items() if key not in by_hand}
@@ -155,7 +148,7 @@ def test_maps_within_a_budget_are_those_of_the_count_by_hand(name):
 
 @every_explainer
 def test_a_budget_that_does_not_suffice_says_what_would(name):
-    model, (images, targets) = network_for(name), images_of(3)
+    model, (images, targets) = network(CASE[name].network), images_of(3)
     told, needed = re.compile(r"got budget=\d+, expected at least (\d+)"), 0
     if stated(part_of(name), name):
         with pytest.raises(ValueError, match=told) as caught:
