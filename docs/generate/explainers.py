@@ -15,7 +15,7 @@ from prose import plain, section, with_blocks
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers.base import Attribution
-from xaibench.explainers.cam.single_layer import FeatureMaps
+from xaibench.explainers.cam.gradcam import FeatureMaps
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance
 

@@ -9,12 +9,11 @@ makes it from ``"package.module:name"``: a class, a factory ``(in_shape, num_cla
 encoder and text embeddings.
 """
 
-from xaibench.models.building import build
+from xaibench.models.building import Wrapped, build
 from xaibench.models.networks.base import Network, he_normal_, zero_shot_head
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
-from xaibench.models.networks.user_networks import Wrapped
 from xaibench.models.opening.references import open_network
 from xaibench.models.opening.sources import OpenedNetwork, Preprocessing
 from xaibench.models.registered import MODELS

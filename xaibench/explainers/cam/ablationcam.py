@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import blocks, target_output
-from xaibench.explainers.cam.single_layer import PerFeatureMapCAM, weighted_sum
+from xaibench.explainers.cam.gradcam import PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.layers import Layer, captured, fastest_layout, forward_rows, zero_feature_map
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.explainers.base import spatial_axes
-from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
+from xaibench.explainers.cam.gradcam import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.layers import Layer, activations_and_gradients
 from xaibench.network.explained_output import UnsupportedModelError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.explainers.cam.single_layer import FeatureMaps
+from xaibench.explainers.cam.gradcam import FeatureMaps
 from xaibench.explainers.shared.layers import Layer, activations_and_gradients
 
 

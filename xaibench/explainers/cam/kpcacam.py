@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount, check_choice
-from xaibench.explainers.cam.single_layer import FeatureMaps
+from xaibench.explainers.cam.gradcam import FeatureMaps
 from xaibench.explainers.shared.layers import Layer, activations
 
 #: Kernels between the features of two positions (see :class:`KPCACAM`).

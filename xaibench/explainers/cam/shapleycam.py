@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
 from xaibench.explainers.base import spatial_axes
-from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
+from xaibench.explainers.cam.gradcam import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.layers import Layer, activations_and_curvature
 
 #: The value of the game whose players are the activations (see :class:`ShapleyCAM`).

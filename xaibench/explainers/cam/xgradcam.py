@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import spatial_axes
-from xaibench.explainers.cam.single_layer import FeatureMaps, weighted_sum
+from xaibench.explainers.cam.gradcam import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.layers import Layer, activations_and_gradients
 
 

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from xaibench.component.info import ModelInfo
 from xaibench.core.messages import did_you_mean, first_line, listed, warn_caller
+from xaibench.models.building import make_own
 from xaibench.models.networks.efficientnet_lite import EfficientNetLite
 from xaibench.models.networks.imagenet import Torchvision
 from xaibench.models.networks.pretrained import Classifier
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.timm_networks import Timm, import_timm
-from xaibench.models.networks.user_networks import make_own
 from xaibench.models.registered import MODELS
 
 if TYPE_CHECKING:
