@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,24 +34,7 @@ from xaibench.report.page.figure_files import FigureWriter, Findings, compute_fi
 from xaibench.report.page.headlines import own_comparisons, unranked, verdict
 from xaibench.report.page.maps import map_strip, map_table, sheet_tables
 from xaibench.report.page.sample_browser import browser
-from xaibench.report.page.tables import (
-    accuracy_table,
-    agreement_table,
-    budget_tables,
-    claims_table,
-    failures_table,
-    grid_tables,
-    leaderboard_table,
-    parameters_table,
-    published_accuracy_table,
-    published_scores_table,
-    ratios_table,
-    reproducibility_table,
-    share_tables,
-    time_tables,
-    trainings_table,
-    undefined_table,
-)
+from xaibench.report.page.tables import grid_tables, page_tables
 from xaibench.report.page.templating import json_block, script, template_environment
 from xaibench.runfolder.sample_file import MOST_VOXELS
 from xaibench.runfolder.sanitize import quote_formula
@@ -68,7 +51,7 @@ from xaibench.scores.leaderboards import (
     reproducibility,
 )
 from xaibench.scores.metric_agreement import mean_agreements, table_4
-from xaibench.scores.render import Table, to_csv, to_latex
+from xaibench.scores.render import to_csv, to_latex
 from xaibench.scores.results import RunResults, read_run
 from xaibench.scores.run_time import costs
 from xaibench.scores.shares import SHARE_LABELS, share_bars
@@ -238,7 +221,7 @@ def _render(
     templates = template_environment()
     first = subject(run, findings.boards)
     content = _page_content(run, findings, overall, first)
-    tables = {table.name: table for table in _page_tables(run, content)}
+    tables = {table.name: table for table in page_tables(run, content)}
     for table in tables.values():
         _write(target / "tables" / f"{table.name}.csv", to_csv(table).encode())
         _write(target / "tables" / f"{table.name}.tex", to_latex(table).encode())
@@ -309,40 +292,6 @@ def _page_content(run: RunResults, findings: Findings, overall: pd.DataFrame, fi
         "failures": records(run.failures),
         "citations": citations(run),
     }
-
-
-def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]:
-    boards, paper, agreement = content["boards"], content["published"], content["agreement"]
-    for truth, rows in boards.items():
-        yield leaderboard_table(run, truth, rows, f"-{truth}" if len(boards) > 1 else "")
-    yield from content["grids"]
-    if content["shares"]:
-        yield from share_tables(run, content["shares"])
-    if content["firsts"] and content["reproducibility"]:
-        yield reproducibility_table(run, content["reproducibility"])
-    if content["claims"]:
-        yield claims_table(run, content["claims"])
-    if paper["accuracies"]:
-        yield published_accuracy_table(paper["accuracies"])
-    if paper["scores"]:
-        yield published_scores_table(run, paper["scores"])
-    if content["ratios"]:
-        yield ratios_table(run, content["ratios"])
-    if content["accuracy"]:
-        yield accuracy_table(run, content["accuracy"])
-        if content["trainings"]:
-            yield trainings_table(run, content["trainings"])
-    yield from budget_tables(run, content["budgets"])
-    if agreement["table"]:
-        yield agreement_table(run, agreement["explainers"], agreement["table"])
-    if content["parameters"]:
-        yield parameters_table(run, content["parameters"])
-    if content["undefined"]:
-        yield undefined_table(run, content["undefined"])
-    if content["costs"]:
-        yield from time_tables(content["costs"])
-    if content["failures"]:
-        yield failures_table(content["failures"])
 
 
 def _render_samples(templates: jinja2.Environment, run: RunResults, room: int) -> tuple[str, str]:
