@@ -9,6 +9,7 @@ from PIL import Image
 from report.conftest import FEW_CELLS, make_scores
 from report.pictures import make_samples, make_volumes
 
+from xaibench.core.pictures import levels
 from xaibench.leaderboard.pictures import (
     SAMPLE_SHEET,
     decode_sheet,
@@ -17,7 +18,6 @@ from xaibench.leaderboard.pictures import (
     sheet_layout,
     write_sample_sheet,
 )
-from xaibench.report.page.sample_browser import levels
 
 
 def test_the_tiles_of_volumes_are_their_slices(tmp_path):

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import xaibench as xb
+from xaibench.plots.maps import sheet
 
 IMAGES = np.random.default_rng(0).random((3, 1, 6, 8))
 MAPS = np.random.default_rng(1).normal(size=(3, 6, 8))
@@ -109,6 +110,15 @@ def test_notebooks_move_through_volumes_without_a_server():
     assert "http" not in html
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert xb.show(IMAGES)._repr_html_() is None
+
+
+def test_a_sheet_has_each_image_alone_and_with_its_outline():
+    figure = sheet(IMAGES, MASKS, list("abc"), columns=2)
+    assert words(figure) == list("abc")
+    assert len(tiles(figure)) == 6
+    assert [len(lines.get_segments()) for lines in figure.axes[0].collections] == [8] * 3
+    figure = sheet(VOLUMES, BLOCKS, list("ab"))  # cut where the mask is
+    assert np.allclose(tiles(figure)[0], VOLUMES[0, 0, 1][..., None])
 
 
 @pytest.mark.parametrize(

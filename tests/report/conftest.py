@@ -279,7 +279,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("band_figure", "forest_figure", "map_figure", "overlay_figure", "ranking_figure", "score_figure"):
+    for name in ("band_figure", "forest_figure", "ranking_figure", "score_figure", "sheet_figure"):
         monkeypatch.setattr(figure_files, name, lambda *_: Figure())
     monkeypatch.setattr(figure_files, "encode", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
     resample_little(monkeypatch)

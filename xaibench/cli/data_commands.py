@@ -84,7 +84,7 @@ def show(
     with clear_errors():
         from xaibench import data
         from xaibench.data.annotated import AnnotatedSet
-        from xaibench.report.figures.sample_sheets import sheet
+        from xaibench.plots.maps import sheet
 
         made_folder_of(out)
         part = data.DATASETS.resolve(name)

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.core.pictures import Levels, fit, levels
 from xaibench.leaderboard.manifest import ResultError, read_bytes
-from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import SampleCell
 
 SAMPLE_SHEET = "samples.png"
@@ -30,7 +29,6 @@ MAX_SIDE = 64
 #: Largest size of a picture in bytes, and largest side of a sheet in pixels.
 MAX_PICTURE_BYTES, _MAX_SHEET_SIDE = 1 << 20, 1 << 13
 
-Levels: TypeAlias = NDArray[np.uint8]
 #: Subset, variant and model.
 CellKey: TypeAlias = tuple[str, str, str]
 
@@ -187,10 +185,7 @@ def _tiles(layout: SheetLayout, cells: Iterable[SampleCell]) -> Iterable[tuple[i
 
 def _paste(sheet: Levels, layout: SheetLayout, row: int, column: int, tile: Levels) -> None:
     """Paste a tile, scaled to the side of a tile; one that is not square keeps its proportions, in the middle."""
-    side, longest = layout.side, max(tile.shape[:2])
-    height, width = (max(1, round(length * side / longest)) for length in tile.shape[:2])
-    if longest != side:
-        method = Image.Resampling.BOX if longest > side else Image.Resampling.NEAREST
-        tile = np.asarray(Image.fromarray(tile).resize((width, height), method))
+    side, tile = layout.side, fit(tile, layout.side, enlarge=True)
+    height, width = tile.shape[:2]
     top, left = row * side + (side - height) // 2, column * side + (side - width) // 2
     sheet[top : top + height, left : left + width] = tile

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -17,6 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from xaibench.core.checks import check_count, check_finite, check_map_shape
+from xaibench.core.pictures import color_picture
 from xaibench.core.slices import cut_slices, heaviest_slices, name_slices
 from xaibench.core.types import Array
 from xaibench.plots.figure_style import THEME, house_style
@@ -91,6 +91,46 @@ def show(
     """
     check_count("samples", samples)
     return _check_content(images, maps, masks, labels, samples, signed, spacing).draw()
+
+
+def sheet(images: Array, masks: Array, labels: Sequence[str], *, columns: int = 4) -> Figure:
+    """Draw samples for visual inspection of masks and classes: each image next to a copy with the mask outlined.
+
+    Args:
+        images: As for :func:`show`.
+        masks: As for :func:`show`.
+        labels: One line per sample, drawn below it.
+        columns: Number of samples per row.
+
+    Returns:
+        A figure without a window; ``figure.savefig("sheet.png")`` writes it.
+
+    Raises:
+        ValueError: If there is no sample, or the shapes do not match.
+
+    Example:
+        >>> figure = sheet(np.zeros((3, 1, 8, 8)), np.zeros((3, 8, 8), bool), ["T", "L", "T"])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['T', 'L', 'T']
+    """
+    content = _check_content(images, None, masks, labels, len(labels), False, None)
+    side = _VOLUME_SIDE if content.is_volume else _SIDE
+    columns = min(columns, len(labels))
+    step, line = 2 * side + 3 * _LEFT, side + _TOP
+    width, height = columns * step, -(-len(labels) // columns) * line
+    with house_style():
+        figure = Figure(figsize=(width, height), dpi=150)
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.axis("off")
+        for row, label in enumerate(labels):
+            left, top = row % columns * step + _LEFT, row // columns * line + _LEFT / 2
+            slices = content.chosen_slices(row) if content.is_volume else ()
+            content.draw_tile(axes, row, None, slices, (left, top), is_outlined=False)
+            content.draw_tile(axes, row, None, slices, (left + side + _GAP, top))
+            axes.text(left, top + side + 0.05, label, va="top", color=THEME["ink"])
+        axes.set(xlim=(0, width), ylim=(height, 0))
+    return figure
 
 
 def draw_tiles(
@@ -209,7 +249,14 @@ class _Content:
         return heaviest_slices(mass) if mass.any() else tuple(length // 2 for length in self.sides)
 
     def draw_tile(
-        self, axes: Axes, row: int, name: str | None, slices: tuple[int, ...], corner: tuple[float, float]
+        self,
+        axes: Axes,
+        row: int,
+        name: str | None,
+        slices: tuple[int, ...],
+        corner: tuple[float, float],
+        *,
+        is_outlined: bool = True,
     ) -> None:
         """Draw an image, or a map by its name, with the outline of the mask: one panel, or three of a volume."""
         drawn, side = None if name is None else self.maps[name][row], _VOLUME_SIDE if slices else _SIDE
@@ -222,11 +269,9 @@ class _Content:
         ):
             left, top = corner[0] + x, corner[1] + y
             axes.imshow(tile, extent=(left, left + width, top + height, top), interpolation="nearest", aspect="auto")
-            axes.add_collection(
-                LineCollection(
-                    list(_outline_segments(mask, (left, top, width, height))), colors=_OUTLINE, linewidths=1.2
-                )
-            )
+            if is_outlined:
+                segments = list(_outline_segments(mask, (left, top, width, height)))
+                axes.add_collection(LineCollection(segments, colors=_OUTLINE, linewidths=1.2))
         if drawn is not None and not drawn.any():
             x, y = places[1][0] if slices else 0, places[2][1] if slices else 0  # the free corner next to the slices
             middle = (corner[0] + (x + side) / 2, corner[1] + (y + side) / 2)
@@ -300,11 +345,9 @@ def in_colors(image: NDArray[Any]) -> NDArray[np.float64]:
     return plain if low >= 0 and high <= 1 else (plain - low) / ((high - low) or 1.0)
 
 
-def _color_map(values_of_map: NDArray[Any], signed: bool) -> NDArray[np.float64]:
+def _color_map(values: NDArray[Any], signed: bool) -> NDArray[np.float64]:
     """Return ``[H, W, 3]``, a map in color, scaled by its own maximum."""
-    scaled = values_of_map / (np.abs(values_of_map).max() or 1.0)
-    values, name = ((scaled + 1) / 2, "RdBu_r") if signed else (np.abs(scaled), "inferno")
-    return np.asarray(matplotlib.colormaps[name](values)[..., :3], dtype=np.float64)
+    return color_picture(values, "signed" if signed else "map") / 255.0
 
 
 def _over(colors: NDArray[np.float64], values: NDArray[Any], signed: bool) -> NDArray[np.float64]:

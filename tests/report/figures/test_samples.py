@@ -1,21 +1,11 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from report.annotated import make_sheet
 from report.pictures import change_samples
 
-from xaibench.report.figures.samples import (
-    color_tile,
-    map_array,
-    map_figure,
-    map_rows,
-    overlay,
-    overlay_figure,
-    sheets,
-    shrink,
-    tile_uri,
-)
+from xaibench.core.pictures import color_picture
+from xaibench.report.figures.samples import map_array, map_sheets, overlay, sheet_figure
 from xaibench.scores.results import read_run
 
 CYAN = [0, 229, 255]
@@ -36,36 +26,18 @@ def row(array=None, mask=None, side=8):
 
 def test_maps_have_a_row_for_each_cell_and_global_ones_leave_rigid_out(shared_run):
     run = read_run(shared_run)
-    assert len(map_rows(run, "example")) == 18
-    assert len(map_rows(run, "global")) == 14
-    assert all(row[0] != "rigid" for row in map_rows(run, "global"))
-    figure = map_figure(run, "example", map_rows(run, "example"))
-    (picture,) = figure.axes[0].get_images()
+    example, mean = map_sheets(run)
+    assert (len(example.rows), len(mean.rows)) == (18, 14)
+    assert all(samples.subset != "rigid" for samples, *_ in mean.rows)
+    (picture,) = sheet_figure(run, example).axes[0].get_images()
     tiles = np.asarray(picture.get_array()).reshape(18, 75, 2 + 17, 75, 4).transpose(0, 2, 1, 3, 4)
     # Guided GradCAM has maps of the eight CNN cells alone.
     assert (tiles[..., 3] > 0).any(axis=(2, 3)).sum() == 18 * (2 + 17) - 10
-    row, column = map_rows(run, "example").index(("lin", "corr", "cnn")), 2 + list(run.explainers).index("lime")
-    expected = color_tile(map_array(run.pictures["lin", "corr", "cnn"], "example", "lime"), "map")
+    row = next(i for i, (samples, *_) in enumerate(example.rows) if samples.cell == ("lin", "corr", "cnn"))
+    expected = color_picture(map_array(*example.rows[row][:2], "lime"), "map")
     centers = 3 + (np.arange(8) * 69 + 34) // 8
-    assert np.array_equal(tiles[row, column][np.ix_(centers, centers)][..., :3], expected)
-    assert map_figure(run, "example", []) is None
-
-
-def test_colors_of_a_map_are_those_of_its_magnitude():
-    array = np.array([[0.0, -2.0], [1.0, 0.5]])
-    assert (color_tile(array, "map") == color_tile(-array, "map")).all()
-    assert (color_tile(array, "map") == color_tile(3 * array, "map")).all()
-    assert color_tile(np.array([[0.0, -1.0, 1.0]]), "image").tolist()[0] == [[128] * 3, [0] * 3, [255] * 3]
-    assert (color_tile(np.full((2, 2), np.nan), "map") == color_tile(np.zeros((2, 2)), "map")).all()
-
-
-def test_large_maps_are_reduced_by_block_means():
-    array = np.random.default_rng(0).random((64, 64))
-    small = shrink(array)
-    assert small.shape == (32, 32)
-    assert small[3, 5] == pytest.approx(array[6:8, 10:12].mean())
-    assert shrink(np.ones((70, 33))).shape == (24, 11)
-    assert tile_uri(color_tile(small, "map")).startswith("data:image/webp;base64,")
+    tile = tiles[row, example.columns.index("lime")]
+    assert np.array_equal(tile[np.ix_(centers, centers)][..., :3], expected)
 
 
 def test_a_map_of_zeros_halves_the_image_and_its_maximum_is_the_brightest():
@@ -90,14 +62,12 @@ def test_the_rim_of_the_mask_is_drawn_and_nothing_else():
     assert (overlay(row(mask=np.ones((8, 8))), 0, None, 8) == 200).all()  # the edge of the image is no rim
 
 
-def test_the_sheet_has_a_tile_for_every_map(annotated_run, fresh_annotated_run):
-    axes = overlay_figure(read_run(annotated_run), sheets(read_run(annotated_run))["pet", "-", "resnet18"]).axes[0]
-    assert len(axes.images) == 3 * 14
-    texts = [text.get_text() for text in axes.texts]
-    assert texts[:3] == ["Image", "CAM", "GradCAM"]
-    assert texts[-1] == "pet_2.jpg: dog"
+def test_a_sheet_of_photographs_has_the_explainers_with_maps(annotated_run, fresh_annotated_run):
+    run = read_run(annotated_run)
+    axes = sheet_figure(run, map_sheets(run)[0]).axes[0]
+    assert axes.images[0].get_array().shape == (3 * 156, 14 * 156, 4)
+    assert [label.get_text() for label in axes.get_xticklabels()][:3] == ["Image", "CAM", "GradCAM"]
+    assert axes.get_yticklabels()[-1].get_text() == "pet_2.jpg: dog"
     change_samples(fresh_annotated_run, lambda cell: {"explainers": cell.explainers[1:], "maps": cell.maps[:, 1:]})
-    run = read_run(fresh_annotated_run)
-    axes = overlay_figure(run, sheets(run)["pet", "-", "resnet18"]).axes[0]
-    assert len(axes.images) == 3 * 13
-    assert axes.texts[1].get_text() == "GradCAM"
+    columns = map_sheets(read_run(fresh_annotated_run))[0].columns
+    assert (len(columns), columns[1]) == (13, "gradcam")

@@ -133,19 +133,6 @@ def test_what_is_only_for_the_figures_is_not_browsed(small_run):
     assert browser(read_run(small_run), PLENTY).cells == []
 
 
-@pytest.mark.parametrize(("side", "brightest"), [(8, 1), (64, 21)])
-def test_of_large_maps_a_few_pixels_share_the_brightest_level(side, brightest):
-    ramp = np.arange(side**2, dtype=np.float32).reshape(side, side) / side**2
-    levels = sample_browser.levels(ramp)
-    assert (levels.min(), levels.max()) == (0, 255)
-    assert (levels == 255).sum() >= brightest
-    assert (levels == 255).mean() < 0.02
-    assert sample_browser.levels(ramp * 0 + 3).max() == 0
-    peak = np.zeros((64, 64), np.float32)
-    peak[3, 4] = 1.0  # the quantile of such a map is its smallest value
-    assert (sample_browser.levels(peak) == 255).sum() == 1
-
-
 def test_the_page_takes_as_many_samples_as_fit_and_says_how_many(small_run, monkeypatch):
     full = write_report(small_run).read_text()
     assert "6 samples per cell are shown" in full

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.core.pictures import palette
 from xaibench.leaderboard.facts import SuiteFacts
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.pictures import SheetLayout, decode_sheet, read_sample_sheet
 from xaibench.leaderboard.scores import read_picture
 from xaibench.leaderboard.site.files import Site
-from xaibench.report.figures.samples import palette
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from xaibench.core.files import atomic_file
 from xaibench.plots.files import Drawn, encode, inline_svg
 from xaibench.report.figures.curves import BudgetScores, band_figure, budget_figure, budget_scores, curve_sets
 from xaibench.report.figures.rankings import forest_figure, ranking_figure
-from xaibench.report.figures.samples import MAP_KINDS, map_figure, map_rows, overlay_figure, sheets
+from xaibench.report.figures.samples import map_sheets, sheet_figure
 from xaibench.report.figures.scores import score_figure
 from xaibench.report.figures.signal_to_noise import accuracy_figure, ratio_sheet
 from xaibench.report.page.content import alternative
@@ -157,14 +157,13 @@ def figures(run: RunResults, findings: Findings) -> dict[str, Callable[[], Drawn
     draw = functools.partial
     drawn: dict[str, Callable[[], Drawn]] = {"forest": draw(forest_figure, run, findings.boards)}
     drawn |= {f"box-{metric}": draw(score_figure, run, findings.summary, metric) for metric in run.metrics}
-    drawn |= {f"maps-{kind}": draw(map_figure, run, kind, map_rows(run, kind)) for kind in MAP_KINDS}
+    drawn |= {sheet.name: draw(sheet_figure, run, sheet) for sheet in map_sheets(run)}
     drawn |= {f"ranks-{metric}": draw(ranking_figure, run, ranking) for metric, ranking in findings.ranks.items()}
     labels = {name: part.label for name, part in run.metrics.items()}
     for explainer, matrix in mean_agreements(findings.agreements).items():
         drawn[f"agreement-{explainer}"] = draw(plots.agreement, matrix, labels)
     drawn |= {f"budgets-{metric}": draw(budget_figure, run, scores) for metric, scores in findings.budgets.items()}
     drawn |= {"-".join(("curves", *key)): draw(band_figure, run, part, key[2]) for key, part in findings.curves.items()}
-    drawn |= {f"sheet-{cell[0]}-{cell[2]}": draw(overlay_figure, run, part) for cell, part in sheets(run).items()}
     if "alpha" in run.accuracy_keys:
         drawn |= {"ratios": draw(accuracy_figure, run), "ratio-samples": draw(ratio_sheet, run)}
     return drawn

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from xaibench.report.figures.samples import TOP, Levels, data_uri, shrink
+from xaibench.core.pictures import data_uri, fit, levels, picture_uri, scale_levels
 from xaibench.report.page.content import round_for_page
 from xaibench.runfolder.sample_file import SampleCell, Voxels
 from xaibench.runfolder.schema import CELL
@@ -18,12 +17,10 @@ from xaibench.scores.results import RunResults
 
 #: If fewer samples per cell than this fit at full size, maps are reduced to :data:`SMALL` pixels per side.
 ENOUGH, SMALL = 12, 32
-#: Longest side in pixels of an image, and of a map, on the page.
-IMAGE_SIDE, MAP_SIDE = 112, 64
-#: In maps with more pixels than this, the brightest level is a quantile, since one pixel could darken all others.
-MANY_PIXELS = 1024
-#: Largest side of an image that is encoded losslessly.
-LOSSLESS_SIDE = 16
+#: Longest side in pixels of an image on the page.
+IMAGE_SIDE = 112
+#: Quality of pictures, for WebP.
+_QUALITY = 60
 
 Floats = NDArray[np.float64]
 
@@ -112,52 +109,20 @@ def _encode_sample(cell: SampleCell, number: int, reduced: int) -> tuple[str, st
         return _encode_volume(cell.voxels, number)
     maps = [levels(one) for one in cell.maps[number]]
     if reduced:
-        maps = [np.rint(shrink(one.astype(np.float64), reduced)).astype(np.uint8) for one in maps]
-    mask = Image.fromarray(np.asarray(_shrink_image(Image.fromarray(255 * cell.masks[number]), IMAGE_SIDE)) >= 128)
-    image = np.asarray(_shrink_image(Image.fromarray(cell.images[number]), IMAGE_SIDE))
-    return _encode_image(image), data_uri(mask, "png", optimize=True), _encode_image(np.concatenate(maps, axis=1))
+        maps = [fit(one, reduced) for one in maps]
+    mask = fit(255 * cell.masks[number], IMAGE_SIDE) >= 128
+    return _encode(fit(cell.images[number], IMAGE_SIDE), mask, np.concatenate(maps, axis=1))
 
 
 def _encode_volume(voxels: Voxels, number: int) -> tuple[str, str, str]:
-    maps = np.concatenate([_scale_levels(one.astype(np.float64)) for one in voxels.maps[number]], axis=-1)
-    image, mask, stacked = (
-        array.reshape(-1, array.shape[-1]) for array in (voxels.images[number], voxels.masks[number] > 0, maps)
-    )
-    return _encode_image(image), data_uri(Image.fromarray(mask), "png", optimize=True), _encode_image(stacked)
+    maps = np.concatenate([scale_levels(one.astype(np.float64)) for one in voxels.maps[number]], axis=-1)
+    arrays = voxels.images[number], voxels.masks[number] > 0, maps
+    image, mask, stacked = (array.reshape(-1, array.shape[-1]) for array in arrays)
+    return _encode(image, mask, stacked)
 
 
-def levels(magnitude: NDArray[np.floating[Any]]) -> Levels:
-    """Return ``[h, w]`` levels from the map's smallest to its largest magnitude; 0 everywhere for a constant map."""
-    return _scale_levels(
-        np.asarray(_shrink_image(Image.fromarray(magnitude.astype(np.float32)), MAP_SIDE), dtype=np.float64)
-    )
-
-
-def _scale_levels(small: Floats) -> Levels:
-    low, top = small.min(), small.max()
-    if small.size > MANY_PIXELS and (quantile := np.quantile(small, TOP)) > low:
-        top = quantile
-    shares = (small - low) / ((top - low) or 1.0)
-    return np.asarray(np.rint(255 * np.clip(shares, 0, 1)), dtype=np.uint8)
-
-
-def _shrink_image(picture: Image.Image, side: int) -> Image.Image:
-    """Reduce the image by area means until no side is longer than ``side``."""
-    scale = side / max(picture.size)
-    if scale >= 1:
-        return picture
-    width, height = (max(round(length * scale), 1) for length in picture.size)
-    return picture.resize((width, height), Image.Resampling.BOX)
-
-
-def _encode_image(levels: Levels) -> str:
-    """Encode an image ``[h, w]`` or ``[h, w, 3]``: lossless if small, lossy otherwise."""
-    if levels.ndim == 3 and (levels[..., 0] == levels[..., 1]).all() and (levels[..., 1] == levels[..., 2]).all():
-        levels = levels[..., 0]
-    picture = Image.fromarray(levels)
-    if len(levels) <= LOSSLESS_SIDE:
-        return data_uri(picture, "png", optimize=True)
-    return data_uri(picture, "webp", quality=60, method=4)
+def _encode(image: NDArray[np.uint8], mask: NDArray[np.bool_], maps: NDArray[np.uint8]) -> tuple[str, str, str]:
+    return picture_uri(image, _QUALITY), data_uri(mask, "png", optimize=True), picture_uri(maps, _QUALITY)
 
 
 def _describe_cell(run: RunResults, cell: SampleCell, kept: EncodedImages, scores: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from xaibench.benchmarks.facets import facet_headings
 from xaibench.core.progress import format_bytes
 from xaibench.core.truth_kinds import TRUTHS, question_of
+from xaibench.report.figures.samples import COLUMNS
 from xaibench.scores.render import Table, to_csv, to_latex
 from xaibench.scores.results import place
 
@@ -40,7 +41,7 @@ def template_environment() -> jinja2.Environment:
     )
     templates.filters |= {"number": number, "p": p_value, "place": place, "duration": format_duration, "memory": memory}
     templates.filters |= {"question": question_of, "file_links": file_links}
-    templates.globals["truths"] = TRUTHS
+    templates.globals |= {"truths": TRUTHS, "map_columns": COLUMNS}
     templates.globals["facet_headings"] = facet_headings
     return templates
 

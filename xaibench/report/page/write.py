@@ -32,7 +32,7 @@ from xaibench.report.page.content import (
 )
 from xaibench.report.page.figure_files import FigureWriter, Findings, compute_findings, start_helper
 from xaibench.report.page.headlines import own_comparisons, unranked, verdict
-from xaibench.report.page.maps import map_strip, map_table, sheet_tables
+from xaibench.report.page.maps import map_strip, sheet_tables
 from xaibench.report.page.sample_browser import browser
 from xaibench.report.page.tables import grid_tables, page_tables
 from xaibench.report.page.templating import json_block, script, template_environment
@@ -285,7 +285,6 @@ def _page_content(run: RunResults, findings: Findings, overall: pd.DataFrame, fi
         "accuracy": accuracy_rows(run),
         "ratios": chosen_ratios(run),
         "trainings": records(run.trainings),
-        "maps": {"example": map_table(run, "example"), "global": map_table(run, "global")},
         "undefined": records(undefined(run)),
         "unscored": _unscored(run),
         "costs": costs(run),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.pictures import fit
 from xaibench.core.slices import cut_slices, heaviest_slices
 from xaibench.runfolder.sample_file import MOST_VOXELS, SIDE, SampleCell, Voxels, place_slices
 from xaibench.runner.plan.jobs import DataJob, ExplainJob
@@ -311,14 +312,7 @@ def mean_share(maps: Floats) -> Floats:
 
 def _downscale(array: Floats) -> Floats:
     """Downscale ``[C, H, W]`` by area averaging, so that no side is longer than :data:`SIDE`."""
-    scale = SIDE / max(array.shape[1:])
-    if scale >= 1:
-        return array
-    from PIL import Image
-
-    height, width = (max(round(length * scale), 1) for length in array.shape[1:])
-    pictures = [Image.fromarray(np.asarray(each, np.float32)) for each in array]
-    return np.stack([np.asarray(each.resize((width, height), Image.Resampling.BOX)) for each in pictures])
+    return array if max(array.shape[1:]) <= SIDE else np.stack([fit(each, SIDE) for each in array])
 
 
 class SampleView:
