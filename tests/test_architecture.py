@@ -17,9 +17,10 @@ LAYERS = (
     {"tensors", "types"},
     {"network"},
     {"kernels"},
-    {"data", "models", "explainers", "metrics", "runfolder", "plots"},
+    {"data", "models", "explainers", "metrics", "runfolder"},
     {"benchmarks"},
     {"scores"},
+    {"plots"},
     {"evaluation"},
     {"runner", "meta_evaluation", "compat"},
     {"report"},
@@ -32,7 +33,7 @@ LAYERS = (
 ONLY = {
     "runfolder": {"core", "component"},
     "scores": {"core", "component", "runfolder", "benchmarks"},
-    "plots": {"core"},
+    "plots": {"core", "runfolder", "benchmarks", "scores"},
     "report": {"_version", "core", "component", "runfolder", "plots", "benchmarks", "scores"},
 }
 ALL = set().union(*LAYERS)
@@ -43,7 +44,7 @@ MAY_IMPORT = {
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
 ONLY_IN = {
     "captum": ["explainers/captum_adapter.py", "explainers/propagation/captum_lrp.py"],
-    "matplotlib": ["plots/*.py", "report/figures/*.py", "evaluation/table.py"],
+    "matplotlib": ["plots/*.py", "core/pictures.py", "evaluation/table.py"],
     "ray": ["runner/ray_cluster.py"],
     "ot": ["metrics/localization/*.py"],
     "pydicom": ["data/scans/*.py"],

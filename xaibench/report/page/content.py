@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 
 from xaibench.core.pictures import palette
 from xaibench.core.truth_kinds import NO_TRUTH
-from xaibench.report.figures.samples import palette
-from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.numbers.summary import accuracy_margins, left_out_networks, min_accuracy
 from xaibench.runfolder.schema import ACCURACY, CELL
 from xaibench.scores.leaderboards import Boards
 from xaibench.scores.rank_tests import ALPHA

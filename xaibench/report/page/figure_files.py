@@ -16,13 +16,14 @@ from markupsafe import Markup
 from xaibench import plots
 from xaibench.core.correlations import MetricAgreement
 from xaibench.core.files import atomic_file
+from xaibench.plots.box_plots import score_figure
 from xaibench.plots.files import Drawn, encode, inline_svg
-from xaibench.report.figures.curves import BudgetScores, band_figure, budget_figure, budget_scores, curve_sets
-from xaibench.report.figures.rankings import forest_figure, ranking_figure
-from xaibench.report.figures.samples import map_sheets, sheet_figure
-from xaibench.report.figures.scores import score_figure
-from xaibench.report.figures.signal_to_noise import accuracy_figure, ratio_sheet
+from xaibench.plots.map_sheets import map_sheets, sheet_figure
+from xaibench.plots.method_panels import band_figure, budget_figure, curve_sets
+from xaibench.plots.rankings import forest_figure, ranking_figure
+from xaibench.plots.signal_to_noise import accuracy_figure, ratio_sheet
 from xaibench.report.page.content import alternative
+from xaibench.scores.budgets import BudgetScores, budget_scores
 from xaibench.scores.leaderboards import Boards, Ranking, boards, rankings
 from xaibench.scores.metric_agreement import agreements, mean_agreements
 from xaibench.scores.results import RunResults

@@ -10,7 +10,7 @@ import numpy as np
 
 from xaibench.core.pictures import picture_uri
 from xaibench.core.slices import name_slices
-from xaibench.report.figures.samples import COLUMNS, draw_tile, map_array, map_sheets
+from xaibench.plots.map_sheets import COLUMNS, draw_tile, map_array, map_sheets
 from xaibench.runfolder.sample_file import SampleCell
 from xaibench.scores.results import RunResults
 
@@ -37,7 +37,7 @@ def make_tile(
         run: The run.
         samples: Samples of a cell.
         number: Position of the sample; None for the mean.
-        name: As for :func:`~xaibench.report.figures.samples.draw_tile`.
+        name: As for :func:`~xaibench.plots.map_sheets.draw_tile`.
         label: Label of the sample.
         side: Longest side in pixels.
     """

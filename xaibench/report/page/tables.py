@@ -14,11 +14,11 @@ from typing import Any
 import pandas as pd
 
 from xaibench.benchmarks.facets import DATASET_HEADING, facet_headings
-from xaibench.report.figures.curves import BudgetScore, BudgetScores
 from xaibench.report.page.content import heading, records
 from xaibench.report.page.templating import format_duration, memory, number, signed
 from xaibench.runfolder.descriptions import PartDescription
 from xaibench.runfolder.schema import CELL
+from xaibench.scores.budgets import BudgetScore, BudgetScores
 from xaibench.scores.claims import Claim
 from xaibench.scores.leaderboards import Reproducibility
 from xaibench.scores.published_comparison import shown_metrics

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from xaibench.benchmarks.facets import facet_headings
 from xaibench.core.progress import format_bytes
 from xaibench.core.truth_kinds import TRUTHS, question_of
-from xaibench.report.figures.samples import COLUMNS
+from xaibench.plots.map_sheets import COLUMNS
 from xaibench.scores.render import Table, to_csv, to_latex
 from xaibench.scores.results import place
 

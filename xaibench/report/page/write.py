@@ -14,7 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.core.files import atomic_file
-from xaibench.report.figures.rankings import forest_content
+from xaibench.plots.rankings import forest_content
 from xaibench.report.page.content import (
     accuracy_rows,
     board_rows,

@@ -11,9 +11,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from xaibench import plots
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.files import shorten_label
+from xaibench.plots.forest import forest
 from xaibench.scores.leaderboards import Boards, Ranking
 from xaibench.scores.results import RunResults
 
@@ -71,7 +71,7 @@ def forest_figure(run: RunResults, boards: Mapping[str, Boards]) -> Figure | Non
             mean, low, high = known.get(name, (math.nan,) * 3)
             rows.append({"metric": metric, "method": name, "mean": mean, "low": low, "high": high})
     parts = [run.metrics[metric] for metric in content.metrics]
-    return plots.forest(
+    return forest(
         pd.DataFrame(rows),
         metrics={part.name: f"{part.label} {'↑' if part.higher_is_better else '↓'}" for part in parts},
         controls=[name for name, part in run.explainers.items() if part.control],

@@ -5,7 +5,7 @@ from report.annotated import make_sheet
 from report.pictures import change_samples
 
 from xaibench.core.pictures import color_picture
-from xaibench.report.figures.samples import map_array, map_sheets, overlay, sheet_figure
+from xaibench.plots.map_sheets import map_array, map_sheets, overlay, sheet_figure
 from xaibench.scores.results import read_run
 
 CYAN = [0, 229, 255]

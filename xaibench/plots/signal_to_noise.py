@@ -9,9 +9,6 @@ from matplotlib.ticker import NullLocator
 from xaibench.plots.curves import make_panels
 from xaibench.plots.figure_style import THEME, house_style
 from xaibench.plots.maps import sheet
-from xaibench.report.figures.sample_sheets import sheet
-from xaibench.report.numbers.signal_to_noise import chosen_ratios
-from xaibench.report.numbers.summary import min_accuracy
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.scores.results import RunResults, place
 from xaibench.scores.signal_to_noise import chosen_ratios
