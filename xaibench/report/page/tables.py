@@ -40,7 +40,7 @@ def _percent(share: float, digits: int = 0) -> str:
     return f"{number(100 * share, digits)} %"
 
 
-_NUMBER = {"is_number": True, "css": "n", "head_css": "n", "format": number}
+_NUMBER: dict[str, Any] = {"is_number": True, "css": "n", "head_css": "n", "format": number}
 _BARS = _NUMBER | {"kind": "bars", "css": "stack", "format": partial(_percent, digits=1), "is_exact": True}
 #: Attributes of the kinds of columns; the digits of a number are those of its kind.
 _KINDS: dict[str, dict[str, Any]] = {
@@ -93,7 +93,7 @@ def _table(
         last: Columns behind them.
         **changes: Attributes that differ from those of the file.
     """
-    attributes = {"name": layout, "row_css": _row_css} | _layouts()[layout]
+    attributes: dict[str, Any] = {"name": layout, "row_css": _row_css} | _layouts()[layout]
     columns = []
     for label, key, kind, *rest in attributes.pop("columns"):
         changed = dict(rest[0]) if rest else {}
@@ -188,7 +188,7 @@ def leaderboard_table(run: RunResults, truth: str, board: Sequence[Mapping[str, 
             cells[f"mean:{name}"] = TableCell(mean, interval=(low, high))
             cells[f"beats:{name}"] = TableCell(beats, suffix=f" / {against}") if against else None
             cells[f"rank:{name}"] = _rank_cell(first, last, ahead)
-        rows.append(row | cells)
+        rows.append({**row, **cells})
     columns = [
         _board_column("Place", "rank", "place", css="n place"),
         _column("Method", "method", "head", {"kind": "board_method", "head_attributes": {"data-key": "method"}}),
@@ -487,7 +487,7 @@ def _compared_columns(
 
 def _published_accuracy_table(accuracies: Sequence[Mapping[str, Any]]) -> Table:
     """Return the scores of our classifiers next to the paper's Table 2."""
-    rows = [row | {"network": _network_cell(row)} | _compared_cells(row["cells"], "") for row in accuracies]
+    rows = [{**row, "network": _network_cell(row), **_compared_cells(row["cells"], "")} for row in accuracies]
     labels = enumerate(("Accuracy", "Precision", "Recall", "F1"))
     columns = [_compared_columns(i, "1", ColumnGroup(label), {"css": "n strong"}) for i, label in labels]
     return _table("published-accuracy", rows, last=[*chain(*columns)])
@@ -555,8 +555,9 @@ def _trainings_table(run: RunResults, trainings: Sequence[Mapping[str, Any]]) ->
 
     columns = []
     for index, key in enumerate(trainings[0] if trainings else ()):
-        kind = {} if index < 3 else _NUMBER | {"format": partial(text, 4 if key == "val_loss" else 1)}
-        columns.append(_column(key.replace("_", " ").capitalize(), key, **kind))
+        as_text = {"format": partial(text, 4 if key == "val_loss" else 1)}
+        kind, changes = ("text", {}) if index < 3 else ("plain", as_text)
+        columns.append(_column(key.replace("_", " ").capitalize(), key, kind, changes))
     return _table("trainings", [_labeled(run, row) for row in trainings], last=columns)
 
 
