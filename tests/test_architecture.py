@@ -50,7 +50,7 @@ ONLY_IN = {
     "pydicom": ["data/scans/*.py"],
     "nibabel": ["data/scans/*.py"],
     "typer": ["cli/*.py"],
-    "jinja2": ["report/page/*.py", "auditing/page.py"],
+    "jinja2": ["report/page/*.py"],
     "huggingface_hub": ["hub.py", "data/exchange/hub_sets.py"],
     "datasets": ["data/exchange/datasets_library.py"],
 }

@@ -57,9 +57,3 @@ def test_labels_and_one_number_of_samples(matrix):
     assert re.search(r">IoU \$x\$<", svg)
     assert encode(xb.plots.agreement(matrix, {"iou": "IoU $x$"}), "svg").decode() == svg
     assert encode(figure, "png")[:4] == b"\x89PNG"
-
-
-def test_one_metric_is_refused(matrix):
-    alone = SimpleNamespace(coefficients=matrix.coefficients.iloc[:1, :1], n=matrix.n, kind=matrix.kind)
-    with pytest.raises(ValueError, match=r"two or more metrics to compare, got \['iou'\]"):
-        xb.plots.agreement(alone)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 import torch
 
 import xaibench as xb
@@ -21,17 +20,6 @@ def test_each_explainer_has_its_mean_its_band_and_its_area():
     assert axes.get_ylabel() == "probability"
 
 
-@pytest.mark.parametrize("values", [np.ones(3), np.ones((2, 4)), np.ones((2, 3, 1))])
-def test_shapes_that_do_not_fit_are_refused(values):
-    with pytest.raises(ValueError, match=r"one: curves must be"):
-        xb.plots.curves({"one": (np.arange(3), values)})
-
-
-def test_no_curve_is_refused():
-    with pytest.raises(ValueError, match="at least one label"):
-        xb.plots.curves({})
-
-
 def test_a_panel_per_method_with_its_numbers_dots_and_the_control():
     scores = pd.DataFrame(
         {"method": ["RISE", "RISE", "LIME"], "passes": [1000, 100, 100], "mean": [0.6, 0.4, 0.5]}
@@ -47,8 +35,3 @@ def test_a_panel_per_method_with_its_numbers_dots_and_the_control():
     assert next(line for line in rise.lines if line.get_linestyle() == "--").get_ydata()[0] == 0.2
     assert rise.get_ylim()[0] < 0.1
     assert [text.get_text() for text in figure.texts] == ["passes per image", "IoU"]
-
-
-def test_no_scores_are_refused():
-    with pytest.raises(ValueError, match="got no row"):
-        xb.plots.budget(pd.DataFrame(columns=["method", "passes", "mean", "low", "high"]))

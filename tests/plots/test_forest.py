@@ -35,10 +35,3 @@ def test_controls_alone_are_rows(scores):
     figure = xb.plots.forest(scores[scores["method"] == "noise"], controls=["noise"])
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["noise"]
     assert not figure.legends
-
-
-def test_a_metric_without_scores_is_refused(scores):
-    with pytest.raises(ValueError, match=r"expected rows of each metric, got none of \['auc'\]"):
-        xb.plots.forest(scores, metrics={"auc": "AUC"})
-    with pytest.raises(ValueError, match="got none of any metric"):
-        xb.plots.forest(scores.iloc[:0])

@@ -3,12 +3,15 @@
 import functools
 import io
 import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 from matplotlib.figure import Figure
 from report.annotated import CONTROLS, write_annotated_run
 from report.pictures import make_jobs, make_samples
@@ -218,13 +221,30 @@ def four_columns(few_cells_run: Path, tmp_path: Path) -> Path:
     return folder
 
 
+def add_page(
+    run: Path, factory: pytest.TempPathFactory, name: str, change: Callable[[pytest.MonkeyPatch], None]
+) -> str:
+    """The page of a run, which is written into its folder; the first process of several builds it for all."""
+    base = factory.getbasetemp()
+    built = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with FileLock(f"{built}.lock"), pytest.MonkeyPatch.context() as patch:
+        if not built.exists():
+            change(patch)
+            resample_little(patch)
+            partial = built.with_suffix(".partial")
+            partial.mkdir()
+            write_report(run, partial)
+            partial.rename(built)
+    shutil.copytree(built, run, dirs_exist_ok=True)
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="session")
-def shared_page(shared_run: Path) -> str:
+def shared_page(shared_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of ``shared_run``."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figure_files, "encode", save_small)
-        resample_little(patch)
-        return write_report(shared_run).read_text(encoding="utf-8")
+    return add_page(
+        shared_run, tmp_path_factory, "shared_page", lambda patch: patch.setattr(figure_files, "encode", save_small)
+    )
 
 
 def findings(folder: Path) -> tuple[RunResults, pd.DataFrame, pd.DataFrame]:

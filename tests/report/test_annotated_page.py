@@ -4,7 +4,7 @@ import re
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from report.conftest import draw_svg_only, resample_little
+from report.conftest import add_page, draw_svg_only
 from report.pictures import change_samples
 from report.reader import Reader, assert_is_sound, assert_loads_nothing
 
@@ -13,12 +13,12 @@ from xaibench.report.page import figure_files
 
 
 @pytest.fixture(scope="module")
-def annotated_page(annotated_run):
-    with pytest.MonkeyPatch.context() as patch:
+def annotated_page(annotated_run, tmp_path_factory):
+    def change(patch):
         draw_svg_only(patch)
-        resample_little(patch)
         patch.setattr(figure_files, "score_figure", lambda *_: Figure())  # on the page of shared_run
-        return write_report(annotated_run).read_text(encoding="utf-8")
+
+    return add_page(annotated_run, tmp_path_factory, "annotated_page", change)
 
 
 def keep_metrics(folder, *metrics):

@@ -7,15 +7,12 @@ import datetime
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,11 +24,11 @@ from xaibench.auditing.plan import AuditPlan
 from xaibench.auditing.questions import Question, Region
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import CHANCE, Comparison, Verdict, sort_key
-from xaibench.core.files import atomic_path
-from xaibench.core.truth_kinds import TRUTHS, Truth
+from xaibench.core.files import write_file
+from xaibench.core.truth_kinds import Truth
 from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.plots.maps import draw_tiles
-from xaibench.report.page.templating import format_duration, number, p_value, signed, template_environment
+from xaibench.report.page.templating import template_environment
 from xaibench.runner.environment import environment
 
 if TYPE_CHECKING:
@@ -278,11 +275,9 @@ class Audit:
             Path of the page.
         """
         folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
         for name, content in (("audit.json", text + "\n"), ("audit.html", render(self))):
-            with atomic_path(folder / name) as path:
-                path.write_text(content, encoding="utf-8")
+            write_file(folder / name, content, durable=True)
         return folder / "audit.html"
 
     def __str__(self) -> str:
@@ -315,7 +310,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_TEMPLATES = Path(__file__).parent / "templates"
 #: Images shown as good and as bad examples, and explainers shown for each.
 _EXAMPLES, _SHOWN_EXPLAINERS = 3, 4
 
@@ -329,29 +323,25 @@ def render(audit: Audit) -> str:
     Returns:
         HTML with all pictures inside. No scripts.
     """
-    shared = template_environment()
-    templates = jinja2.FileSystemLoader(_TEMPLATES)
-    environment = shared.overlay(loader=jinja2.ChoiceLoader([templates, *filter(None, [shared.loader])]))
-    environment.filters = {**shared.filters, "breakable": _breakable, "signed": signed}
     asked = [question for question in audit.questions if not question.skipped]
     data = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
-    return environment.get_template("audit.html.j2").render(
-        audit=audit,
-        verdicts=sorted(audit.verdicts, key=sort_key),
-        facts=_facts(audit),
-        truths=TRUTHS,
-        kinds=[_kind(audit, kind, asked) for kind in dict.fromkeys(q.truth for q in asked)],
-        skipped=[question for question in audit.questions if question.skipped],
-        checks=[check for check in audit.checks if not check.skipped],
-        reasons=list(dict.fromkeys(why for check in audit.checks for why in check.reasons.values())),
-        images=_describe_images(audit.subject),
-        name_labels=lambda label: _name_labels(label, audit.subject.classes),
-        pictures=_pictures(audit),
-        findings=[(finding, _finding_pictures(audit, finding)) for finding in audit.findings if finding.images],
-        data="data:application/json;base64," + base64.b64encode(data.encode()).decode("ascii"),
-        duration=format_duration(audit.record["seconds"]),
-        number=number,
-        p_value=p_value,
+    return (
+        template_environment()
+        .get_template("audit/sheet.html.j2")
+        .render(
+            audit=audit,
+            verdicts=sorted(audit.verdicts, key=sort_key),
+            facts=_facts(audit),
+            kinds=[_kind(audit, kind, asked) for kind in dict.fromkeys(q.truth for q in asked)],
+            skipped=[question for question in audit.questions if question.skipped],
+            checks=[check for check in audit.checks if not check.skipped],
+            reasons=list(dict.fromkeys(why for check in audit.checks for why in check.reasons.values())),
+            images=_describe_images(audit.subject),
+            name_labels=lambda label: _name_labels(label, audit.subject.classes),
+            pictures=_pictures(audit),
+            findings=[(finding, _finding_pictures(audit, finding)) for finding in audit.findings if finding.images],
+            data="data:application/json;base64," + base64.b64encode(data.encode()).decode("ascii"),
+        )
     )
 
 
@@ -476,8 +466,3 @@ def _sample(audit: Audit, index: int, explainers: Sequence[str], region: Region 
 def _name_labels(label: int | list[int] | None, classes: Sequence[str]) -> str:
     numbers = [label] if isinstance(label, int) else label or []
     return ", ".join(classes[number] for number in numbers) or "–"
-
-
-def _breakable(text: str) -> Markup:
-    """Let a name break into lines after its separators."""
-    return Markup(re.sub(r"([/_.,-])(?=\S)", r"\1<wbr>", str(Markup.escape(text))))

@@ -71,6 +71,13 @@ def atomic_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterat
         yield stream
 
 
+def write_file(path: str | os.PathLike[str], content: str | bytes, *, durable: bool = False) -> None:
+    """Write a file as :func:`atomic_file` does, and make its folder if it does not exist."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path, durable=durable) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
 @contextmanager
 def atomic_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
     """Like :func:`atomic_file`, but yield the temporary path, for code that writes to a path. It does not exist yet.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from xaibench.core.pictures import palette
 from xaibench.core.truth_kinds import NO_TRUTH
+from xaibench.report.page.templating import format_duration
 from xaibench.runfolder.schema import ACCURACY, CELL
 from xaibench.scores.leaderboards import Boards
 from xaibench.scores.rank_tests import ALPHA
@@ -72,13 +73,15 @@ def facts(run: RunResults) -> dict[str, str]:
     def find(*names: str) -> Any:
         return next((v for name in names for p, v in leaves if p[-1] == name and v not in (None, "")), None)
 
-    gpus = find("gpus") or []
+    gpus, seconds = find("gpus") or [], find("seconds")
     processor = [find("processor"), f"{find('cpus')} CPUs" if find("cpus") else "", *gpus, find("system")]
     engine = [find("engine"), f"{find('workers')} workers" if (find("workers") or 1) > 1 else "", find("device")]
     facts = {
         "Suite": run.suite,
         "Date": _format_date(find("finished", "started")),
-        "Time of the last run": _format_duration(find("seconds")),
+        "Time of the last run": format_duration(seconds)
+        if isinstance(seconds := find("seconds"), int | float)
+        else None,
         "xaibench": find("xaibench"),
         "Commit": str(find("commit") or "")[:12],
         "Machine": _join_parts(processor),
@@ -96,15 +99,6 @@ def _format_date(text: Any) -> str:
         return datetime.fromisoformat(str(text)).strftime("%d %B %Y, %H:%M %Z").strip()
     except ValueError:
         return str(text or "")
-
-
-def _format_duration(seconds: Any) -> str:
-    if not isinstance(seconds, (int, float)):
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [f"{hours} h" if hours else "", f"{minutes} min" if minutes else "", f"{rest} s" if not hours else ""]
-    return " ".join(word for word in parts if word)
 
 
 def heading(truth: str) -> str:

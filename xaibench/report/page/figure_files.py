@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from xaibench import plots
 from xaibench.core.correlations import MetricAgreement
-from xaibench.core.files import atomic_file
+from xaibench.core.files import write_file
 from xaibench.plots.box_plots import score_figure
 from xaibench.plots.files import Drawn, encode, inline_svg
 from xaibench.plots.map_sheets import map_sheets, sheet_figure
@@ -118,39 +118,30 @@ class FigureWriter:
         if figure is None:
             return None
         if name.startswith("sheet-"):  # photographs
-            self._write(f"{file}.jpg", encode(figure, "jpg"))
+            write_file(self._folder / f"{file}.jpg", encode(figure, "jpg"))
             return None
         svg = encode(figure, "svg")
-        self._write(f"{file}.svg", svg)
-        self._write(f"{file}.png", encode(figure, "png"))
+        write_file(self._folder / f"{file}.svg", svg)
+        write_file(self._folder / f"{file}.png", encode(figure, "png"))
         return inline_svg(svg, file, alternative(self._run, name))
-
-    def _write(self, file: str, content: bytes) -> None:
-        self._folder.mkdir(exist_ok=True)
-        with atomic_file(self._folder / file, durable=False) as stream:
-            stream.write(content)
 
 
 #: The writer of a helper process, which is sent to it once for all its figures.
-_kept: FigureWriter
+_kept: FigureWriter | None = None
 
 
-def _keep(writer: FigureWriter) -> None:
+def _keep(writer: FigureWriter | None) -> None:
     global _kept
     _kept = writer
 
 
 def _write_kept(name: str) -> Markup | None:
-    return _kept.write(name)
+    return None if _kept is None else _kept.write(name)
 
 
 def start_helper(helper: Executor) -> None:
     """Start the process of an executor, and let it import what it needs to draw."""
-    helper.submit(_import_figures)
-
-
-def _import_figures() -> None:
-    """Do nothing: the import of this module has done it."""
+    helper.submit(_keep, None)
 
 
 def figures(run: RunResults, findings: Findings) -> dict[str, Callable[[], Drawn]]:

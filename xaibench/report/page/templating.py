@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     templates.filters |= {"number": number, "p": p_value, "place": place, "duration": format_duration, "memory": memory}
-    templates.filters |= {"question": question_of, "file_links": file_links}
+    templates.filters |= {"question": question_of, "file_links": file_links, "signed": signed, "breakable": breakable}
     templates.globals |= {"truths": TRUTHS, "map_columns": COLUMNS}
     templates.globals["facet_headings"] = facet_headings
     return templates
@@ -86,6 +87,11 @@ def file_links(table: Table) -> list[dict[str, str]]:
         address = inline if len(content) <= INLINE_BYTES else f"tables/{file}"
         links.append({"file": file, "address": address, "title": title})
     return links
+
+
+def breakable(text: str) -> Markup:
+    """Let a name break into lines after its separators."""
+    return Markup(re.sub(r"([/_.,-])(?=\S)", r"\1<wbr>", str(Markup.escape(text))))
 
 
 def p_value(p: float | None) -> str:

@@ -13,7 +13,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from xaibench.core.files import atomic_file
+from xaibench.core.files import write_file
 from xaibench.plots.rankings import forest_content
 from xaibench.report.page.content import (
     accuracy_rows,
@@ -130,13 +130,13 @@ def make_report(
     findings = compute_findings(run)
     figures = FigureWriter(run, findings, target / "figures")
     begun = None if helper is None else figures.begin(helper)
-    _write(target / SUMMARY.name, _csv(findings.summary, SUMMARY))
+    write_file(target / SUMMARY.name, _csv(findings.summary, SUMMARY))
     overall = overall_comparisons(findings.boards)
     comparisons = pd.concat([findings.pairs, overall.assign(**dict.fromkeys(CELL, ALL))], ignore_index=True)
     comparisons = comparisons.astype(dict.fromkeys(("n_valid", "n_groups"), "Int64"))
-    _write(target / COMPARISONS.name, _csv(comparisons, COMPARISONS))
+    write_file(target / COMPARISONS.name, _csv(comparisons, COMPARISONS))
     page = _render(run, findings, overall, lambda: figures.finish(begun), target)
-    _write(target / "report.html", page.encode())
+    write_file(target / "report.html", page)
     leaderboards = {truth: board.standings.board() for truth, board in findings.boards.items()}
     ranked, best = _printable(run, leaderboards), best_by_cell(run, findings.summary, leaderboards)
     if run.scores.empty:
@@ -200,12 +200,6 @@ def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
     return best_by_cell(run, summary, leaderboards_by_truth(run, summary, pairs))
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(exist_ok=True)
-    with atomic_file(path, durable=False) as stream:
-        stream.write(content)
-
-
 #: Subset, variant and model of the rows of ``comparisons.csv`` over all cells together.
 ALL = "all"
 #: Largest size of the page in bytes, with its sample browser.
@@ -223,8 +217,8 @@ def _render(
     content = _page_content(run, findings, overall, first)
     tables = {table.name: table for table in page_tables(run, content)}
     for table in tables.values():
-        _write(target / "tables" / f"{table.name}.csv", to_csv(table).encode())
-        _write(target / "tables" / f"{table.name}.tex", to_latex(table).encode())
+        write_file(target / "tables" / f"{table.name}.csv", to_csv(table))
+        write_file(target / "tables" / f"{table.name}.tex", to_latex(table))
     values = json_block(page_values(run, findings.boards))
     page = templates.get_template("report.html.j2").render(
         run=run,
