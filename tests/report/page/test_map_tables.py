@@ -15,7 +15,7 @@ def test_sheets_of_generated_sets_follow_the_cells(shared_run):
         *("LIN · WHITE · LLR", "LIN · WHITE · MLP", "LIN · WHITE · CNN", "LIN · CORR · LLR")
     ]
     tiles = dict(zip(example["sheet"].columns, example["rows"][0][1], strict=True))
-    assert tiles["image"].alt == "Sample of LIN · WHITE · LLR"
+    assert tiles["image"].alt == "Image, LIN · WHITE · LLR"
     assert [name for name, tile in tiles.items() if tile is None] == ["guided_gradcam"]
     assert all("RIGID" not in label for label, _ in mean["rows"])
 
@@ -24,7 +24,7 @@ def test_sheets_of_photographs_state_what_is_seen_and_stay_small(annotated_run, 
     run = read_run(annotated_run)
     (table, _) = sheet_tables(run)
     label, (image, cam, *_) = table["rows"][0]
-    assert (label, image.alt) == ("pet_0.jpg: dog", "Sample of pet_0.jpg: dog")
+    assert (label, image.alt) == ("pet_0.jpg: dog", "Image, pet_0.jpg: dog")
     assert cam.alt.startswith("CAM, pet_0.jpg: dog: ")
     assert cam.alt.endswith("% of its magnitude inside the ground truth")
     data = base64.b64decode(cam.uri.removeprefix("data:image/webp;base64,"))

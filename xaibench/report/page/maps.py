@@ -44,10 +44,10 @@ def make_tile(
     colors = draw_tile(samples, number, name, side)
     if colors is None:
         return None
-    alt = f"{'Sample' if name == 'image' else 'Ground truth'} of {label}"
+    alt = f"{COLUMNS.get(name) or run.explainers[name].label}, {label}"
     if name not in COLUMNS:
         share = inside_share(map_array(samples, number, name), map_array(samples, number, "mask"), samples)
-        alt = f"{run.explainers[name].label}, {label}{share}"
+        alt += share
     return Tile(picture_uri(colors), alt)
 
 
