@@ -11,9 +11,12 @@ import torch
 from fresh_process import run_fresh
 from part_cases import ExplainerCase, case
 from torch import nn
+from zoo.verdicts import portrait
 
 import xaibench
+import xaibench as xb
 from xaibench.component.registry import UnknownNameError
+from xaibench.data import Split
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
 from xaibench.explainers.controls import Uniform
 from xaibench.explainers.perturbation.lime import LIME
@@ -341,3 +344,119 @@ def test_big_endian_arrays_are_explained_as_others(cnn):
         plain = images.astype(dtype)
         maps = explain("saliency", cnn, plain.astype(plain.dtype.newbyteorder(">")), [0, 1])
         np.testing.assert_array_equal(maps, explain("saliency", cnn, plain, [0, 1]))
+
+
+IMAGES, TARGETS = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 2),
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["gradcam", "gradcam++", "layercam", "eigencam", "scorecam", "ablationcam", "guided_gradcam"]
+)
+@pytest.mark.parametrize("dtype", ["auto", torch.float64])  # the latter explains a copy
+def test_the_module_is_the_layer_of_its_name(model, name, dtype):
+    by_name, by_module = (
+        xb.explain(name, model, IMAGES, TARGETS, layer=layer, dtype=dtype) for layer in ("0", model[0])
+    )
+    assert torch.equal(by_name, by_module)
+    assert not torch.equal(by_module, xb.explain(name, model, IMAGES, TARGETS, dtype=dtype))
+
+
+def test_an_explainer_called_by_itself_takes_it(model):
+    part = xb.explainers.build("gradcam", layer=model[0])
+    assert torch.equal(part(model, IMAGES, TARGETS), xb.explainers.build("gradcam", layer="0")(model, IMAGES, TARGETS))
+
+
+def test_evaluate_takes_it_where_the_network_is_copied(model):
+    split = Split(IMAGES, IMAGES[:, 0] > 0.5, TARGETS)
+    methods = {
+        "module": xb.explainers.build("gradcam", layer=model[0]),
+        "name": xb.explainers.build("gradcam", layer="0"),
+    }
+    how = {"metrics": ["roc_auc"], "controls": False, "scored": "all", "precision": "float64"}
+    scores = xb.evaluate(methods, split, model, **how).matrix("roc_auc")
+    assert scores["module"].tolist() == scores["name"].tolist()
+
+
+def test_a_module_that_runs_again_on_vectors_keeps_its_maps():
+    act, last = nn.ReLU(), nn.Linear(4, 2)
+    layers = nn.Conv2d(1, 3, 3, padding=1), act, nn.Flatten(), nn.Linear(192, 4)
+    shared, plain = nn.Sequential(*layers, act, last), nn.Sequential(*layers, nn.ReLU(), last)
+    for name in ("gradcam", "hirescam", "ablationcam"):
+        assert torch.equal(*(xb.explain(name, network, IMAGES, TARGETS, layer="1") for network in (shared, plain)))
+
+
+def test_lrp_gives_back_the_model_and_its_rules(cnn, images, targets):
+    from captum.attr._utils.lrp_rules import GammaRule
+
+    cnn.layers[0].rule = GammaRule()
+    cnn.double()
+    before = portrait(cnn)
+    with_rule = explain("lrp", cnn, images, targets)
+    with_rule_in_chunks = explain("lrp", cnn, images, targets, batch_size=2)
+    assert portrait(cnn) == before
+    torch.testing.assert_close(with_rule, with_rule_in_chunks)
+    del cnn.layers[0].rule
+    assert not torch.allclose(with_rule, explain("lrp", cnn, images, targets))
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deeplift", "lrp"])
+def test_the_model_comes_back_when_an_explainer_raises_midway(name, images, targets):
+    class Twice(nn.Module):
+        """Fails in the last pass, the one with the hooks in place."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.relu, self.last = nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 2)
+            self.passes = 0
+
+        def forward(self, x):
+            self.passes += 1
+            hidden = self.relu(self.first(x.flatten(1)))
+            if self.passes > (2 if name == "lrp" else 1):
+                raise RuntimeError("worn out")
+            return self.last(hidden)
+
+    model = Twice()
+    before = portrait(model)
+    with pytest.raises(RuntimeError, match="worn out"):
+        explain(name, model, images, targets, device="cpu")
+    assert portrait(model) == before
+
+
+def test_hook_handles_still_work_afterwards(cnn, images, targets):
+    calls = []
+    handle = cnn.layers[0].register_forward_hook(lambda *_: calls.append(1))
+    explain("saliency", cnn.double(), images, targets, device="cpu")
+    seen = len(calls)
+    assert seen > 0
+    handle.remove()
+    cnn(images.double())
+    assert len(calls) == seen
+
+
+def test_a_model_that_fits_is_not_copied_and_one_that_does_not_is(cnn, images, targets):
+    seen = []
+
+    def spy(model, images, targets):
+        seen.append(model.network)
+        return images[:, 0]
+
+    explain(spy, cnn, images, targets, dtype=torch.float32, device="cpu")
+    explain(spy, cnn, images, targets, dtype=torch.float64, device="cpu")
+    assert seen[0] is cnn
+    assert seen[1] is not cnn
+    assert next(cnn.parameters()).dtype is torch.float32

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 
 import pytest
 import torch
 
-from xaibench.tensors.device import devices_of, resolve_device
+from xaibench.tensors.device import current_precision, devices_of, precision_context, resolve_device
 
 
 @pytest.fixture
@@ -108,3 +110,152 @@ def test_a_run_shares_out_every_gpu_unless_one_is_named(device, count, meant, gp
 def test_torch_is_not_loaded_before_a_device_is_asked_for():
     code = "import sys, xaibench.tensors.device; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def switches():
+    """Every switch of torch by which float32 may lose digits, as far as it can be read."""
+    backends = torch.backends
+    found = {}
+    for path in ("cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv"):
+        place = backends
+        for name in path.split("."):
+            place = getattr(place, name, None)
+        for name in ("allow_tf32", "fp32_precision"):
+            try:
+                found[path, name] = getattr(place, name, None)
+            except RuntimeError:
+                found[path, name] = "mixed"
+    return found
+
+
+@pytest.fixture
+def as_found():
+    """Whatever a test does to the switches, the next one finds torch's own."""
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = True
+    if hasattr(torch.backends, "fp32_precision"):
+        torch.backends.fp32_precision = "none"
+        torch.backends.cudnn.conv.fp32_precision = torch.backends.cudnn.rnn.fp32_precision = "tf32"
+
+
+def exact():
+    found = switches()
+    return not found["cuda.matmul", "allow_tf32"] and not found["cudnn", "allow_tf32"]
+
+
+@pytest.mark.parametrize("precision", [None, "float32", "float64", "bfloat16"])
+def test_convolutions_are_not_rounded_to_tf32_and_the_switches_come_back(precision):
+    before = switches()
+    assert before["cudnn", "allow_tf32"], "torch's own default, against which the block is needed"
+    with precision_context(precision):
+        assert exact()
+    assert switches() == before
+
+
+def test_a_gpu_adds_up_in_one_order_and_the_callers_choice_comes_back(monkeypatch):
+    for name, chosen in (("deterministic", False), ("benchmark", True)):
+        monkeypatch.setattr(torch.backends.cudnn, name, chosen)
+    with precision_context():
+        assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == (True, False)
+    assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == (False, True)
+
+
+def test_tf32_where_it_is_asked_for():
+    before = switches()
+    with precision_context("tf32"):
+        assert switches()["cudnn", "allow_tf32"]
+        assert switches()["cuda.matmul", "allow_tf32"]
+        with precision_context():
+            assert current_precision() == "tf32"
+            assert switches()["cudnn", "allow_tf32"]
+        with precision_context("float32"):
+            assert exact()
+        assert switches()["cudnn", "allow_tf32"]
+    assert switches() == before
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_the_callers_own_switches_come_back(older, as_found):
+    if older:
+        torch.set_float32_matmul_precision("high")
+    elif hasattr(torch.backends, "fp32_precision"):
+        torch.backends.fp32_precision = "tf32"
+        torch.backends.cudnn.conv.fp32_precision = "ieee"  # from here on the older switches cannot be read
+    else:
+        pytest.skip("this torch has the older switches only")
+    before = switches()
+    with pytest.raises(KeyError), precision_context():
+        _interrupted()
+    assert switches() == before
+
+
+def _interrupted():
+    found = switches()
+    assert {found[path, "fp32_precision"] for path in ("cuda.matmul", "cudnn.conv", "cudnn.rnn")} <= {"ieee", None}
+    raise KeyError
+
+
+def test_bfloat16_is_autocast_and_a_block_within_can_switch_it_off():
+    one = torch.ones(2, 2)
+    with precision_context("bfloat16"):
+        assert (one @ one).dtype is torch.bfloat16
+        with precision_context():
+            assert (one @ one).dtype is torch.bfloat16
+        with precision_context("float32"):
+            assert (one @ one).dtype is torch.float32
+    assert (one @ one).dtype is torch.float32
+
+
+def test_the_callers_autocast_stays_where_nothing_is_stated():
+    one = torch.ones(2, 2)
+    with torch.autocast("cpu", torch.bfloat16), precision_context():
+        assert (one @ one).dtype is torch.bfloat16
+
+
+@contextmanager
+def another_thread_inside(precision):
+    """Another thread is inside of a block; the yielded function lets it leave."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    def work():
+        with precision_context(precision):
+            entered.set()
+            assert go_on.wait(20)
+
+    def leave():
+        go_on.set()
+        thread.join()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert entered.wait(20)
+        yield leave
+    finally:
+        leave()
+
+
+@pytest.mark.parametrize("first_leaves_first", [True, False])
+def test_the_switches_come_back_when_the_last_thread_leaves(first_leaves_first):
+    before = switches()
+    with another_thread_inside("float32") as leave:
+        with precision_context("float64"):
+            if first_leaves_first:
+                leave()
+            assert exact()
+        assert first_leaves_first or exact()
+    assert switches() == before
+
+
+@pytest.mark.parametrize("precisions", [("float32", "tf32"), ("tf32", None)])
+def test_threads_with_and_without_tf32_are_refused(precisions):
+    before = switches()
+    with another_thread_inside(precisions[0]) as leave:
+        with pytest.raises(RuntimeError, match="same precision"), precision_context(precisions[1]):
+            pass
+        leave()
+        with precision_context(precisions[1]):
+            pass
+    assert switches() == before
+    assert current_precision() is None

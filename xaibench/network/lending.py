@@ -414,7 +414,7 @@ def plain_checkpoints() -> Iterator[None]:
 
 
 def remember_writer(model: object) -> None:
-    """Record that a model modifies its input; :func:`~.model_probe.probe` detects this."""
+    """Record that a model modifies its input; :func:`.outputs.probe` detects this."""
     _writers.add(model)
 
 

@@ -246,7 +246,7 @@ def probe(
     Args:
         model: A module, whose training mode is restored, or any function.
         images: ``[n, C, H, W]``, one or two. The model gets a copy, on its own device; whether it modifies the copy is
-            recorded (:mod:`.input_copies`).
+            recorded (:func:`.lending.remember_writer`).
         name: Name of the model in errors.
         what: Name of the images in errors.
         classes: Expected number of classes, or their names; None = any number.
