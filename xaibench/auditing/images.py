@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -101,10 +102,7 @@ class Subject:
             name: Identifies the copy; empty: its weights do.
         """
         network = self.model if model is None else model
-
-        def compute() -> Tensor:
-            return logits_of(network, images, self.output, self.device)
-
+        compute = partial(logits_of, network, images, self.output, self.device)
         return self.stored("audit", "logits", [images, name or model], compute)
 
     def stored(self, stage: str, name: str, inputs: Sequence[Any], compute: Callable[[], Tensor]) -> Tensor:
