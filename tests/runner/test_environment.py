@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from small_suites import write_suite
 
 import xaibench
 from xaibench.runner import environment as run_environment
@@ -47,12 +48,7 @@ def test_an_installed_package_names_the_commit_that_pip_took(
 
 
 def test_a_resumed_run_lists_every_version_that_computed_results(tmp_path, monkeypatch):
-    suite = tmp_path / "suite.toml"
-    suite.write_text(
-        'name = "small"\ntitle = "Small"\ndata = { parameters = { n_samples = 100 } }\ntraining = { epochs = 1 }\n'
-        'explaining = { samples = 2 }\ncells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr"] }]\n'
-        "explainers = { saliency = {} }\nmetrics = { iou = {} }\n"
-    )
+    suite = write_suite(tmp_path)
 
     def versions():
         run(suite, tmp_path / "run", engine="serial")

@@ -4,29 +4,22 @@ import json
 
 import pandas as pd
 import pytest
+from small_suites import write_suite
 from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.runner import RunRequest, run
 from xaibench.types import ExplainerInfo
 
-SUITE = """
-name = "applies"
-title = "Applies"
-data = { parameters = { n_samples = 60 } }
-training = { seeds = [0], epochs = 1 }
-explaining = { samples = 3 }
-cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr", "cnn"] }]
-explainers = { "oracles.simple_explainers:convolutions_only" = {}, uniform = {} }
-metrics = { iou = {}, hit = {} }
-"""
-
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
-    file = tmp_path_factory.mktemp("applies") / "suite.toml"
-    file.write_text(SUITE)
-    return file
+    return write_suite(
+        tmp_path_factory.mktemp("applies"),
+        cells=[{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr", "cnn"]}],
+        explainers={"oracles.simple_explainers:convolutions_only": {}, "uniform": {}},
+        metrics={"iou": {}, "hit": {}},
+    )
 
 
 def test_what_an_explainer_refuses_is_not_applicable(suite, tmp_path):

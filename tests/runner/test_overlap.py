@@ -4,6 +4,7 @@ import sys
 
 import pandas as pd
 import pytest
+from small_suites import SMALL
 
 from xaibench.runner.engines import Processes, Schedule
 from xaibench.runner.plan.plan import make_plan
@@ -44,17 +45,6 @@ def score(maps, masks, reduction="none"):
     return maps.sum((1, 2))
 """
 
-TABLES = {
-    "name": "s",
-    "title": "S",
-    "data": {"parameters": {"n_samples": 100}},
-    "training": {"epochs": 1},
-    "explaining": {"samples": 2},
-    "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr"]}],
-    "explainers": {f"slow-{i}": {"use": "overlap_test_parts:slow", "step": i} for i in range(6)},
-    "metrics": {"overlap_test_parts:score": {}},
-}
-
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch):
@@ -66,7 +56,9 @@ def parts(tmp_path, monkeypatch):
 
 
 def test_maps_are_scored_while_others_are_made(parts):
-    plan, store = make_plan(parse_suite(TABLES)), Store(parts / "store")
+    explainers = {f"slow-{i}": {"use": "overlap_test_parts:slow", "step": i} for i in range(6)}
+    tables = SMALL | {"explainers": explainers, "metrics": {"overlap_test_parts:score": {}}}
+    plan, store = make_plan(parse_suite(tables)), Store(parts / "store")
     with Processes(store, "cpu", workers=1, device_workers=1) as engine:
         schedule = Schedule(plan.jobs, store)
         schedule.run(engine)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import t
+from small_suites import write_suite
 
 import xaibench as xb
 from xaibench.report.page.write import make_report
@@ -15,8 +16,6 @@ from xaibench.runner.suites.parsing import load_suite, parse_suite
 from xaibench.runner.suites.schema import SuiteError
 
 TABLES = {
-    "name": "ratios",
-    "title": "Ratios",
     "data": {"alphas": [0.9, 0.18, 0.3, 0.5, 0.7], "parameters": {"n_samples": 200}},
     "training": {"seeds": 2, "epochs": 1, "batch_size": 64, "stack": 2},
     "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr", "mlp"]}],
@@ -25,10 +24,7 @@ TABLES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    import tomli_w
-
-    path = tmp_path_factory.mktemp("ratios") / "ratios.toml"
-    path.write_text(tomli_w.dumps(TABLES))
+    path = write_suite(tmp_path_factory.mktemp("ratios"), explainers={}, metrics={}, explaining={}, **TABLES)
     result = run(path, path.parent / "run", engine="serial")
     assert result.failures == {}
     return result.folder
@@ -77,7 +73,7 @@ def test_page_and_terminal_show_the_ratios_instead_of_a_leaderboard(folder, tmp_
 
 
 def suite_of(**changes):
-    return parse_suite(TABLES | changes)
+    return parse_suite({"name": "ratios", "title": "Ratios"} | TABLES | changes)
 
 
 def test_a_suite_that_only_trains_needs_both_to_score():

@@ -11,30 +11,19 @@ import sys
 import warnings
 from typing import NoReturn
 
-from xaibench.cli import audit_command as auditing
-from xaibench.cli import data_commands as annotated
-from xaibench.cli import leaderboard_command as leaderboard
-from xaibench.cli import list_command as listing
-from xaibench.cli import networks_command as networks
-from xaibench.cli import push_command as hub
-from xaibench.cli import results_commands as results
-from xaibench.cli import run_commands as running
-from xaibench.cli import score_command as scoring
+from xaibench.cli import (  # noqa: F401  (they add their commands)
+    audit_command,
+    data_commands,
+    list_command,
+    networks_command,
+    push_command,
+    results_commands,
+    run_commands,
+    score_command,
+)
 from xaibench.cli.application import app
 
-__all__ = [
-    "annotated",
-    "app",
-    "auditing",
-    "hub",
-    "leaderboard",
-    "listing",
-    "main",
-    "networks",
-    "results",
-    "running",
-    "scoring",
-]
+__all__ = ["app", "main"]
 
 
 def _exit_on_signal(number: int, _: object) -> NoReturn:

@@ -23,7 +23,7 @@ from xaibench.runfolder.sanitize import quote_formula
 from xaibench.runfolder.schema import JOBS, RunFolderError
 from xaibench.runner.engines import Engine, Processes, Schedule, Serial
 from xaibench.runner.environment import environment
-from xaibench.runner.plan.jobs import STAGES, Job, Outcome, ScoreJob, Stage
+from xaibench.runner.plan.jobs import STAGES, Job, Outcome, Stage
 from xaibench.runner.plan.plan import Plan
 from xaibench.runner.published_scores import add_published
 from xaibench.runner.request import OpenRequest, RunRequest
@@ -184,9 +184,7 @@ def _record_environment(folder: Path) -> Environment:
 
 def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: float) -> Environment:
     """Return the conditions of the run for ``environment.json``."""
-    suite, results = opened.suite, dict.fromkeys(STAGES, 0)
-    for job in opened.plan.jobs:
-        results[job.stage] += len(job.measurements) if isinstance(job, ScoreJob) else 1
+    suite = opened.suite
     return {
         "engine": engine,
         "workers": 1 if engine == "serial" else asked.workers or available_cpus(),
@@ -289,18 +287,14 @@ def _engine(name: str, store: Store, asked: RunRequest, address: str | None) -> 
         return Serial(store, device)
     if name == "processes":
         return Processes(store, device, workers, device_workers)
-    if name == "ray":
-        return _ray_engine(store, device, workers, address, device_workers or 1)
-    raise ArgumentError(unknown("Unknown engine", name, ENGINES))
-
-
-def _ray_engine(store: Store, device: str, workers: int | None, address: str | None, share: int) -> Engine:
+    if name != "ray":
+        raise ArgumentError(unknown("Unknown engine", name, ENGINES))
     try:
         from xaibench.runner.ray_cluster import Ray, RayError
     except ImportError as error:
         raise ArgumentError(f"engine='ray' needs Ray, which cannot be imported ({error}): {_INSTALL_RAY}") from error
     try:
-        return Ray(store, device, workers, address=address, jobs_per_gpu=share)
+        return Ray(store, device, workers, address=address, jobs_per_gpu=device_workers or 1)
     except RayError as error:
         raise ArgumentError(str(error)) from error
 

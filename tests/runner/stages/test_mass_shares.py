@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from small_suites import write_suite
 
 import xaibench as xb
 from xaibench.report import write_report
@@ -16,35 +17,20 @@ from xaibench.scores.results import read_run
 from xaibench.scores.shares import SHARE_LABELS, SHARE_PARTS, share_bars, share_means
 from xaibench.scores.summary import summarize
 
-SUITE = """
-name = "referred"
-title = "Referred"
-[data]
-seeds = [0, 1]
-parameters = { n_samples = 60 }
-[training]
-seeds = [0]
-method = "none"
-[explaining]
-samples = 4
-scored = "all"
-[[cells]]
-datasets = ["xai-tris/lin-corr-8x8", "certified:and"]
-models = ["mlp"]
-[explainers]
-saliency = {}
-uniform = {}
-reliance = { n_samples = 4 }
-[metrics]
-mass_accuracy = {}
-"""
+TABLES = {
+    "data": {"seeds": [0, 1], "parameters": {"n_samples": 60}},
+    "training": {"seeds": [0], "method": "none"},
+    "explaining": {"samples": 4, "scored": "all"},
+    "cells": [{"datasets": ["xai-tris/lin-corr-8x8", "certified:and"], "models": ["mlp"]}],
+    "explainers": {"saliency": {}, "uniform": {}, "reliance": {"n_samples": 4}},
+    "metrics": {"mass_accuracy": {}},
+}
 
 
 @pytest.fixture(scope="module")
 def referred(tmp_path_factory):
     folder = tmp_path_factory.mktemp("referred")
-    (folder / "referred.toml").write_text(SUITE)
-    result = run(folder / "referred.toml", folder / "run", engine="serial", device="cpu")
+    result = run(write_suite(folder, **TABLES), folder / "run", engine="serial", device="cpu")
     assert result.failures == {}
     return result.folder
 
@@ -131,8 +117,7 @@ def test_a_suite_without_a_reference_has_no_shares(tiny_run):
 
 
 def test_a_reference_needs_a_set_that_is_known(tmp_path):
-    (tmp_path / "referred.toml").write_text(SUITE)
-    plan = make_plan(load_suite(tmp_path / "referred.toml")[0])
+    plan = make_plan(load_suite(write_suite(tmp_path, **TABLES))[0])
     explained = [job for job in plan.jobs if isinstance(job, ExplainJob) and job.explainer.name == "reliance"]
     assert {job.data.name for job in explained} == {"xai-tris/lin-corr-8x8"}
     assert all(job.network for job in explained)

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import torch
+from small_suites import write_suite
 
 from xaibench.component.info import DatasetInfo
 from xaibench.component.parameters import Frozen
@@ -57,25 +58,17 @@ def test_of_samples_that_all_stand_for_themselves_nothing_is_said(tmp_path):
     assert sample_rows(store, job) == []
 
 
-SUITE = f"""
-name = "groups"
-title = "Groups"
-training = {{ epochs = 1, batch_size = 4 }}
-explaining = {{ scored = "all" }}
-explainers = {{ uniform = {{}} }}
-
-[[cells]]
-datasets = ["{__name__}:patients"]
-models = ["llr"]
-
-[metrics]
-mass_accuracy = {{}}
-"""
-
-
 def test_the_run_folder_says_who_the_samples_of_a_set_in_memory_are(tmp_path):
-    (tmp_path / "suite.toml").write_text(SUITE)
-    result = run(tmp_path / "suite.toml", tmp_path / "run", engine="serial")
+    suite = write_suite(
+        tmp_path,
+        training={"epochs": 1, "batch_size": 4},
+        explaining={"scored": "all"},
+        explainers={"uniform": {}},
+        cells=[{"datasets": [f"{__name__}:patients"], "models": ["llr"]}],
+        metrics={"mass_accuracy": {}},
+        data={},
+    )
+    result = run(suite, tmp_path / "run", engine="serial")
     assert result.failures == {}
     samples = pd.read_csv(tmp_path / "run" / "samples.csv", keep_default_na=False)
     assert samples["sample"].tolist() == [0, 1, 2, 3]

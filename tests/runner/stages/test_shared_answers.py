@@ -2,40 +2,18 @@
 
 import pandas as pd
 import pytest
+from small_suites import write_suite
 
 from xaibench.metrics.faithfulness import idsds
 from xaibench.runner import run
 
-SUITE = """
-name = "answers"
-title = "Answers"
-
-[data]
-parameters = { n_samples = 60 }
-
-[training]
-method = "none"
-seeds = [0, 1]
-
-[explaining]
-samples = 3
-scored = "all"
-trainings = "all"
-
-[[cells]]
-datasets = ["xai-tris/lin-white-8x8"]
-models = ["mlp"]
-
-[metrics]
-idsds = {}
-halves = { use = "idsds", grid_size = 2 }
-hit = {}
-
-[explainers]
-"""
-FIVE = (
-    'saliency = {}\nsobel = {}\ninput_x_gradient = {}\nuniform = {}\nmargin = { use = "saliency", channels = "sum" }\n'
-)
+TABLES = {
+    "training": {"method": "none", "seeds": [0, 1]},
+    "explaining": {"samples": 3, "scored": "all", "trainings": "all"},
+    "metrics": {"idsds": {}, "halves": {"use": "idsds", "grid_size": 2}, "hit": {}},
+}
+FIVE = {name: {} for name in ("saliency", "sobel", "input_x_gradient", "uniform")}
+FIVE["margin"] = {"use": "saliency", "channels": "sum"}
 
 
 @pytest.fixture
@@ -52,9 +30,7 @@ def asked(monkeypatch):
 
 
 def done(folder, explainers):
-    folder.mkdir(exist_ok=True)
-    (folder / "suite.toml").write_text(SUITE + explainers)
-    result = run(folder / "suite.toml", folder / "run", engine="serial", device="cpu")
+    result = run(write_suite(folder, explainers=explainers, **TABLES), folder / "run", engine="serial", device="cpu")
     assert result.failures == {}
     scores = pd.read_parquet(folder / "run" / "scores.parquet")
     return scores[scores["metric"] != "hit"]
@@ -70,6 +46,6 @@ def test_a_network_is_asked_once_whatever_the_number_of_methods(tmp_path, asked)
     once = 2 * 3 * (17 + 5)  # two networks, three samples, a grid of 4×4 and one of 2×2
     assert sum(asked) == once
     asked.clear()
-    one = done(tmp_path / "one", "input_x_gradient = {}\n")
+    one = done(tmp_path / "one", {"input_x_gradient": {}})
     assert sum(asked) == once
     pd.testing.assert_series_equal(values(five)[["input_x_gradient"]], values(one))

@@ -119,17 +119,9 @@ def _train_networks(
         found = fit_many(networks, train, val, seeds=seeds, device=device, progress=False, **parameters)
     else:
         parameters.pop("loss", None)
+        parameters |= {"finetune": method, "device": device, "progress": False}
         found = [
-            fit_head(
-                network,
-                splits["train"],
-                splits["val"],
-                finetune=method,
-                seed=seed,
-                device=device,
-                progress=False,
-                **parameters,
-            )
+            fit_head(network, splits["train"], splits["val"], seed=seed, **parameters)
             for network, seed in zip(networks, seeds, strict=True)
         ]
     return [
