@@ -25,7 +25,6 @@ REASONS = {
     "data/scans/ct_reading.py",
     "data/scans/medical_images.py",
     "data/scans/nifti_volumes.py",
-    "data/scans/scan_geometry.py",
     "data/disk/file_readers.py",
     "data/volume_folder.py",
     "benchmarks/xai_tris/photo_backgrounds.py",

@@ -160,8 +160,3 @@ def test_names_of_the_papers_are_understood(theirs, ours):
 def test_names_of_the_released_code_of_xai_tris_have_no_size_so_both_are_suggested(theirs, ours):
     refused(ValueError, f"'xai-tris/{ours}-8x8'", load, theirs)
     assert f"xai-tris/{ours}-64x64" in DATASETS
-
-
-@pytest.mark.parametrize("name", ["pet", NAME])
-def test_a_set_without_volumes_names_those_that_have_them(name):
-    refused(TypeError, "lidc, tumor", lambda: load(name, volumes=True))

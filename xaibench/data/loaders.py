@@ -36,8 +36,7 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
         seed: Determines the samples and their split.
         **parameters: Parameters of the data set, such as ``alpha`` and ``n_samples`` of XAI-TRIS
             (:meth:`xaibench.benchmarks.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size``
-            of the annotated data sets (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`), or ``volumes``
-            and ``crop`` of scans (:meth:`xaibench.data.scans.scan_set.ScanSet.load_volumes`).
+            of the annotated data sets (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`).
 
     Returns:
         The data set with its splits ``train``, ``val`` and ``test`` of samples ``(image [C,H,W], mask [H,W], target)``.
@@ -205,14 +204,6 @@ def _check_parameters(name: str, target: Callable[..., Dataset], parameters: dic
     taken = inspect.signature(target).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
         return
-    if "volumes" in parameters and "volumes" not in taken:
-        with_volumes = [
-            other for other in DATASETS if "volumes" in inspect.signature(DATASETS.resolve(other)).parameters
-        ]
-        raise UnknownParameterError(
-            f"{name} has no volumes, which the data sets {', '.join(with_volumes)} have; leave volumes out.",
-            parameter="volumes",
-        )
     for parameter in parameters:
         if parameter not in taken and parameter in inspect.signature(DataLoader).parameters:
             raise UnknownParameterError(

@@ -59,8 +59,6 @@ class DatasetPart(Component):
     @functools.cached_property
     def image_shape(self) -> tuple[int, ...]:
         """``(C, H, W)``, or ``(C, D, H, W)`` of volumes, as far as it is known before the set is loaded."""
-        if self.parameters.get("volumes"):
-            return self.target.volume_shape(self.parameters)  # type: ignore[no-any-return]
         shape: tuple[int, ...] = self.info.image_shape
         size, channels = self.parameters.get("size"), self.parameters.get("channels")
         channels = channels if isinstance(channels, int) else shape[0]

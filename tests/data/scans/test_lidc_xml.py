@@ -37,7 +37,6 @@ def test_what_is_not_rated_is_no_nodule_but_touches_its_slice(tmp_path, ratings)
     reading = reading_of(tmp_path, nodule("A", [roi("u", 0, BOX[:1])], ratings), non_nodule("v", 1))
     assert reading.marks == ()
     assert reading.touched == {"u", "v"}
-    assert reading.points == (("u", *BOX[0]), ("v", 4, 3))
 
 
 def test_a_stray_point_is_no_outline(tmp_path):
@@ -46,14 +45,6 @@ def test_a_stray_point_is_no_outline(tmp_path):
     )
     assert [[contour.image for contour in mark.contours] for mark in reading.marks] == [["u"]]
     assert reading.touched == {"u", "v", "w"}
-    assert reading.points == (("v", *BOX[0]), ("w", *BOX[0]))
-
-
-@pytest.mark.parametrize(
-    "mark", [non_nodule("v", 1).replace("locus", "other"), non_nodule("v", 1).replace(">3<", "><")]
-)
-def test_a_mark_without_coordinates_has_none(tmp_path, mark):
-    assert reading_of(tmp_path, mark).points == (("v", -1, -1),)
 
 
 def test_a_chest_film_is_passed_over(tmp_path):

@@ -52,9 +52,6 @@ class SliceHeader:
         rows: Height in pixels.
         columns: Width in pixels.
         spacing: Row and column spacing in mm.
-        position: ``ImagePositionPatient``: place of the first pixel in mm, x to the patient's left, y to the back, z to
-            the head.
-        orientation: ``ImageOrientationPatient``, as for :func:`turn_radiological`; NaN if missing.
     """
 
     path: Path
@@ -65,8 +62,6 @@ class SliceHeader:
     rows: int
     columns: int
     spacing: tuple[float, float]
-    position: tuple[float, ...]
-    orientation: tuple[float, ...]
 
 
 def import_medical(module: str) -> Any:
@@ -134,8 +129,7 @@ def read_header(path: Path) -> SliceHeader:
         tags = import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS)
         rows, columns = _check_size(tags)
         spacing = (float(tags.PixelSpacing[0]), float(tags.PixelSpacing[1]))
-        position = tuple(float(one) for one in tags.ImagePositionPatient)
-        z = position[2]
+        z = float(tags.ImagePositionPatient[2])
         if not math.isfinite(z + sum(spacing)):
             raise ValueError(f"its position is {z} mm, its spacing {spacing} mm")
         head = SliceHeader(
@@ -147,8 +141,6 @@ def read_header(path: Path) -> SliceHeader:
             rows=rows,
             columns=columns,
             spacing=spacing,
-            position=position,
-            orientation=tuple(float(one) for one in tags.get("ImageOrientationPatient") or [math.nan] * 6),
         )
         syntax = transfer_syntax(tags)
         needed = 1
@@ -195,24 +187,12 @@ def turn_radiological(values: NDArray[np.float32], orientation: Sequence[float])
         ValueError: If the slice is not axial.
     """
     directions = np.array([float(one) for one in orientation]).reshape(2, 3)
-    if is_transposed(orientation):
-        values, directions = values.T, directions[::-1]
-    return np.ascontiguousarray(values[:: int(np.sign(directions[1, 1])), :: int(np.sign(directions[0, 0]))])
-
-
-def is_transposed(orientation: Sequence[float]) -> bool:
-    """Return whether the rows of an axial slice run along the body's front-back axis.
-
-    Args:
-        orientation: As for :func:`turn_radiological`.
-
-    Raises:
-        ValueError: If the slice is not axial.
-    """
-    along = np.abs(np.array([float(one) for one in orientation]).reshape(2, 3)).argmax(axis=1).tolist()
+    along = np.abs(directions).argmax(axis=1).tolist()
     if sorted(along) != [0, 1]:
         raise ValueError(f"its orientation {list(orientation)} is not axial")
-    return bool(along == [1, 0])
+    if along == [1, 0]:  # the rows run along the front-back axis
+        values, directions = values.T, directions[::-1]
+    return np.ascontiguousarray(values[:: int(np.sign(directions[1, 1])), :: int(np.sign(directions[0, 0]))])
 
 
 def window_values(values: NDArray[np.generic], window: tuple[float, float]) -> NDArray[np.float32]:

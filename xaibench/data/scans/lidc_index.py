@@ -23,10 +23,9 @@ from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.scans.ct_reading import SliceHeader, dicom_files, read_header, read_modality, scan_rng
 from xaibench.data.scans.lidc_consensus import Nodule, Votes, find_nodules
 from xaibench.data.scans.lidc_xml import Reading, read_reading
-from xaibench.data.scans.scan_geometry import common_value
 
 #: Part of the cache key; increased when the index is built differently.
-INDEX_REVISION = 2
+INDEX_REVISION = 3
 #: Slices of a scan whose positions differ by less (in mm) are duplicates, which occur in a few scans.
 _DUPLICATE_DISTANCE = 1e-3
 
@@ -42,11 +41,6 @@ class Scan:
         touched: ``[S]`` bool: whether any reader marked anything in the slice.
         shape: Rows and columns of the slices.
         nodules: The nodules, sorted from the lowest up.
-        positions: ``[S, 3]`` positions of the first pixels of the slices in mm (``ImagePositionPatient``).
-        orientation: ``[6]`` ``ImageOrientationPatient``; NaN if it is missing or differs between slices.
-        spacing: ``[2]`` row and column spacing in mm; NaN if it differs between slices.
-        points: ``[P, 3]`` slice, row and column of the marks that are not nodules of at least 3 mm; row and column are
-            -1 if they are not known.
     """
 
     series: str
@@ -55,10 +49,6 @@ class Scan:
     touched: NDArray[np.bool_]
     shape: tuple[int, int]
     nodules: tuple[Nodule, ...]
-    positions: NDArray[np.float64]
-    orientation: NDArray[np.float64]
-    spacing: NDArray[np.float64]
-    points: NDArray[np.int64]
 
     def mask(self, slice_: int, level: float, contour: bool) -> NDArray[np.bool_]:
         """Return the union of the consensus masks of all nodules in the slice, ``[rows, columns]``."""
@@ -150,13 +140,6 @@ def _build_scan(root: Path, heads: list[SliceHeader], xml: Path | None) -> Scan:
         touched=touched,
         shape=shape,
         nodules=tuple(find_nodules(reading.marks, slice_of, slices[0].spacing, thickness)),
-        positions=np.array([head.position for head in slices]),
-        orientation=common_value([head.orientation for head in slices]),
-        spacing=common_value([head.spacing for head in slices]),
-        points=np.array(
-            [(slice_of[image], row, column) for image, row, column in reading.points if image in slice_of],
-            dtype=np.int64,
-        ).reshape(-1, 3),
     )
 
 
@@ -213,11 +196,6 @@ def _scans_to_arrays(scans: list[Scan]) -> Arrays:
         "votes": np.array(votes, dtype=np.int64).reshape(-1, 8),
         "inner": np.concatenate([nothing, *(outline.inner.ravel() for outline in outlines)]),
         "whole": np.concatenate([nothing, *(outline.whole.ravel() for outline in outlines)]),
-        "positions": np.concatenate([scan.positions for scan in scans]),
-        "orientation": np.array([scan.orientation for scan in scans]),
-        "spacing": np.array([scan.spacing for scan in scans]),
-        "points": np.concatenate([scan.points for scan in scans]),
-        "point_scan": np.repeat(np.arange(len(scans)), [len(scan.points) for scan in scans]),
     }
 
 
@@ -246,10 +224,6 @@ def unpack_scans(arrays: Mapping[str, NDArray[Any]]) -> list[Scan]:
                     for (scan, _), (readers, outlines) in nodules.items()
                     if scan == number
                 ),
-                positions=arrays["positions"][here],
-                orientation=arrays["orientation"][number],
-                spacing=arrays["spacing"][number],
-                points=arrays["points"][arrays["point_scan"] == number],
             )
         )
     return scans

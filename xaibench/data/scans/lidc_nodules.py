@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.component.info import DatasetInfo
-from xaibench.data.disk.annotated_set import ProgressCallback
+from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.cache_folders import (
     IndexEntry,
     build_entries,
@@ -23,7 +23,7 @@ from xaibench.data.disk.cache_folders import (
     load_entry,
 )
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
-from xaibench.data.disk.source import Source, VolumeSource
+from xaibench.data.disk.source import Source
 from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, window_image
 from xaibench.data.scans.lidc_index import (
     INDEX_REVISION,
@@ -35,9 +35,6 @@ from xaibench.data.scans.lidc_index import (
     unpack_scans,
     xml_files,
 )
-from xaibench.data.scans.lidc_volumes import CropChoice, LidcVolumes
-from xaibench.data.scans.scan_geometry import Triple
-from xaibench.data.scans.scan_set import ScanSet
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -46,7 +43,7 @@ _SUFFIXES = (".dcm", ".xml")
 _XML_FOLDERS = ("tcia-lidc-xml", "LIDC-XML-only")
 
 
-class Lidc(ScanSet):
+class Lidc(AnnotatedSet):
     """Lung nodules of at least 3 mm in CT slices (Armato et al. 2011).
 
     Outlines of different readers that are close together are one nodule
@@ -63,12 +60,6 @@ class Lidc(ScanSet):
 
     Slices are used whole, with the pixels as stored. The gray level is (HU − low) / (high − low) of the window, clipped
     to [0, 1].
-
-    Volumes (``volumes=True``) have the slices and masks of the same scans, from the lowest slice up. A crop has its
-    center at the center of the bounding box of a nodule's consensus. Crops without a nodule are matched to them: from
-    the same scan, at the same place in the slices or its mirror image on the other side of the body, at most 50 mm
-    higher or lower, without any mark of any reader. Whole scans (``crop=None``) are ``nodule`` if a reader outlined
-    one of at least 3 mm; the others may have smaller marks (``meta[i]["other_marks"]``).
     """
 
     info = DatasetInfo(
@@ -146,38 +137,6 @@ class Lidc(ScanSet):
         choice.check(classes)
         entries = self._build_index(folder, workers=1, progress=None)
         return _LidcSource(folder, classes, entries, choice)
-
-    def open_volumes(
-        self,
-        folder: Path,
-        *,
-        classes: tuple[str, ...],
-        seed: int,
-        crop: Triple | None,
-        consensus: float = 0.5,
-        contour: bool = False,
-        negatives: int = 1,
-        window: tuple[float, float] = (-1000.0, 400.0),
-    ) -> VolumeSource:
-        """Return crops around nodules and crops without, or whole scans.
-
-        Slices are sorted by their position. A crop whose slices are not all there, and a whole scan with missing
-        slices, is left out with a warning, as is a scan whose slices are not axial or do not form a regular grid.
-
-        Args:
-            folder: As in :meth:`open`, like the errors.
-            classes: As in :meth:`open`.
-            seed: Seed of the choice of crops without a nodule.
-            crop: Number of slices, rows and columns; None = whole scans.
-            consensus: As in :meth:`open`.
-            contour: As in :meth:`open`.
-            negatives: Number of crops without a mark per crop with consensus; unused for whole scans.
-            window: As in :meth:`open`.
-        """
-        choice = SliceChoice(consensus, contour, "middle", negatives, check_window(window), seed)
-        choice.check(classes if crop else ())
-        entries = self._build_index(folder, workers=1, progress=None)
-        return LidcVolumes(folder, classes, entries, CropChoice(choice, crop))
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Build and cache the index of every patient, for all parameters; about 10 minutes on one core."""

@@ -57,14 +57,11 @@ class Reading:
         series: ``SeriesInstanceUID``.
         marks: Nodules of at least 3 mm.
         touched: ``SOPInstanceUID`` of every slice with a mark of any kind, including small nodules.
-        points: ``(SOPInstanceUID, row, column)`` of the marks that are not nodules of at least 3 mm; row and column are
-            -1 if a mark has no coordinates.
     """
 
     series: str
     marks: tuple[Mark, ...]
     touched: frozenset[str]
-    points: tuple[tuple[str, int, int], ...]
 
 
 def read_reading(path: str | os.PathLike[str]) -> Reading | None:
@@ -89,26 +86,18 @@ def read_reading(path: str | os.PathLike[str]) -> Reading | None:
         series = _child_text(_find_child(root, "ResponseHeader"), "SeriesInstanceUid", "SeriesInstanceUID")
         marks: list[Mark] = []
         touched: set[str] = set()
-        points: set[tuple[str, int, int]] = set()
         for reader, session in enumerate(_children(root, "readingSession")):
             for thing in (*_children(session, "unblindedReadNodule"), *_children(session, "nonNodule")):
                 touched |= {_child_text(place, "imageSOP_UID") for place in (thing, *_children(thing, "roi"))} - {""}
             for nodule in _children(session, "unblindedReadNodule"):
-                contours = []
-                for roi in _children(nodule, "roi"):
-                    contour = _parse_contour(roi) if _is_rated(nodule) else None
-                    if contour is not None and len(contour.points) > 1:
-                        contours.append(contour)
-                    else:
-                        points.update(_parse_points(roi, "edgeMap"))
+                rois = _children(nodule, "roi") if _is_rated(nodule) else ()
+                contours = [contour for contour in map(_parse_contour, rois) if len(contour.points) > 1]
                 if contours:
                     contours.sort(key=lambda contour: contour.z)
                     marks.append(Mark(reader, _child_text(nodule, "noduleID"), tuple(contours)))
-            for thing in _children(session, "nonNodule"):
-                points.update(_parse_points(thing, "locus"))
         if not series:
             raise ValueError("its ResponseHeader has no SeriesInstanceUid")
-    return Reading(series, tuple(marks), frozenset(touched), tuple(sorted(points)))
+    return Reading(series, tuple(marks), frozenset(touched))
 
 
 def _parse_contour(roi: Element) -> Contour:
@@ -124,15 +113,6 @@ def _parse_contour(roi: Element) -> Contour:
     if len(points) > 1 and points[0] == points[-1]:
         points.pop()
     return Contour(image, float(z), inclusion == "TRUE", np.array(points, dtype=np.int64).reshape(-1, 2))
-
-
-def _parse_points(element: Element, tag: str) -> Iterator[tuple[str, int, int]]:
-    image = _child_text(element, "imageSOP_UID")
-    for point in _children(element, tag):
-        row, column = (_child_text(point, name) for name in ("yCoord", "xCoord"))
-        yield (image, int(row), int(column)) if row.isdecimal() and column.isdecimal() else (image, -1, -1)
-    if next(_children(element, tag), None) is None:
-        yield image, -1, -1
 
 
 def _is_rated(nodule: Element) -> bool:

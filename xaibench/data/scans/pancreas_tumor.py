@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.component.info import DatasetInfo
-from xaibench.data.disk.annotated_set import ProgressCallback
+from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.cache_folders import (
     Arrays,
     IndexEntry,
@@ -23,33 +23,41 @@ from xaibench.data.disk.cache_folders import (
     load_arrays,
     load_entry,
 )
-from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.source import Source, VolumeSource
-from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, scan_rng, window_image
-from xaibench.data.scans.nifti_volumes import read_volume
-from xaibench.data.scans.pancreas_volumes import (
-    DECATHLON,
-    TumorVolumes,
-    build_volume,
-    check_finite,
-    compact,
-    list_healthy_scans,
-    list_tumor_scans,
-    match_headers,
-    read_healthy_headers,
-    read_tumor,
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError
+from xaibench.data.disk.source import Source
+from xaibench.data.scans.ct_reading import (
+    SliceHeader,
+    check_window,
+    dicom_files,
+    import_medical,
+    read_header,
+    read_modality,
+    read_slice,
+    scan_rng,
+    window_image,
 )
-from xaibench.data.scans.scan_geometry import Triple
-from xaibench.data.scans.scan_set import ScanSet
+from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
 
 _LOGGER = logging.getLogger("xaibench")
 
 _CLASSES = ("no_tumor", "tumor")
 #: Part of the cache key; increased when scans are prepared differently.
 _REVISION = 1
+#: Label of the tumor in the Decathlon; label 1 is the pancreas.
+_TUMOR_LABEL = 2
+#: Folder of the task in the Decathlon.
+_DECATHLON = "Task07_Pancreas"
+#: Possible folders of the NIH patients, relative to the folder that contains Task07_Pancreas.
+_NIH_PLACES = (
+    "PANCREAS_*",
+    "*/PANCREAS_*",
+    "*/Pancreas-CT/PANCREAS_*",
+    "*/manifest-*/PANCREAS_*",
+    "*/manifest-*/Pancreas-CT/PANCREAS_*",
+)
 
 
-class Tumor(ScanSet):
+class Tumor(AnnotatedSet):
     """Pancreatic tumors in slices of abdominal CT: one slice per scan, one scan per patient.
 
     Positives are the training scans of task 7 of the Decathlon (those with labels): a random slice that contains label
@@ -61,11 +69,6 @@ class Tumor(ScanSet):
     the difference, both are in Hounsfield units under the same window, and both have the radiological orientation
     (anterior at the top, the patient's right on the left) regardless of the axes in the files. The field of view and
     the contrast phase still differ.
-
-    Volumes (``volumes=True``) have the slices and masks of the same scans, from the feet up. A crop has its center at
-    the center of the bounding box of the tumor (of its largest connected part), and all of the tumor inside the crop is
-    in the mask. A crop of a healthy scan is centered in its middle half along the body, at the distance from the center
-    of the slice (in mm) at which the tumor of a random scan of the Decathlon is.
     """
 
     info = DatasetInfo(
@@ -96,10 +99,10 @@ class Tumor(ScanSet):
         benchmark_size=361,
     )
     folders = ("", "tumor", "msd")
-    marker = f"{DECATHLON}/imagesTr"
+    marker = f"{_DECATHLON}/imagesTr"
     contents: ClassVar = {
-        "scans with a tumor": f"{DECATHLON}/imagesTr/*.nii.gz",
-        "their masks": f"{DECATHLON}/labelsTr/*.nii.gz",
+        "scans with a tumor": f"{_DECATHLON}/imagesTr/*.nii.gz",
+        "their masks": f"{_DECATHLON}/labelsTr/*.nii.gz",
         "scans without a tumor": "PANCREAS_* or */PANCREAS_* or */*/PANCREAS_*",
     }
     aliases: ClassVar[Mapping[str, str]] = {
@@ -135,44 +138,14 @@ class Tumor(ScanSet):
         """
         ends = check_window(window)
         entries = [entry for name in classes for entry in self._list_entries(folder, name)]
-        self._log_missing(entries, "; xaibench prepare uses several processes")
+        if missing := sum(not entry.file.exists() for entry in entries):
+            _LOGGER.info(
+                "%s: reading %d of %d scans completely, a few seconds each; xaibench prepare uses several processes.",
+                self.info.name,
+                missing,
+                len(entries),
+            )
         return _TumorSource(folder, classes, build_entries(entries, _build_scan), ends, seed)
-
-    def open_volumes(
-        self,
-        folder: Path,
-        *,
-        classes: tuple[str, ...],
-        seed: int,
-        crop: Triple | None,
-        window: tuple[float, float] = (-160.0, 240.0),
-    ) -> VolumeSource:
-        """Return one crop per scan, or whole scans.
-
-        Healthy scans whose slices are not axial or do not form a regular grid are left out with a warning, as are those
-        with missing slices where they would be in the volume.
-
-        Args:
-            folder: As in :meth:`open`, like the errors.
-            classes: As in :meth:`open`. Crops of the class ``"no_tumor"`` need the scans with a tumor too, from which
-                they take their place.
-            seed: Seed of the place of crops without a tumor.
-            crop: Number of slices, rows and columns; None = whole scans.
-            window: As in :meth:`open`.
-        """
-        ends = check_window(window)
-        caches = {
-            "tumor": cache_folder(self.info.name, folder, _REVISION, "volumes", crop),
-            "no_tumor": cache_folder(self.info.name, folder, _REVISION, "volumes"),
-        }
-        needed = classes if crop is None or "tumor" in classes else (*classes, "tumor")
-        entries = [
-            entry
-            for name in needed
-            for entry in self._list_entries(folder, name, caches[name], *((crop,) if name == "tumor" else ()))
-        ]
-        self._log_missing(entries)
-        return TumorVolumes(folder, classes, build_entries(entries, build_volume), ends, seed, crop)
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the slices with a tumor (about 2 GB), since single slices cannot be read from a compressed volume.
@@ -191,25 +164,15 @@ class Tumor(ScanSet):
         """Return True if slices with a tumor are cached, and None (unknown) otherwise."""
         return any(entry.file.exists() for entry in self._list_entries(folder, "tumor")) or None
 
-    def _log_missing(self, entries: Sequence[IndexEntry], advice: str = "") -> None:
-        if missing := sum(not entry.file.exists() for entry in entries):
-            _LOGGER.info(
-                "%s: reading %d of %d scans completely, a few seconds each%s.",
-                self.info.name,
-                missing,
-                len(entries),
-                advice,
-            )
-
-    def _list_entries(self, folder: Path, name: str, cache: Path | None = None, *options: object) -> list[IndexEntry]:
+    def _list_entries(self, folder: Path, name: str) -> list[IndexEntry]:
         import_medical("nibabel" if name == "tumor" else "pydicom")
-        cache = cache or cache_folder(self.info.name, folder, _REVISION)
+        cache = cache_folder(self.info.name, folder, _REVISION)
         entries = []
-        for scan, paths in list_tumor_scans(folder) if name == "tumor" else list_healthy_scans(folder):
+        for scan, paths in _list_tumor_scans(folder) if name == "tumor" else _list_healthy_scans(folder):
             # A missing file is reported when the part is built.
             existing = (path for path in paths if path.exists())
             state = digest_files(existing) if name == "tumor" else digest_folder(paths[0], ".dcm")
-            entries.append(IndexEntry(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths, *options)))
+            entries.append(IndexEntry(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths)))
         if not entries:
             hint = "" if name == "tumor" else "\nLoad only the tumors with classes='tumor'."
             raise MissingDataError(f"{folder} has no scan of the class {name!r}.\n{self.info.how_to_get}{hint}")
@@ -273,13 +236,13 @@ def _build_tumor_scan(root: Path, image: Path, label: Path) -> Arrays:
         MissingDataError: If a file is missing.
         DataFileError: If a file cannot be read, the files do not match, or no tumor is marked.
     """
-    match_headers(image, label)
-    marked, values = read_tumor(label), read_volume(image).values
+    _match_headers(image, label)
+    marked, values = _read_tumor(label), read_volume(image).values
     slices = np.flatnonzero(marked.any(axis=(1, 2)))
     arrays = {"slices": slices, "files": np.full(len(slices), image.relative_to(root).as_posix())}
-    check_finite(image, values[slices])
+    _check_finite(image, values[slices])
     for number in slices.tolist():
-        arrays[f"image_{number}"] = compact(values[number])
+        arrays[f"image_{number}"] = _compact(values[number])
         arrays[f"mask_{number}"] = marked[number]
     return arrays
 
@@ -291,11 +254,94 @@ def _build_healthy_scan(root: Path, patient: Path) -> Arrays:
         MissingDataError: If the folder has no CT scan.
         DataFileError: If a file is damaged.
     """
-    heads = read_healthy_headers(patient)
+    heads = _read_healthy_headers(patient)
     count = len(heads)
     slices = np.arange(count // 4, count - count // 4)
     files = [heads[number].path.relative_to(root).as_posix() for number in slices.tolist()]
     return {"slices": slices, "files": np.array(files)}
+
+
+def _list_tumor_scans(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
+    """Return name, image file and label file of every scan, even if one of the files is missing."""
+    places = [folder / _DECATHLON / name for name in ("imagesTr", "labelsTr")]
+    # The archive was packed on a Mac and has a "._" file next to each file, which the pattern does not match.
+    names = sorted({path.name for place in places for path in place.glob("pancreas_*.nii.gz")})
+    return [(name.removesuffix(".nii.gz"), tuple(place / name for place in places)) for name in names]
+
+
+def _list_healthy_scans(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
+    """Return name and folder of every NIH patient."""
+    folders = {path.name: path for pattern in reversed(_NIH_PLACES) for path in folder.glob(pattern) if path.is_dir()}
+    return [(name, (folders[name],)) for name in sorted(folders)]
+
+
+def _match_headers(image: Path, label: Path) -> None:
+    """Compare the header of a scan with that of its labels.
+
+    Raises:
+        MissingDataError: If a file is missing.
+        DataFileError: If a header cannot be read, or the files do not match.
+    """
+    marks, scan = read_volume_header(label), read_volume_header(image)
+    if marks.shape != scan.shape:
+        raise DataFileError(
+            f"{label} has {list(marks.shape)} voxels (z, y, x), but {image} has {list(scan.shape)}; get both again."
+        )
+    if are_misaligned(marks, scan):
+        raise DataFileError(
+            f"{label} is flipped relative to {image}: their axes point to {marks.axes} and {scan.axes}, and they cover "
+            "different regions; get both again."
+        )
+
+
+def _read_tumor(label: Path) -> NDArray[np.bool_]:
+    """Read the voxels of the tumor, ``[slices, rows, columns]``, oriented as in :func:`read_volume`.
+
+    Raises:
+        MissingDataError: If the file is missing.
+        DataFileError: If the file cannot be read, has other labels than 0, 1 and 2, or marks no tumor.
+    """
+    labels = read_volume(label).values
+    with np.errstate(invalid="ignore"):
+        known = (labels == labels.astype(np.uint8)) & (labels <= _TUMOR_LABEL)
+    if not known.all():
+        strange = np.unique(labels[~known])[:5].tolist()
+        raise DataFileError(
+            f"{label} has the labels {strange}, expected 0, 1 (pancreas) and 2 (tumor); get the file again."
+        )
+    marked: NDArray[np.bool_] = labels == _TUMOR_LABEL
+    if not marked.any():
+        raise DataFileError(f"{label} has no tumor (label 2); get the file again, or remove the scan.")
+    return marked
+
+
+def _check_finite(image: Path, values: NDArray[Any]) -> None:
+    """Raise an error if values of a scan are not finite.
+
+    Raises:
+        DataFileError: Names the file.
+    """
+    if not np.isfinite(values).all():
+        raise DataFileError(f"{image} has NaN or infinite values; get the file again.")
+
+
+def _compact(values: NDArray[Any]) -> NDArray[Any]:
+    """Return Hounsfield units as int16 if they are whole numbers, otherwise as float32."""
+    whole = values.astype(np.int16)
+    return whole if (whole == values).all() else values.astype(np.float32)
+
+
+def _read_healthy_headers(patient: Path) -> list[SliceHeader]:
+    """Return the headers of the slices of a patient's largest CT series, from the feet up.
+
+    Raises:
+        MissingDataError: If the folder has no CT scan.
+        DataFileError: If a file is damaged.
+    """
+    scans = [files for files in dicom_files(patient).values() if read_modality(files[0]) == "CT"]
+    if not scans:
+        raise MissingDataError(f"{patient} has no CT slices (*.dcm); download them, or remove the folder.")
+    return sorted((read_header(file) for file in max(scans, key=len)), key=lambda head: (head.z, head.number))
 
 
 tumor = Tumor()
