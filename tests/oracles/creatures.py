@@ -3,9 +3,8 @@
 from fractions import Fraction
 from math import floor
 
-from xaibench.benchmarks.creatures.creatures import BODY_PARTS
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, HALF, Ellipse
 from xaibench.benchmarks.creatures.scenes import CLUTTER
-from xaibench.benchmarks.creatures.shapes import HALF, Ellipse
 
 
 def center(number, size):

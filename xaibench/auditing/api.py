@@ -28,7 +28,7 @@ from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.process_settings import equal_warnings_once
 from xaibench.core.progress import ProgressBar, announce, format_duration
 from xaibench.core.truth_kinds import TRUTHS, Truth
-from xaibench.data.image_collection import ImageCollection, open_images
+from xaibench.data.open_images import open_images
 from xaibench.models.networks.pretrained_weights import weights_checksum
 from xaibench.network.contract import unchecked_networks
 from xaibench.network.outputs import check_module
@@ -69,12 +69,12 @@ def audit(
 
     Args:
         model: Returns logits for images ``[N, C, H, W]``, as :func:`xaibench.explain` takes it.
-        images: ``[N, C, H, W]`` floating-point, as the model takes them; at least 8, better 30 or more. Or a collection
+        images: ``[N, C, H, W]`` floating-point, as the model takes them; at least 8, better 30 or more. Or a split
             from :func:`xaibench.data.open_images`, with its labels, masks and ids; or what that function opens, such as
             a folder, if all images have the size that the model takes.
         labels: True classes ``[N]``, or ``[N, K]`` of 0 and 1 for several labels per image. Used to test whether the
-            network is better than chance; maps explain what the network answers. None: those of a collection, whose
-            names must be those of ``classes``. False: none, although the collection has some.
+            network is better than chance; maps explain what the network answers. None: those of a split, whose
+            names must be those of ``classes``. False: none, although the split has some.
         masks: Annotations ``[N, H, W]``, for some images or all; false everywhere for images without one.
         classes: Names of the classes, in the order of the network's outputs.
         ids: Name of each image.
@@ -83,7 +83,7 @@ def audit(
             ``{label: explainer}``; ``"all"``; None: one or two of each family.
         output: The explained output (:func:`xaibench.explain`). ``"sigmoid"`` for networks with independent labels. A
             function of the outputs: then there are no classes, and questions that need them are skipped.
-        samples: Number of images, drawn at random from a collection; None = all.
+        samples: Number of images, drawn at random from a split; None = all.
         required: Kinds of truth in which a supported explainer must beat every control.
         budget: Maximum number of passes per image for each explainer, forward and backward passes counted alike. None:
             50, and their usual number for explainers that draw random numbers, or what ``minutes`` allow.
@@ -106,7 +106,7 @@ def audit(
     Raises:
         ValueError: If there are fewer than 8 images or 6 groups, shapes do not match, two explainers have the same
             label, ``required`` is not a list of kinds of truth, no explainer supports the network, or a name of the
-            collection's labels is not the name of a class.
+            split's labels is not the name of a class.
         TypeError: If the model is not a ``torch.nn.Module``.
         NetworkContractError: If the model is random in evaluation mode, or the output for an image depends on its
             batch. A lost gradient concerns only explainers that use gradients, which are then not tested.
@@ -129,7 +129,7 @@ def audit(
     given: dict[str, Any] = {"labels": labels, "masks": masks, "classes": classes, "ids": ids, "groups": groups}
     with unchecked_networks(not check_network) as broken, equal_warnings_once():
         if not isinstance(images, Tensor | np.ndarray):
-            collection = images if isinstance(images, ImageCollection) else open_images(images)
+            collection = open_images(images)
             check_module(model)
 
             def count_outputs(image: Tensor) -> int:

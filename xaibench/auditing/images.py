@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_map_shape
 from xaibench.core.messages import did_you_mean, folded, listed, warn_caller
 from xaibench.core.progress import ProgressBar
+from xaibench.data.base import Sample, Split
 from xaibench.data.disk.damaged_files import describe_damaged, read_undamaged
 from xaibench.data.disk.file_readers import to_nfc
-from xaibench.data.image_collection import ImageBatch, ImageCollection
-from xaibench.data.photographs.labeled_photographs import imagenet_synsets
+from xaibench.data.photographs.image_folder import imagenet_synsets
 from xaibench.evaluation.apply import to_device
 from xaibench.models.networks.pretrained_weights import update_digest
 from xaibench.network.answers import NetworkAnswers, OutputOrFunction, assigned_classes, skip_last_layer
@@ -299,7 +299,7 @@ def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
 
 
 def read_samples(
-    collection: ImageCollection,
+    collection: Split,
     samples: int | None,
     classes: Sequence[str] | None,
     count_outputs: Callable[[Tensor], int],
@@ -329,24 +329,22 @@ def read_samples(
     numbers = np.arange(len(collection))
     if samples is not None and samples < len(numbers):
         numbers = np.sort(np.random.default_rng(seed).choice(numbers, samples, replace=False))
-    batch, numbers, left_out = _read(collection, numbers, progress)
-    outputs = count_outputs(batch.images[:1])
+    (images, masks, labels), numbers, left_out = _read(collection, numbers, progress)
+    outputs = count_outputs(images[:1])
     named = collection.classes or ()
     label_names: dict[str, int] = {}
-    if labeled and collection.targets is not None and not collection.numbered:
+    labeled &= collection.classes is not None
+    if labeled and not collection.numbered:
         present = sorted(set(collection.targets.tolist()))
         label_names = number_classes([named[label] for label in present], classes, outputs)
-    labels = batch.targets if labeled else None
-    if labels is not None and label_names:
+    if label_names:
         labels = torch.tensor([label_names[named[label]] for label in labels.tolist()])
-    groups = collection.samples.groups
-    empty = torch.zeros(batch.images.shape[2:], dtype=torch.bool)
-    masks = torch.stack([empty if mask is None else mask for mask in batch.masks])
+    ids, groups = collection.ids, collection.groups
     return {
-        "images": batch.images,
-        "labels": labels,
+        "images": images,
+        "labels": labels if labeled else None,
         "masks": masks if bool(masks.any()) else None,
-        "ids": batch.ids,
+        "ids": [ids[number] for number in numbers.tolist()],
         "groups": None if groups is None else groups[numbers],
         "classes": classes or _name_outputs(collection, label_names, outputs),
         "label_names": label_names,
@@ -354,7 +352,7 @@ def read_samples(
     }
 
 
-def _name_outputs(collection: ImageCollection, label_names: Mapping[str, int], outputs: int) -> Sequence[str] | None:
+def _name_outputs(collection: Split, label_names: Mapping[str, int], outputs: int) -> Sequence[str] | None:
     """Return names for the outputs of a network without any: those of numbered classes, or ImageNet's synset ids."""
     if collection.numbered and len(collection.classes or ()) == outputs:
         return collection.classes
@@ -362,26 +360,24 @@ def _name_outputs(collection: ImageCollection, label_names: Mapping[str, int], o
 
 
 def _read(
-    collection: ImageCollection, numbers: NDArray[np.int64], progress: bool
-) -> tuple[ImageBatch, NDArray[np.int64], dict[str, str]]:
+    collection: Split, numbers: NDArray[np.int64], progress: bool
+) -> tuple[Sample, NDArray[np.int64], dict[str, str]]:
     """Read images; return them, their numbers, and the reason for each that cannot be read, by its name."""
     damaged: dict[int, str] = {}
     with ProgressBar("reading", len(numbers), "image", shown=progress) as bar:
 
-        def read(number: int) -> ImageBatch:
+        def read(number: int) -> Sample:
             bar.advance(1)
             return collection[[number]]
 
         parts = list(read_undamaged(read, numbers.tolist(), damaged))
-    names = collection.samples.ids
+    names = collection.ids
     left_out = {names[number]: reason for number, reason in damaged.items()}
     _, named = describe_damaged(left_out, len(numbers))
     if named:
         warn_caller(named)
-    ids, images, masks, targets = zip(*parts, strict=True)
-    known = [part for part in targets if part is not None]
-    batch = ImageBatch(list(chain(*ids)), torch.cat(images), list(chain(*masks)), torch.cat(known) if known else None)
-    return batch, np.setdiff1d(numbers, list(damaged)), left_out
+    images, masks, targets = map(torch.cat, zip(*parts, strict=True))
+    return (images, masks, targets), np.setdiff1d(numbers, list(damaged)), left_out
 
 
 def number_classes(names: Sequence[str], classes: Sequence[str] | None, outputs: int) -> dict[str, int]:

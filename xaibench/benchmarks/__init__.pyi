@@ -4,7 +4,7 @@ from .certified.blind_networks import blind as blind
 from .certified.disconnected_networks import disconnected as disconnected
 from .certified.planted_triggers import checkerboard as checkerboard
 from .certified.planted_triggers import plant_trigger as plant_trigger
-from .certified.triggered_networks import triggered as triggered
+from .certified.planted_triggers import triggered as triggered
 from .mosaics.image_grids import make_mosaics as make_mosaics
 from .mosaics.image_grids import select_confident as select_confident
 from .watermarks.effects import WatermarkUse as WatermarkUse

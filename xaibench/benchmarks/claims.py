@@ -30,11 +30,8 @@ def is_selected(cell: Cell, selections: Selection | Sequence[Selection]) -> bool
     """
     every = [selections] if isinstance(selections, Mapping) else selections
     names = dict(zip(_AXES, cell, strict=True))
-    return any(all(names[axis] in _names(one[axis]) for axis in one) for one in every)
-
-
-def _names(names: str | Sequence[str]) -> Sequence[str]:
-    return (names,) if isinstance(names, str) else names
+    chosen = [{axis: [one[axis]] if isinstance(one[axis], str) else one[axis] for axis in one} for one in every]
+    return any(all(names[axis] in one[axis] for axis in one) for one in chosen)
 
 
 @dataclass(frozen=True, kw_only=True)

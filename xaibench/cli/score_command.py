@@ -159,7 +159,7 @@ def _load_model(target: str | None, dataset: str, classes: str | None, samples: 
         return None
     from xaibench.data import DATASETS
     from xaibench.data.disk.annotated_set import DirectorySet
-    from xaibench.data.photographs.labeled_photographs import imagenet_synsets
+    from xaibench.data.photographs.image_folder import imagenet_synsets
     from xaibench.models import FOLDS, MODELS, build
 
     if ":" in target:

@@ -4,10 +4,9 @@ from .exchange.datasets_library import from_datasets as from_datasets
 from .exchange.datasets_library import to_datasets as to_datasets
 from .exchange.parquet import read_parquet as read_parquet
 from .exchange.parquet import write_parquet as write_parquet
-from .image_collection import ImageCollection as ImageCollection
-from .image_collection import open_images as open_images
 from .loaders import load as load
 from .loaders import loading as loading
+from .open_images import open_images as open_images
 from .part_split import PartSplit as PartSplit
 from .registered import DATASETS as DATASETS
 from .whitening import whiten as whiten

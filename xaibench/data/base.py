@@ -54,6 +54,16 @@ class Split(torch_data.Dataset[Sample]):
         [(2, 1, 8, 8), (2, 8, 8), (2,)]
     """
 
+    #: Description of the source that :func:`xaibench.data.open_images` opened; empty for other splits.
+    name: str = ""
+    #: Class names in the order of their index, from :func:`xaibench.data.open_images`; None if they are not known.
+    classes: tuple[str, ...] | None = None
+    #: Whether the source states class indices, so that class ``i`` is output ``i`` of a network. Otherwise it states
+    #: names, such as class folders, whose indices are only their position in ``classes``.
+    numbered: bool = False
+    #: Whether masks are known; the masks of arrays without any are empty.
+    _masks_known: bool = True
+
     def __init__(
         self,
         images: Tensor,
@@ -129,9 +139,29 @@ class Split(torch_data.Dataset[Sample]):
         return LazySequence(lambda number: {"id": self.ids[number]}, range(len(self)))
 
     @property
+    def has_mask(self) -> NDArray[np.bool_]:
+        """``[N]`` whether the mask of a sample is known. A known mask may be empty (a true negative)."""
+        return np.full(len(self), self._masks_known)
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """``(C, H, W)`` of the first image, or ``(C, D, H, W)`` of the first volume."""
+        return tuple(self[:1][0].shape[1:])
+
+    @property
     def in_memory(self) -> bool:
         """Whether the samples are in memory. If not, ``images`` and ``masks`` read from disk on every access."""
         return True
+
+    def with_images(self, images: Tensor, masks: Tensor | None = None) -> Split:
+        """Return a split in memory with other images of the same samples.
+
+        Args:
+            images: ``[N, C, H, W]`` float32.
+            masks: ``[N, H, W]`` bool; None = the same masks.
+        """
+        masks = self.masks if masks is None else masks
+        return Split(images, masks, self.targets, ids=self.ids, groups=self.groups, groups_by=self.groups_by)
 
     def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
         """Return inputs of metrics for some samples, other than images, masks and targets.

@@ -87,7 +87,7 @@ DATASETS = Registry(
         "published": "xaibench.data.photographs.saliency_bench_release:SaliencyBenchRelease",
         "folder": "xaibench.data.photographs.image_folder:OwnFolder",
         "volumes": "xaibench.data.volume_folder:OwnVolumes",
-        "photographs": "xaibench.data.photographs.labeled_photographs:Photographs",
+        "photographs": "xaibench.data.photographs.image_folder:Photographs",
         "mosaic": "xaibench.benchmarks.mosaics.photo_mosaics:PhotoMosaics",
         "parquet": "xaibench.data.exchange.parquet:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",

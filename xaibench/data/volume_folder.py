@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.component.info import describe_own_data
+from xaibench.core.checks import check_names
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import (
@@ -27,10 +28,9 @@ from xaibench.data.disk.file_readers import (
     wrap_file_errors,
 )
 from xaibench.data.disk.image_lists import UNLABELED, ImageEntry, assign_groups, choose_optional_classes
-from xaibench.data.disk.lazy_split import Normalize, Transform, VolumeSplit
+from xaibench.data.disk.lazy_split import LazySplit, Normalize, Transform
 from xaibench.data.disk.mask_values import mark_values
-from xaibench.data.disk.source import VolumeSource
-from xaibench.data.disk.splits import Splits, choose_classes, split_indices
+from xaibench.data.disk.source import SampleSource
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, find_subfolder
 from xaibench.data.scans.ct_reading import check_center_width
 from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
@@ -41,7 +41,7 @@ _ARRAYS, _NIFTI = (".npy", ".npz"), (".nii", ".nii.gz")
 VALUE_SUFFIXES = _ARRAYS + _NIFTI
 
 
-class FolderVolumes(VolumeSource):
+class FolderVolumes(SampleSource):
     """Volumes and their masks in files, which are read on access.
 
     Args:
@@ -77,7 +77,7 @@ class FolderVolumes(VolumeSource):
         self._shapes: dict[int, tuple[int, int, int]] = {}
 
     @cached_property
-    def channels(self) -> int:  # type: ignore[override]
+    def channels(self) -> int:
         """Number of channels of the first volume, which all others must have."""
         return _read_shape(self._files[0])[0]
 
@@ -142,6 +142,80 @@ class FolderVolumes(VolumeSource):
     def meta(self, index: int) -> dict[str, object]:
         """Return the name of a volume and its file."""
         return {"id": self._ids[index], "file": self._ids[index], "annotated": bool(self.annotated[index])}
+
+
+class VolumeSplit(LazySplit):
+    """Volumes of one split, read from disk on access: images ``[N, C, D, H, W]``, masks ``[N, D, H, W]``.
+
+    Volumes are not scaled. A batch needs volumes of one shape; others are read one at a time.
+
+    Args:
+        source: The samples of the whole set.
+        indices: ``[N]`` numbers of the samples of this split, in order.
+        normalize: Normalization of the voxels in [0, 1], after ``transform``.
+        transform: Transforms a volume ``[C, D, H, W]`` and its mask ``[D, H, W]`` together. The transforms of
+            ``torchvision.transforms.v2`` treat all slices of a volume in the same way.
+
+    Raises:
+        ValueError: If ``normalize`` does not have one mean and one positive deviation per channel.
+    """
+
+    source: FolderVolumes
+
+    def __init__(
+        self,
+        source: FolderVolumes,
+        indices: NDArray[np.int64],
+        *,
+        normalize: Normalize = None,
+        transform: Transform | None = None,
+    ) -> None:
+        super().__init__(source, indices, channels=source.channels, normalize=normalize, transform=transform)
+
+    def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
+        """Return the distance of neighboring voxels, which metrics of distance take as ``spacing``.
+
+        Args:
+            index: The samples.
+
+        Returns:
+            ``spacing`` ``[n, 3]`` float64 in mm, along the axes D, H and W; nothing if it is not known.
+        """
+        spacing = self.source.spacings(self.indices[index if isinstance(index, slice) else index.numpy()])
+        return {} if spacing is None else {"spacing": spacing}
+
+    def _read_samples(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        if len(numbers) > 1:  # a single volume of any shape is a batch
+            self._check_shapes(numbers)
+        volumes = [torch.from_numpy(self.source.volume(number)) for number in numbers.tolist()]
+        return _stack(volumes, torch.empty((0, self.channels, 0, 0, 0))), self._read_masks(numbers)
+
+    def _read_masks(self, numbers: NDArray[np.int64]) -> Tensor:
+        empty = np.zeros(self._check_shapes(numbers), dtype=np.bool_)
+        masks = [self.source.mask(number) for number in numbers.tolist()]
+        marked = [torch.from_numpy(empty.copy() if mask is None else mask) for mask in masks]
+        return _stack(marked, torch.empty((0, 0, 0, 0), dtype=torch.bool))
+
+    def _check_shapes(self, numbers: NDArray[np.int64]) -> tuple[int, int, int]:
+        """Return the shape of the volumes of a batch, which must be equal."""
+        shapes = {self.source.shape(number): number for number in numbers.tolist()}
+        if len(shapes) > 1:
+            files = [f"{self.source.meta(number)['file']} {list(shape)}" for shape, number in shapes.items()]
+            raise ValueError(
+                f"{len(numbers)} volumes have different shapes, such as {' and '.join(files[:2])}; expected one shape "
+                "per batch. Read them one at a time (batch_size=1), or crop or resample all volumes to the shape that "
+                "the network takes."
+            )
+        return next(iter(shapes), (0, 0, 0))
+
+    def __repr__(self) -> str:
+        return f"VolumeSplit({len(self)} volumes, {self.channels} channel{'s' if self.channels > 1 else ''})"
+
+
+def _stack(volumes: list[Tensor], empty: Tensor) -> Tensor:
+    if len(volumes) == 1:
+        return volumes[0][None]  # not copied: a whole scan takes hundreds of megabytes
+    return torch.stack(volumes) if volumes else empty
 
 
 def has_volumes(folder: str | os.PathLike[str], *, nifti: bool = False) -> bool:
@@ -370,31 +444,12 @@ class OwnVolumes(DirectorySet):
         chosen = choose_optional_classes(negatives, self.info.classes)
         return open_volumes(folder, classes=classes, negatives=chosen, window=window)
 
-    def __call__(  # type: ignore[override]  # volumes are not scaled: there are no size and no channels
-        self,
-        *,
-        seed: int = 0,
-        root: str | os.PathLike[str] | None = None,
-        classes: str | Sequence[str] | None = None,
-        splits: Splits = (0.6, 0.2, 0.2),
-        normalize: Normalize = None,
-        transform: Transform | None = None,
-        include_unannotated: bool = False,
-        negatives: str | Sequence[str] = (),
-        window: str | Sequence[float] | None = None,
-    ) -> Dataset:
+    def __call__(self, **options: Any) -> Dataset:
         """Open the set and split it. Voxels are read when a volume is accessed.
 
         Args:
-            seed: Seed of the split.
-            root: Not used.
-            classes: ``"tumor,healthy"`` or a sequence; targets follow its order. None = all.
-            splits: Fractions of train, validation and test.
-            normalize: ``(means, deviations)`` of the channels, or None.
-            transform: Transforms volume and mask together: any of ``torchvision.transforms.v2``.
-            include_unannotated: Keep volumes without an annotation; their mask is empty.
-            negatives: As for :meth:`open`.
-            window: As for :meth:`open`.
+            **options: Parameters of :meth:`.AnnotatedSet.__call__` without ``size``, ``channels``, ``missing`` and
+                ``download``, since volumes are read as they are; and those of :meth:`open`.
 
         Returns:
             The data set: images ``[C, D, H, W]``, masks ``[D, H, W]``.
@@ -404,21 +459,21 @@ class OwnVolumes(DirectorySet):
             DataFileError: If the first file cannot be read, or ``groups.csv`` is malformed.
             ValueError: If a parameter is out of range, a class is unknown, or a class has too few volumes.
         """
-        chosen = choose_classes(classes, self.info.classes)
-        source = self.open(self._folder, classes=chosen, seed=seed, negatives=negatives, window=window)
-        selected = self._select_samples(source, self._folder, include_unannotated, "skip")
-        train, val, test = (
-            VolumeSplit(source, indices, normalize=normalize, transform=transform)
-            for indices in split_indices(source, selected, splits, seed)
-        )
-        parameters: dict[str, object] = {"classes": ",".join(chosen), "splits": splits, "normalize": normalize}
-        parameters |= {"include_unannotated": include_unannotated, "negatives": negatives, "window": window}
-        info = dataclasses.replace(self.info, classes=chosen)
-        return Dataset(train, val, test, info, parameters=parameters)
+        check_names(self.info.name, options, self.__signature__.parameters)
+        data = super().__call__(**options)
+        info = dataclasses.replace(data.info, image_shape=self.info.image_shape)
+        parameters = {name: value for name, value in data.parameters.items() if name != "size"}
+        return dataclasses.replace(data, info=info, parameters=parameters)
+
+    def _make_split(self, source: SampleSource, indices: NDArray[np.int64], **options: Any) -> LazySplit:
+        assert isinstance(source, FolderVolumes)
+        return VolumeSplit(source, indices, normalize=options["normalize"], transform=options["transform"])
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self.__call__)
+        known = super().__signature__.parameters.items()
+        unused = ("size", "channels", "missing", "download")
+        return inspect.Signature([parameter for name, parameter in known if name not in unused])
 
     def _advise_unannotated(self, label: str, *, any_annotated: bool) -> str:
         """Return how to load a class without masks, for an error message."""

@@ -27,10 +27,9 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from xaibench.core.checks import check_choice
-from xaibench.data.base import Dataset, Split
+from xaibench.data.base import Dataset
 
 #: The transforms.
 Whitening: TypeAlias = Literal["sphering", "cholesky", "symmetric", "signal_preserving", "partial_regression"]
@@ -71,7 +70,11 @@ def whiten(data: Dataset, kind: Whitening = "sphering") -> Dataset:
         raise ValueError(f"whiten: got {len(data.train)} training images, expected two or more.")
     flat = data.train.images.flatten(1).double().numpy()
     mean, matrix = flat.mean(0), whitening_matrix(flat, kind)
-    train, val, test = (_transformed(split, mean, matrix) for split in (data.train, data.val, data.test))
+    splits = []
+    for split in (data.train, data.val, data.test):
+        rows = split.images.flatten(1).double().numpy()
+        splits.append(split.with_images(torch.from_numpy((rows - mean) @ matrix.T).float().view(split.images.shape)))
+    train, val, test = splits
     note = f"{data.note} Whitened ({kind}) by the covariance of the training images.".strip()
     return dataclasses.replace(data, train=train, val=val, test=test, note=note, distribution=None)
 
@@ -119,9 +122,3 @@ def _power(matrix: _Floats, exponent: float) -> _Floats:
     values, vectors = np.linalg.eigh(matrix)
     found: _Floats = (vectors * np.maximum(values, _SMALLEST * values[-1]) ** exponent) @ vectors.T
     return found
-
-
-def _transformed(split: Split, mean: _Floats, matrix: _Floats) -> Split:
-    flat = split.images.flatten(1).double().numpy()
-    images: Tensor = torch.from_numpy((flat - mean) @ matrix.T).float().reshape(split.images.shape)
-    return Split(images, split.masks, split.targets, ids=split.ids, groups=split.groups, groups_by=split.groups_by)

@@ -7,8 +7,7 @@ from PIL import Image
 
 from xaibench.data.disk.mask_values import mark_values, read_mask_picture
 from xaibench.data.exchange.picture_source import PictureSource
-from xaibench.data.photographs.image_folder import MaskFiles
-from xaibench.data.photographs.image_reader import ImageReader
+from xaibench.data.photographs.image_folder import ImageReader, MaskFiles
 from xaibench.data.scans.medical_images import read_medical_mask
 from xaibench.data.volume_folder import open_volumes
 

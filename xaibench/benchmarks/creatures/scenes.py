@@ -13,8 +13,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.benchmarks.creatures.creatures import BODY_PARTS, COLORS, Color, Look, draw_looks, jitter
-from xaibench.benchmarks.creatures.shapes import HALF, Ellipse, Polygon, Pose, Shape, covers, grid
+from xaibench.benchmarks.creatures.creatures import (
+    BODY_PARTS,
+    COLORS,
+    HALF,
+    Color,
+    Ellipse,
+    Look,
+    Polygon,
+    Pose,
+    Shape,
+    covers,
+    draw_looks,
+    grid,
+    jitter,
+)
 
 #: Shapes of clutter.
 CLUTTER: tuple[Shape, ...] = (

@@ -15,7 +15,7 @@ from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.damaged_files import leave_out, leave_out_damaged
-from xaibench.data.photographs.labeled_photographs import Photographs
+from xaibench.data.photographs.image_folder import Photographs
 
 #: Photographs loaded and classified at a time.
 _BATCH_SIZE = 32
@@ -26,7 +26,7 @@ class PhotoMosaics:
     """Mosaics of the photographs in a folder: ``PhotoMosaics("~/photographs")``, by name ``"mosaic:~/photographs"``.
 
     Args:
-        directory: Labeled photographs (:class:`xaibench.data.photographs.labeled_photographs.Photographs`).
+        directory: Labeled photographs (:class:`xaibench.data.photographs.image_folder.Photographs`).
 
     Attributes:
         info: Info record of the data set, with the classes of the photographs.

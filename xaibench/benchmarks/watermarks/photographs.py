@@ -22,7 +22,7 @@ from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.data.base import Dataset
 from xaibench.data.disk.damaged_files import leave_out_damaged
-from xaibench.data.photographs.labeled_photographs import Photographs
+from xaibench.data.photographs.image_folder import Photographs
 from xaibench.data.stratified_splits import check_fractions
 
 _SPLIT = (0.7, 0.15, 0.15)
@@ -36,7 +36,7 @@ class WatermarkedPhotographs:
     by one, and the watermark has other letters.
 
     Args:
-        directory: Photographs of two classes (:class:`~xaibench.data.photographs.labeled_photographs.Photographs`).
+        directory: Photographs of two classes (:class:`~xaibench.data.photographs.image_folder.Photographs`).
 
     Attributes:
         info: Info record of the data set, with the classes of the photographs.

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 from xaibench.component.info import DatasetInfo
 from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import unknown
-from xaibench.data.base import Dataset, Split
+from xaibench.data.base import Dataset
 from xaibench.data.registered import DATASETS
 from xaibench.data.whitening import Whitening, whiten
 
@@ -72,10 +72,5 @@ class WhitenedSet:
         data = whiten(self.original(**parameters), cast(Whitening, self.kind))
         splits = (data.train, data.val, data.test)
         largest = max(float(split.images.abs().max()) for split in splits if len(split))
-        train, val, test = (_divided(split, largest) for split in splits)
+        train, val, test = (split.with_images(split.images / largest) for split in splits)
         return dataclasses.replace(data, train=train, val=val, test=test, info=self.info)
-
-
-def _divided(split: Split, by: float) -> Split:
-    images = split.images / by
-    return Split(images, split.masks, split.targets, ids=split.ids, groups=split.groups, groups_by=split.groups_by)

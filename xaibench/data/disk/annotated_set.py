@@ -22,7 +22,7 @@ from xaibench.core.progress import format_bytes
 from xaibench.data.base import Dataset
 from xaibench.data.disk.downloads import Archive, fetch_archives, one_process
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.lazy_split import DiskSplit, Normalize, Transform
+from xaibench.data.disk.lazy_split import DiskSplit, LazySplit, Normalize, Transform
 from xaibench.data.disk.source import SampleSource, Source
 from xaibench.data.disk.splits import Splits, choose_classes, split_indices
 
@@ -161,18 +161,21 @@ class AnnotatedSet(ABC):
         chosen = choose_classes(classes, self.info.classes, aliases=self.aliases, default=self.default_classes)
         folder = self.find(root, download=download)
         source = self.open(folder, classes=chosen, seed=seed, **own)
-        assert isinstance(source, Source), "other sets override this method"
         selected = self._select_samples(source, folder, include_unannotated, missing)
         train, val, test = (
-            DiskSplit(source, indices, size=size, channels=channels, normalize=normalize, transform=transform)
+            self._make_split(source, indices, size=size, channels=channels, normalize=normalize, transform=transform)
             for indices in split_indices(source, selected, splits, seed)
         )
         info = dataclasses.replace(self.info, classes=source.classes, image_shape=(channels, size, size))
         given = {"classes": ",".join(source.classes), "size": size, "splits": splits, "normalize": normalize}
-        given |= {"include_unannotated": include_unannotated, **own_defaults(self.open), **own}
+        given |= {"include_unannotated": include_unannotated, **_own_defaults(self.open), **own}
         if channels != 3:
             given["channels"] = channels
         return Dataset(train, val, test, info, parameters=given)
+
+    def _make_split(self, source: SampleSource, indices: NDArray[np.int64], **options: Any) -> LazySplit:
+        assert isinstance(source, Source), "sets of volumes override this method"
+        return DiskSplit(source, indices, **options)
 
     def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
         """Return the folder of the set.
@@ -371,7 +374,7 @@ class DirectorySet(AnnotatedSet):
         return self._folder
 
 
-def own_defaults(opener: Callable[..., SampleSource]) -> dict[str, object]:
+def _own_defaults(opener: Callable[..., SampleSource]) -> dict[str, object]:
     """Return the defaults of the parameters that only one set has, as :meth:`AnnotatedSet.open` declares them."""
     own = inspect.signature(opener).parameters.values()
     return {one.name: one.default for one in own if one.default is not one.empty}

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from xaibench.data.disk.file_readers import (
 from xaibench.data.disk.image_files import IMAGE_SUFFIXES, MEDICAL_SUFFIXES, is_image, is_medical, open_image
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes
+
+if TYPE_CHECKING:
+    from xaibench.data.photographs.image_folder import ImageReader
 
 _LOGGER = logging.getLogger("xaibench")
 _SPLITS = ("train", "val", "test")
@@ -101,9 +104,9 @@ class ListedSource(Source):
         classes: The wanted classes, in the order of their index.
         negatives: Classes whose images show nothing important: such an image without a mask is a true negative.
         notes: Entries to add to the ``meta`` of every sample.
-        reader: ``reader(file, size)`` reads an image, ``reader(file, size, frame)`` one of several in a file; None =
+        reader: Reads an image of a file, which may have several
+            (:class:`~xaibench.data.photographs.image_folder.ImageReader`); None =
             :func:`~xaibench.data.disk.image_files.open_image`, which ignores the EXIF orientation.
-        frames: ``frames(file)`` returns the numbers of the images in a file; None (also returned) = a single image.
     """
 
     def __init__(
@@ -116,8 +119,7 @@ class ListedSource(Source):
         *,
         negatives: Collection[str] = (),
         notes: Mapping[str, object] | None = None,
-        reader: Callable[..., Image.Image] | None = None,
-        frames: Callable[[Path], Sequence[int] | None] | None = None,
+        reader: ImageReader | None = None,
     ) -> None:
         rows = match_masks(name, images, masks.rows) if masks is not None else np.full(len(images), -1)
         chosen = [number for number, image in enumerate(images) if image.label in classes]
@@ -127,7 +129,7 @@ class ListedSource(Source):
         self._reader: Callable[..., Image.Image] = reader or open_image
         files = [images[number] for number in chosen]
         groups = _number_groups(folder, files)
-        numbers = [None if frames is None else frames(folder / image.file) for image in files]
+        numbers = [None if reader is None else reader.frames(folder / image.file) for image in files]
         counts = [1 if pages is None else len(pages) for pages in numbers]
         empty = [image.file for image, count in zip(files, counts, strict=True) if count == 0]
         warn_about(f"{name}: files without an image, left out", empty)
@@ -255,22 +257,6 @@ def list_classes(folder: Path) -> tuple[str, ...]:
     """
     with wrap_file_errors(folder), os.scandir(folder) as entries:
         return tuple(sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")))
-
-
-def own_images(folder: Path, below: str, classes: Sequence[str]) -> list[ImageEntry]:
-    """Return the user's images, DICOM and NIfTI included.
-
-    Args:
-        folder: The folder of the data set.
-        below: The subfolder of the class folders, or of the images.
-        classes: The class folders, or (``UNLABELED``,) if the images are directly in the subfolder.
-
-    Raises:
-        DataFileError: If a folder cannot be listed.
-    """
-    if tuple(classes) == (UNLABELED,) and not (folder / below / UNLABELED).is_dir():
-        return [ImageEntry(file, UNLABELED) for file in list_images(folder, below, medical=True)]
-    return class_folders(folder, below, classes, medical=True)
 
 
 def own_classes(folder: Path, *, without: Collection[str] = ()) -> tuple[str, ...]:

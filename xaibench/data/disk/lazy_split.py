@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
 
 from xaibench.data.base import LazySequence, Sample, Split
-from xaibench.data.disk.source import SampleSource, Source, VolumeSource
+from xaibench.data.disk.source import SampleSource, Source
 
 if TYPE_CHECKING:
     from torchvision import tv_tensors
@@ -123,6 +123,11 @@ class LazySplit(Split):
     def meta(self) -> Sequence[Mapping[str, object]]:
         """Metadata of each sample: ``meta[i]["id"]``, ``meta[i]["file"]`` and entries of the data set."""
         return LazySequence(self.source.meta, self.indices)
+
+    @property
+    def has_mask(self) -> NDArray[np.bool_]:
+        """``[N]`` whether a sample is annotated. Its mask may be empty (a true negative)."""
+        return self.source.annotated[self.indices]
 
     @property
     def in_memory(self) -> bool:
@@ -317,84 +322,3 @@ def _to_channels_first(image: Image.Image) -> Tensor:
             pixels: Tensor = from_dlpack(pyarrow.array(image).values)
             return pixels.view(image.height, image.width, 4).permute(2, 0, 1)
     return torch.from_numpy(np.atleast_3d(np.array(image))).permute(2, 0, 1)
-
-
-class VolumeSplit(LazySplit):
-    """Volumes of one split, read from disk on access: images ``[N, C, D, H, W]``, masks ``[N, D, H, W]``.
-
-    Volumes are not scaled. A batch needs volumes of one shape: crops have one, whole scans are read one at a time.
-
-    Args:
-        source: The samples of the whole set.
-        indices: ``[N]`` numbers of the samples of this split, in order.
-        channels: 1, or 3 for three equal channels; None = the channels of the source.
-        normalize: Normalization of the voxels in [0, 1], after ``transform``.
-        transform: Transforms a volume ``[C, D, H, W]`` and its mask ``[D, H, W]`` together. The transforms of
-            ``torchvision.transforms.v2`` treat all slices of a volume in the same way.
-
-    Raises:
-        ValueError: If ``channels`` is neither 1 nor 3, or ``normalize`` does not have one mean and one positive
-            deviation per channel.
-    """
-
-    source: VolumeSource
-
-    def __init__(
-        self,
-        source: VolumeSource,
-        indices: NDArray[np.int64],
-        *,
-        channels: int | None = None,
-        normalize: Normalize = None,
-        transform: Transform | None = None,
-    ) -> None:
-        if channels is not None:
-            check_gray_or_color(channels)
-        channels = channels or source.channels
-        super().__init__(source, indices, channels=channels, normalize=normalize, transform=transform)
-
-    def metric_inputs(self, index: slice | Tensor) -> Mapping[str, Any]:
-        """Return the distance of neighboring voxels, which metrics of distance take as ``spacing``.
-
-        Args:
-            index: The samples.
-
-        Returns:
-            ``spacing`` ``[n, 3]`` float64 in mm, along the axes D, H and W; nothing if it is not known.
-        """
-        spacing = self.source.spacings(self.indices[index if isinstance(index, slice) else index.numpy()])
-        return {} if spacing is None else {"spacing": spacing}
-
-    def _read_samples(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        if len(numbers) > 1:  # a single volume of any shape is a batch
-            self._check_shapes(numbers)
-        images = _stack([torch.from_numpy(self.source.volume(number)) for number in numbers.tolist()], torch.float32)
-        images = images[:, None] if images.ndim == 4 else images
-        images = images if images.shape[1] == self.channels else images.repeat(1, self.channels, 1, 1, 1)
-        return images, self._read_masks(numbers)
-
-    def _read_masks(self, numbers: NDArray[np.int64]) -> Tensor:
-        empty = np.zeros(self._check_shapes(numbers), dtype=np.bool_)
-        masks = [self.source.mask(number) for number in numbers.tolist()]
-        return _stack([torch.from_numpy(empty.copy() if mask is None else mask) for mask in masks], torch.bool)
-
-    def _check_shapes(self, numbers: NDArray[np.int64]) -> tuple[int, int, int]:
-        """Return the shape of the volumes of a batch, which must be equal."""
-        shapes = {self.source.shape(number): number for number in numbers.tolist()}
-        if len(shapes) > 1:
-            files = [f"{self.source.meta(number)['file']} {list(shape)}" for shape, number in shapes.items()]
-            raise ValueError(
-                f"{len(numbers)} volumes have different shapes, such as {' and '.join(files[:2])}; expected one shape "
-                "per batch. Read them one at a time (batch_size=1), load crops (crop=(D, H, W)), or crop or resample "
-                "all volumes to the shape that the network takes."
-            )
-        return next(iter(shapes), (0, 0, 0))
-
-    def __repr__(self) -> str:
-        return f"VolumeSplit({len(self)} volumes, {self.channels} channel{'s' if self.channels > 1 else ''})"
-
-
-def _stack(volumes: list[Tensor], dtype: torch.dtype) -> Tensor:
-    if len(volumes) == 1:
-        return volumes[0][None]  # not copied: a whole scan takes hundreds of megabytes
-    return torch.stack(volumes) if volumes else torch.empty((0, 0, 0, 0), dtype=dtype)

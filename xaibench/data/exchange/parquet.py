@@ -23,8 +23,7 @@ from xaibench.core.checks import check_names
 from xaibench.core.files import atomic_file
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, check_size, wrap_file_errors
-from xaibench.data.exchange.parquet_columns import check_columns
-from xaibench.data.exchange.picture_source import TableOptions, list_parquet, make_dataset, open_files
+from xaibench.data.exchange.picture_source import TableOptions, check_columns, list_parquet, make_dataset, open_files
 
 _FORMAT = 2
 _KEYS = {"format", "info", "parameters", "batch_size", "samples"}

@@ -1,36 +1,51 @@
-"""Your own images and masks."""
+"""Your own images: with masks (``folder:DIR``), or labeled photographs without (``photographs:DIR``)."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ImageOps
+from PIL import Image, ImageOps
 
 from xaibench.component.info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, opened_image
-from xaibench.data.disk.image_files import check_same_size, is_image
+from xaibench.data.disk.image_files import check_same_size, image_size, is_image, list_pages, open_image
 from xaibench.data.disk.image_lists import (
+    PATIENT,
+    UNLABELED,
+    ImageEntry,
     ListedSource,
     MaskRow,
     Masks,
     assign_groups,
     choose_optional_classes,
+    class_folders,
+    image_stem,
     list_classes,
     list_images,
     own_classes,
-    own_images,
     require_images,
 )
 from xaibench.data.disk.mask_values import read_mask_picture
 from xaibench.data.disk.source import Source
 from xaibench.data.photographs.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
-from xaibench.data.photographs.image_reader import ImageReader
-from xaibench.data.scans.medical_images import read_medical_mask
+from xaibench.data.scans.ct_reading import check_center_width
+from xaibench.data.scans.medical_images import (
+    MedicalHeader,
+    file_version,
+    open_medical,
+    read_medical_header,
+    read_medical_mask,
+)
 
 IMAGE_FOLDERS, MASK_FOLDERS = ("image", "images"), ("mask", "masks")
 _LAYOUT = (
@@ -40,6 +55,138 @@ _LAYOUT = (
     "and mask. A file groups.csv with the columns file and group keeps related images (of one patient) in one "
     "split. Images without any mask are loaded with photographs:DIR."
 )
+_LABELED_LAYOUT = (
+    "Expected <class>/<any name>.jpg (or any other image, DICOM or NIfTI file), or files named by their class: "
+    "n01440764.jpg, n01440764_10026.jpg, cat_1.jpg, cat.2.jpg, or any images without classes."
+)
+
+_SYNSET = re.compile(r"n\d{8}(?!\d)")
+#: Numbers after the class in a file name, each with a separator before it.
+_NUMBERS = re.compile(r"(?:[-_. ]+\d+)+$")
+
+
+@dataclass(frozen=True)
+class ImageReader:
+    """A picklable reader of image files, with the options of the user.
+
+    Attributes:
+        scale: The value of white in pictures with more than 8 bits, such as 4095. None = 65,535 for 16 bits, 1 for
+            floating-point numbers.
+        ground: Gray level behind transparent pixels, from 0 (black) to 1 (white).
+        window: ``(center, width)`` of the values shown from black to white, in DICOM and NIfTI files and in gray
+            pictures with more than 8 bits; a string ``"40,400"`` is accepted. None = the window of the file; without
+            one, the range of values that the file can store (for NIfTI: the range of values of the volume).
+        slices: Numbers of the slices of a NIfTI volume, the frames of a DICOM file and the pages of a TIFF file that
+            are images, from 0; a string ``"10,11"`` is accepted. None = all.
+
+    Raises:
+        ValueError: If an option is out of range.
+    """
+
+    scale: float | None = None
+    ground: float = 1.0
+    window: str | Sequence[float] | None = None
+    slices: str | Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scale is not None and not 0 < self.scale < np.inf:
+            raise ValueError(f"scale={self.scale!r}: expected the value of white, such as 4095, or None.")
+        if not 0 <= self.ground <= 1:
+            raise ValueError(f"ground={self.ground!r}: expected a gray level from 0 (black) to 1 (white).")
+        _ = self._ends, self._chosen
+
+    def __call__(self, file: Path, size: int, frame: int | None = None) -> Image.Image:
+        """Read an image, in mode ``RGB``, or ``F`` (gray in [0, 1]). The EXIF orientation is applied.
+
+        Args:
+            file: The file.
+            size: Height and width to which the caller will resize the image.
+            frame: Number of the image in a file with several images.
+
+        Raises:
+            MissingDataError: If the file does not exist.
+            DataFileError: If it cannot be read.
+            ImportError: If it is a DICOM or NIfTI file, and the package that reads it is missing.
+        """
+        if is_image(file.name):
+            return open_image(
+                file, size, upright=True, scale=self.scale, ground=self.ground, window=self._ends, page=frame or 0
+            )
+        return open_medical(file, frame, self._ends)
+
+    def frames(self, file: Path) -> Sequence[int] | None:
+        """Return the numbers of the images in a file; None for a file with a single image, empty for one without.
+
+        Raises:
+            DataFileError: If the header cannot be read, or the file lacks one of ``slices``.
+        """
+        known = self._list_frames(file)
+        if self._chosen is None or not known:
+            return known
+        if outside := [number for number in self._chosen if number not in known]:
+            raise DataFileError(
+                f"{file} has the slices 0 to {known[-1]}, but slices={self.slices!r} names {outside[0]}."
+            )
+        return self._chosen
+
+    def _list_frames(self, file: Path) -> Sequence[int] | None:
+        """Return the numbers of all images in a file; None for a file with a single image."""
+        if is_image(file.name):
+            pages = list_pages(file) if file.suffix.lower() in (".tif", ".tiff") else []
+            return pages if len(pages) > 1 else None
+        count = _header(file).frames
+        return None if count is None else range(count)
+
+    def size_of(self, file: Path) -> tuple[int, int]:
+        """Return ``(height, width)`` from the header of a file.
+
+        Raises:
+            DataFileError: If the header cannot be read.
+        """
+        return image_size(file, upright=True) if is_image(file.name) else _header(file).size
+
+    def group_patients(self, folder: Path, images: Sequence[ImageEntry]) -> list[ImageEntry]:
+        """Return the images, with DICOM files grouped by ``PatientID`` where no other group is known.
+
+        Identifiers are not used if all of them are equal, as in data sets from which they were removed.
+        """
+        of_image = {
+            image.file: _header(folder / image.file).patient
+            for image in images
+            if image.group is None and not is_image(image.file)
+        }
+        if len(set(of_image.values())) < 2:
+            return list(images)
+        return [
+            dataclasses.replace(image, group=f"{PATIENT}{patient}") if (patient := of_image.get(image.file)) else image
+            for image in images
+        ]
+
+    @functools.cached_property
+    def _ends(self) -> tuple[float, float] | None:
+        return None if self.window is None else check_center_width(self.window)
+
+    @functools.cached_property
+    def _chosen(self) -> tuple[int, ...] | None:
+        if self.slices is None:
+            return None
+        given = self.slices.split(",") if isinstance(self.slices, str) else self.slices
+        try:
+            numbers = tuple(int(one) for one in given)
+        except (TypeError, ValueError):
+            numbers = ()
+        if not numbers or len(set(numbers)) != len(numbers):
+            raise ValueError(f"slices={self.slices!r}: expected different numbers from 0, such as [40, 41], or None.")
+        return numbers
+
+
+@functools.lru_cache(maxsize=2**14)
+def _cached_header(file: Path, version: tuple[int, int]) -> MedicalHeader:
+    return read_medical_header(file)
+
+
+def _header(file: Path) -> MedicalHeader:
+    return _cached_header(file, file_version(file))
 
 
 class OwnFolder(DirectorySet):
@@ -60,7 +207,7 @@ class OwnFolder(DirectorySet):
     image) are read with ``pip install "xaibench[medical]"``. Their masks are DICOM or NIfTI files with the same number
     of frames or slices; for a file with a single image, also pictures. Images of one file form a group, as do DICOM
     files with the same ``PatientID``. ``window`` sets the range of values shown from black to white
-    (:class:`~xaibench.data.photographs.image_reader.ImageReader`).
+    (:class:`~ImageReader`).
 
     The EXIF orientation of images and masks is applied, as in image viewers, so draw a mask on the image as displayed.
     Gray images with more than 8 bits keep their depth and are divided by the value of white (``scale``), which does not
@@ -127,20 +274,18 @@ class OwnFolder(DirectorySet):
             ValueError: If ``counterfactual`` is used without tables, a class is unknown, or an option is out of range.
         """
         reader = ImageReader(scale, ground, window, slices)
-        known, below = self.info.classes, find_subfolder(folder, IMAGE_FOLDERS)
-        images = own_images(folder, below, known)
-        require_images(folder / below, images, classes)
-        images = reader.group_patients(folder, assign_groups(folder, images, below))
+        images = list_own_images(folder)
+        require_images(folder / find_subfolder(folder, IMAGE_FOLDERS), images, classes)
+        masks = find_masks(folder, self.info.classes, reader, counterfactual=counterfactual)
         return ListedSource(
             self.info.name,
             folder,
-            images,
-            find_masks(folder, known, reader, counterfactual=counterfactual),
+            reader.group_patients(folder, images),
+            masks,
             classes,
-            negatives=choose_optional_classes(negatives, known),
+            negatives=choose_optional_classes(negatives, self.info.classes),
             notes={"counterfactual": counterfactual},
             reader=reader,
-            frames=reader.frames,
         )
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
@@ -164,6 +309,24 @@ class OwnFolder(DirectorySet):
 def find_subfolder(folder: Path, names: Sequence[str]) -> str:
     """Return the first of ``names`` that is a folder in ``folder``; the first name if there is none."""
     return next((name for name in names if (folder / name).is_dir()), names[0])
+
+
+def list_own_images(path: Path) -> list[ImageEntry]:
+    """Return the file itself, or the images in class folders, otherwise those directly inside, otherwise all."""
+    if not path.is_dir():
+        return assign_groups(path.parent, [ImageEntry(path.name, UNLABELED)], ".")
+    below = find_subfolder(path, IMAGE_FOLDERS)
+    below = below if (path / below).is_dir() else "."
+    not_classes = {*MASK_FOLDERS, TABLE_FOLDER} if below == "." else set()
+    classes = own_classes(path / below, without=not_classes)
+    images = class_folders(path, below, classes, medical=True)
+    if not images:
+        images = [ImageEntry(file, UNLABELED) for file in list_images(path, below, medical=True)]
+    if not images:  # DICOM exports have folders for patient, study and series
+        places = sorted(os.fspath(place.relative_to(path)) for place in (path / below).rglob("*") if place.is_dir())
+        places = [place for place in places if not_classes.isdisjoint(Path(place).parts)]
+        images = [ImageEntry(file, UNLABELED) for place in places for file in list_images(path, place, medical=True)]
+    return assign_groups(path, [ImageEntry(image.file.removeprefix("./"), image.label) for image in images], below)
 
 
 def find_masks(
@@ -247,3 +410,151 @@ def _read_picture(path: Path, source: str) -> NDArray[np.bool_]:
         opened.load()
         ImageOps.exif_transpose(opened, in_place=True)
         return read_mask_picture(opened, str(path), source)
+
+
+class Photographs(DirectorySet):
+    """Labeled photographs: ``Photographs("~/photographs")``, by name ``"photographs:~/photographs"``.
+
+    The classes are the subfolders of ``directory``. If no subfolder has images, the class is taken from the file name,
+    with or without a number after it (``cat_1.jpg``, ``cat.2.jpg``). If no two names share a class, the images are
+    a set of one class, ``unlabeled``. The classes are sorted and correspond to the outputs of the network in this
+    order. If all of them are ImageNet classes (``n01440764``), the classes are the 1,000
+    of ImageNet-1k in their usual order, so that networks trained on ImageNet can be used.
+
+    The photographs have no annotations: masks are empty, and metrics that need masks are undefined. Use them for
+    metrics that evaluate the network, and for mosaics
+    (:class:`xaibench.benchmarks.mosaics.photo_mosaics.PhotoMosaics`).
+    ``groups.csv`` states related photographs, as for :class:`~OwnFolder`.
+    The photographs are shuffled with ``seed``, so that the first hundred are of all classes.
+
+    Args:
+        directory: The folder; ``~`` is expanded. The parameter ``root`` is not used.
+
+    Raises:
+        MissingDataError: If the folder has no such images.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("cat_1", "cat_2", "dog_1"):
+        ...         Image.new("RGB", (8, 8)).save(f"{folder}/{name}.png")
+        ...     data = Photographs(folder)(size=8, splits=(0, 0, 1))
+        >>> data.classes, sorted(data.test.targets.tolist())
+        (('cat', 'dog'), [0, 0, 1])
+    """
+
+    marker = "*"
+    requires_all_classes = False  # a folder may only have images of ten of the thousand classes
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        super().__init__(directory)
+        classes = ordered_classes({image.label for image in labeled_images(self._folder)})
+        name = f"photographs:{os.fspath(directory)}"
+        self.info = describe_own_data(name, classes, (3, 224, 224), _LABELED_LAYOUT)
+
+    def open(
+        self,
+        folder: Path,
+        *,
+        classes: tuple[str, ...],
+        seed: int,
+        scale: float | None = None,
+        window: str | Sequence[float] | None = None,
+        slices: str | Sequence[int] | None = None,
+    ) -> Source:
+        """Return the photographs in random order.
+
+        Args:
+            folder: The folder of the data set.
+            classes: The wanted classes.
+            seed: Seed of the order.
+            scale: As for :meth:`~OwnFolder.open`.
+            window: ``(center, width)`` of the values shown from black to white, as there.
+            slices: Numbers of the slices and frames of medical files that are images, as there.
+
+        Raises:
+            MissingDataError: If the folder has no photographs.
+            ValueError: If an option is out of range.
+        """
+        reader = ImageReader(scale, window=window, slices=slices)
+        listed = reader.group_patients(folder, labeled_images(folder))
+        images = [listed[number] for number in np.random.default_rng(seed).permutation(len(listed))]
+        notes = {"annotated": False}
+        # All classes are given as negatives, so that images without a mask are not left out.
+        return ListedSource(
+            self.info.name,
+            folder,
+            images,
+            None,
+            classes,
+            negatives=classes,
+            notes=notes,
+            reader=reader,
+        )
+
+
+def labeled_images(folder: Path) -> list[ImageEntry]:
+    """Return the photographs of a folder with their classes, sorted.
+
+    Args:
+        folder: Contains one subfolder per class, or files named by their class.
+
+    Returns:
+        One entry per photograph, with its group in ``groups.csv``, if that file exists.
+
+    Raises:
+        MissingDataError: If the folder does not exist or has no images.
+        DataFileError: If it cannot be listed, or ``groups.csv`` is malformed.
+    """
+    if not folder.is_dir():
+        raise MissingDataError(f"photographs: {folder} is not a folder. {_LABELED_LAYOUT}")
+    entries = class_folders(folder, ".", list_classes(folder), medical=True)
+    if not entries:
+        files = list_images(folder, ".", medical=True)
+        labels = [class_of(Path(file).name) for file in files]
+        if 1 < len(labels) == len(set(labels)) and not all(map(_SYNSET.match, labels)):
+            labels = [UNLABELED] * len(files)
+        entries = [ImageEntry(file, label) for file, label in zip(files, labels, strict=True)]
+    if not entries:
+        raise MissingDataError(f"photographs: {folder} has no image. {_LABELED_LAYOUT}")
+    return assign_groups(folder, [ImageEntry(one.file.removeprefix("./"), one.label) for one in entries])
+
+
+def class_of(name: str) -> str:
+    """Return the class in a file name.
+
+    Args:
+        name: File name with suffix.
+
+    Returns:
+        The ImageNet class if the name begins with one, otherwise the name without suffix and trailing numbers.
+
+    Example:
+        >>> class_of("n01440764_tench.JPEG"), class_of("great_pyrenees_17.jpg"), class_of("cat.4001.jpg")
+        ('n01440764', 'great_pyrenees', 'cat')
+    """
+    known = _SYNSET.match(name)
+    return known.group() if known else _NUMBERS.sub("", image_stem(name))
+
+
+def ordered_classes(labels: Collection[str]) -> tuple[str, ...]:
+    """Return the classes in the order of the network's outputs.
+
+    Args:
+        labels: Classes of the photographs.
+
+    Returns:
+        The 1,000 classes of ImageNet-1k if all labels are among them, otherwise the sorted labels.
+
+    Example:
+        >>> ordered_classes({"n02123045"}).index("n02123045"), ordered_classes({"dog", "cat"})
+        (281, ('cat', 'dog'))
+    """
+    known = imagenet_synsets()
+    return known if set(labels) <= set(known) else tuple(sorted(set(labels)))
+
+
+def imagenet_synsets() -> tuple[str, ...]:
+    """Return the ids of the 1,000 classes of ImageNet-1k in the order of a network's outputs, such as n01440764."""
+    return tuple(resources.files(__package__).joinpath("imagenet_synsets.txt").read_text(encoding="utf-8").split())

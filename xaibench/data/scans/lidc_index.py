@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from xaibench.data.disk.cache_folders import Arrays
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.scans.ct_reading import SliceHeader, dicom_files, read_header, read_modality, scan_rng
-from xaibench.data.scans.lidc_consensus import Nodule, Votes, find_nodules
-from xaibench.data.scans.lidc_xml import Reading, read_reading
+from xaibench.data.scans.lidc_readings import Nodule, Reading, Votes, find_nodules, read_reading
 
 #: Part of the cache key; increased when the index is built differently.
 INDEX_REVISION = 3

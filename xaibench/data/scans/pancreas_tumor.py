@@ -240,9 +240,11 @@ def _build_tumor_scan(root: Path, image: Path, label: Path) -> Arrays:
     marked, values = _read_tumor(label), read_volume(image).values
     slices = np.flatnonzero(marked.any(axis=(1, 2)))
     arrays = {"slices": slices, "files": np.full(len(slices), image.relative_to(root).as_posix())}
-    _check_finite(image, values[slices])
+    if not np.isfinite(values[slices]).all():
+        raise DataFileError(f"{image} has NaN or infinite values; get the file again.")
     for number in slices.tolist():
-        arrays[f"image_{number}"] = _compact(values[number])
+        whole = values[number].astype(np.int16)  # Hounsfield units are whole numbers, except in resampled scans
+        arrays[f"image_{number}"] = whole if (whole == values[number]).all() else values[number].astype(np.float32)
         arrays[f"mask_{number}"] = marked[number]
     return arrays
 
@@ -313,22 +315,6 @@ def _read_tumor(label: Path) -> NDArray[np.bool_]:
     if not marked.any():
         raise DataFileError(f"{label} has no tumor (label 2); get the file again, or remove the scan.")
     return marked
-
-
-def _check_finite(image: Path, values: NDArray[Any]) -> None:
-    """Raise an error if values of a scan are not finite.
-
-    Raises:
-        DataFileError: Names the file.
-    """
-    if not np.isfinite(values).all():
-        raise DataFileError(f"{image} has NaN or infinite values; get the file again.")
-
-
-def _compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Return Hounsfield units as int16 if they are whole numbers, otherwise as float32."""
-    whole = values.astype(np.int16)
-    return whole if (whole == values).all() else values.astype(np.float32)
 
 
 def _read_healthy_headers(patient: Path) -> list[SliceHeader]:

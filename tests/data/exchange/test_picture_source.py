@@ -12,7 +12,7 @@ from refusals import refused
 
 import xaibench as xb
 from xaibench.data.annotated import DataFileError
-from xaibench.data.exchange.parquet_columns import read_columns
+from xaibench.data.exchange.picture_source import read_columns
 
 VALUE = bytes(range(250)) * 8  # two kilobytes
 

@@ -1,17 +1,15 @@
-"""Images from any source, with or without classes and masks: the input of an audit."""
+"""``open_images``: a split of images from any source, with or without classes and masks."""
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from xaibench.core.checks import numbered_classes
@@ -23,146 +21,27 @@ from xaibench.data.disk.image_lists import (
     UNLABELED,
     ImageEntry,
     ListedSource,
-    assign_groups,
     choose_optional_classes,
-    list_images,
-    own_classes,
-    own_images,
 )
-from xaibench.data.disk.lazy_split import DiskSplit, VolumeSplit, resize_mask, write_image
+from xaibench.data.disk.lazy_split import DiskSplit, check_gray_or_color, resize_mask, write_image
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes
 from xaibench.data.exchange.datasets_library import is_table, open_table
 from xaibench.data.exchange.parquet import is_own, read_file, read_parquet
 from xaibench.data.exchange.picture_source import choose_test_files, list_parquet, open_files
-from xaibench.data.photographs.human_masks import TABLE_FOLDER
-from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, MaskFiles, find_masks, find_subfolder
-from xaibench.data.photographs.image_reader import ImageReader
-from xaibench.data.photographs.labeled_photographs import labeled_images, ordered_classes
+from xaibench.data.photographs.image_folder import (
+    ImageReader,
+    MaskFiles,
+    find_masks,
+    labeled_images,
+    list_own_images,
+    ordered_classes,
+)
 from xaibench.data.registered import DATASETS
-from xaibench.data.volume_folder import has_volumes, open_volumes
+from xaibench.data.volume_folder import VolumeSplit, has_volumes, open_volumes
 
 #: Schemes of names of data sets that are followed by a folder of images.
 _FOLDERS = {"folder", "photographs", "parquet", "volumes"}
-
-
-class ImageBatch(NamedTuple):
-    """A part of a collection.
-
-    Attributes:
-        ids: ``[n]`` names of the images.
-        images: ``[n, C, H, W]`` float32 in [0, 1]; volumes of arrays are as in their files.
-        masks: ``[n]`` masks ``[H, W]`` bool, True = important; None for an image without a mask.
-        targets: ``[n]`` int64 class indices; None without classes.
-    """
-
-    ids: list[str]
-    images: Tensor
-    masks: list[Tensor | None]
-    targets: Tensor | None
-
-
-@dataclass(frozen=True)
-class ImageCollection:
-    """Images that are read on access, from :func:`open_images`.
-
-    Attributes:
-        name: Description of the source.
-        samples: The images as a split. Without classes all targets are 0; without a mask the mask is empty.
-        classes: Class names in the order of their index; None if the source has no classes.
-        has_mask: ``[N]`` bool: whether the mask of an image is known. A known mask may be empty (a true negative).
-        numbered: Whether the source states class indices, so that class ``i`` is output ``i`` of a network. Otherwise
-            it states names, such as class folders, whose indices are only their place in ``classes``.
-    """
-
-    name: str
-    samples: Split
-    classes: tuple[str, ...] | None
-    has_mask: NDArray[np.bool_]
-    numbered: bool = False
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """``[N]`` unique names: paths below the folder, or numbers."""
-        return self.samples.ids
-
-    @property
-    def targets(self) -> Tensor | None:
-        """``[N]`` int64 class indices; None if the source has no classes."""
-        return None if self.classes is None else self.samples.targets
-
-    @property
-    def image_shape(self) -> tuple[int, ...]:
-        """``(C, H, W)`` of the images, or ``(C, D, H, W)`` of volumes."""
-        return tuple(self.samples[:1][0].shape[1:])
-
-    def __getitem__(self, index: int | slice | Sequence[int]) -> ImageBatch:
-        """Read some images, by a slice or a list of numbers. A single number returns a batch of one."""
-        numbers = np.arange(len(self))[[index] if isinstance(index, int) else index].tolist()
-        images, masks, targets = self.samples[numbers]
-        return ImageBatch(
-            [self.ids[number] for number in numbers],
-            images,
-            [mask if self.has_mask[number] else None for number, mask in zip(numbers, masks, strict=True)],
-            None if self.classes is None else targets,
-        )
-
-    def batches(self, batch_size: int = 32) -> Iterator[ImageBatch]:
-        """Read all images in order, in batches.
-
-        Args:
-            batch_size: Number of images per batch; the last one may be smaller.
-
-        Yields:
-            The batches.
-        """
-        for start in range(0, len(self), batch_size):
-            yield self[start : start + batch_size]
-
-    def select(self, numbers: Sequence[int] | NDArray[np.int64]) -> ImageCollection:
-        """Return a part of the images, without reading them.
-
-        Args:
-            numbers: Numbers of the images, from 0, in the order of the result.
-
-        Returns:
-            The collection of these images.
-        """
-        chosen = np.asarray(numbers, dtype=np.int64)
-        return replace(self, samples=_select(self.samples, chosen), has_mask=self.has_mask[chosen])
-
-    def with_targets(self, targets: Tensor | Sequence[int]) -> Split:
-        """Return the images as a split with other targets, such as the predicted classes, for ``xaibench.evaluate``.
-
-        Args:
-            targets: ``[N]`` class indices.
-
-        Returns:
-            A split; images without a mask have an empty one (see ``has_mask``).
-
-        Raises:
-            ValueError: If the number of targets is not that of the images.
-        """
-        labels = torch.as_tensor(targets, dtype=torch.int64)
-        if labels.shape != (len(self),):
-            raise ValueError(f"targets have shape {list(labels.shape)}, expected [{len(self)}]: one class per image.")
-        samples = self.samples
-        if isinstance(samples, DiskSplit):
-            source = copy.copy(samples.source)
-            source.targets = source.targets.copy()
-            source.targets[samples.indices] = labels.numpy()
-            return DiskSplit(source, samples.indices, size=samples.size, channels=samples.channels)
-        return Split(
-            samples.images,
-            samples.masks,
-            labels,
-            ids=samples.ids,
-            groups=samples.groups,
-            groups_by=samples.groups_by,
-        )
 
 
 def open_images(
@@ -178,8 +57,8 @@ def open_images(
     scale: float | None = None,
     negatives: str | Sequence[str] = (),
     volumes: bool = False,
-) -> ImageCollection:
-    """Open images for an audit. Pixels are read when an image is accessed.
+) -> Split:
+    """Open images as a split, such as for an audit. Pixels are read when an image is accessed.
 
     Args:
         source: One of
@@ -213,7 +92,8 @@ def open_images(
             ``masks`` and ``window`` apply.
 
     Returns:
-        The images; their ids, groups, classes and masks, as far as the source has them.
+        A split of the images; its ids, groups, ``classes`` and masks, as far as the source has them. ``has_mask`` says
+        which masks are known; without classes, all targets are 0.
 
     Raises:
         MissingDataError: If a folder or file does not exist or has no images.
@@ -223,9 +103,9 @@ def open_images(
         TypeError: If the source is of no known kind.
 
     Example:
-        >>> collection = open_images(torch.rand(4, 1, 8, 8), channels=3)
-        >>> len(collection), collection.image_shape, collection.classes, collection[:2].masks
-        (4, (3, 8, 8), None, [None, None])
+        >>> split = open_images(torch.rand(4, 1, 8, 8), channels=3)
+        >>> len(split), split.image_shape, split.classes, split.has_mask.any()
+        (4, (3, 8, 8), None, False)
     """
     photographs = isinstance(source, str) and source.startswith("photographs:")
     volumes = volumes or (isinstance(source, str) and source.startswith("volumes:"))
@@ -241,9 +121,7 @@ def open_images(
         if masks is not None and not isinstance(masks, str | os.PathLike):
             raise ValueError("masks: got an array, expected a folder of mask files for a folder of volumes.")
         found = open_volumes(source, masks=masks, window=window)
-        names = None if found.classes == (UNLABELED,) else found.classes
-        every = VolumeSplit(found, np.arange(len(found)))
-        return ImageCollection(os.fspath(source), every, names, found.annotated)
+        return _describe(VolumeSplit(found, np.arange(len(found))), os.fspath(source), found.classes)
     _refuse_options(
         {"volumes": volumes or None} if not isinstance(source, Path) or source.is_file() else {}, "a folder"
     )
@@ -252,7 +130,7 @@ def open_images(
         if masks is not None and not isinstance(masks, str | os.PathLike):
             raise ValueError("masks: got an array, expected a folder of mask files for a folder of images.")
         mask_folder = None if masks is None else Path(masks).expanduser()
-        images = labeled_images(source) if photographs and source.is_dir() else _list_images(source)
+        images = labeled_images(source) if photographs and source.is_dir() else list_own_images(source)
         labels = {image.label for image in images}
         known = ordered_classes(labels) if photographs else tuple(sorted(labels))
         return _open_folder(source, images, known, mask_folder, reader, classes, negatives, size, channels)
@@ -303,7 +181,7 @@ def _open_folder(
     negatives: str | Sequence[str],
     size: int | tuple[int, int] | None,
     channels: int | None,
-) -> ImageCollection:
+) -> Split:
     folder = path if path.is_dir() else path.parent
     if not images:
         raise MissingDataError(
@@ -321,7 +199,6 @@ def _open_folder(
         chosen,
         negatives=choose_optional_classes(negatives, known),
         reader=reader,
-        frames=reader.frames,
     )
     if not len(source):
         raise MissingDataError(f"{path}: none of {len(images)} files has an image.")
@@ -338,27 +215,14 @@ def _open_folder(
     return _collect(os.fspath(path), source, chosen, size, channels or 3)
 
 
-def _list_images(path: Path) -> list[ImageEntry]:
-    """Return the file itself, or the images in class folders, otherwise those directly inside, otherwise all."""
-    if not path.is_dir():
-        return assign_groups(path.parent, [ImageEntry(path.name, UNLABELED)], ".")
-    below = find_subfolder(path, IMAGE_FOLDERS)
-    below = below if (path / below).is_dir() else "."
-    not_classes = {*MASK_FOLDERS, TABLE_FOLDER} if below == "." else set()
-    images = own_images(path, below, own_classes(path / below, without=not_classes))
-    images = images or own_images(path, below, (UNLABELED,))
-    if not images:  # DICOM exports have folders for patient, study and series
-        places = sorted(os.fspath(place.relative_to(path)) for place in (path / below).rglob("*") if place.is_dir())
-        places = [place for place in places if not_classes.isdisjoint(Path(place).parts)]
-        images = [ImageEntry(file, UNLABELED) for place in places for file in list_images(path, place, medical=True)]
-    return assign_groups(path, [ImageEntry(image.file.removeprefix("./"), image.label) for image in images], below)
+def _collect(name: str, source: Source, classes: tuple[str, ...], size: int | tuple[int, int], channels: int) -> Split:
+    return _describe(DiskSplit(source, np.arange(len(source)), size=size, channels=channels), name, classes)
 
 
-def _collect(
-    name: str, source: Source, classes: tuple[str, ...], size: int | tuple[int, int], channels: int
-) -> ImageCollection:
-    samples = DiskSplit(source, np.arange(len(source)), size=size, channels=channels)
-    return ImageCollection(name, samples, None if classes == (UNLABELED,) else classes, source.annotated)
+def _describe(split: Split, name: str, classes: tuple[str, ...] | None, *, numbered: bool = False) -> Split:
+    split.name, split.numbered = name, numbered
+    split.classes = None if classes == (UNLABELED,) else classes
+    return split
 
 
 def _require_one(sizes: set[tuple[int, int]]) -> tuple[int, int]:
@@ -368,7 +232,9 @@ def _require_one(sizes: set[tuple[int, int]]) -> tuple[int, int]:
     return next(iter(sizes))
 
 
-def _open_split(source: Dataset | Split, size: int | tuple[int, int] | None, channels: int | None) -> ImageCollection:
+def _open_split(source: Dataset | Split, size: int | tuple[int, int] | None, channels: int | None) -> Split:
+    if isinstance(source, Split) and source.name and size is None and channels is None:
+        return source
     split = source.test if isinstance(source, Dataset) else source
     classes = source.classes if isinstance(source, Dataset) else None
     if classes is None and isinstance(split, DiskSplit):
@@ -378,15 +244,11 @@ def _open_split(source: Dataset | Split, size: int | tuple[int, int] | None, cha
         classes = numbered_classes(int(split.targets.max()), "targets")
     name = source.info.name if isinstance(source, Dataset) else "split"
     if isinstance(split, DiskSplit):
-        # Normalization is left to the network; the images of a collection are in [0, 1].
+        # Normalization is left to the network; the images of an opened split are in [0, 1].
         plain = DiskSplit(split.source, split.indices, size=size or split.size, channels=channels or split.channels)
-        return ImageCollection(
-            name, plain, None if classes == (UNLABELED,) else classes, split.source.annotated[split.indices]
-        )
-    images, masks, targets = split[:]
-    images, masks = _fit(images, masks, size, channels)
-    samples = Split(images, masks, targets, ids=split.ids, groups=split.groups, groups_by=split.groups_by)
-    return ImageCollection(name, samples, classes, np.ones(len(split), dtype=np.bool_), numbered)
+        return _describe(plain, name, classes)
+    images, masks, _ = split[:]
+    return _describe(split.with_images(*_fit(images, masks, size, channels)), name, classes, numbered=numbered)
 
 
 def _open_arrays(
@@ -396,7 +258,7 @@ def _open_arrays(
     targets: ArrayLike | None,
     size: int | tuple[int, int] | None,
     channels: int | None,
-) -> ImageCollection:
+) -> Split:
     if not isinstance(source, Tensor | np.ndarray):
         raise TypeError(
             f"source: got {type(source).__name__}, expected a folder, a Parquet file, a datasets.Dataset, an array or "
@@ -430,9 +292,9 @@ def _open_arrays(
         if len(known) < most:
             raise ValueError(f"classes: got {len(known)} names, but targets up to {most - 1}.")
     images, marked = _fit(images, marked, size, channels)
-    return ImageCollection(
-        "array", Split(images, marked, labels), known, np.full(count, masks is not None, dtype=np.bool_), True
-    )
+    split = Split(images, marked, labels)
+    split._masks_known = masks is not None
+    return _describe(split, "array", known, numbered=True)
 
 
 def _fit(
@@ -441,8 +303,7 @@ def _fit(
     """Resize images in memory and change their number of channels, as :class:`DiskSplit` does."""
     sides = tuple(images.shape[2:]) if size is None else (size, size) if isinstance(size, int) else size
     wanted = channels or images.shape[1]
-    if wanted not in (1, 3):
-        raise ValueError(f"channels={channels!r}: expected 1 (gray) or 3 (color).")
+    check_gray_or_color(wanted)
     if sides == tuple(images.shape[2:]) and wanted == images.shape[1]:
         return images, masks
     fitted = torch.empty((len(images), wanted, *sides))
@@ -450,12 +311,3 @@ def _fit(
         write_image(out, image)
     resized = [torch.from_numpy(resize_mask(mask.numpy(), (sides[0], sides[1]))) for mask in masks]
     return fitted, torch.stack(resized)
-
-
-def _select(samples: Split, numbers: NDArray[np.int64]) -> Split:
-    if isinstance(samples, DiskSplit):
-        return DiskSplit(samples.source, samples.indices[numbers], size=samples.size, channels=samples.channels)
-    images, masks, targets = samples[numbers.tolist()]
-    groups = None if samples.groups is None else samples.groups[numbers]
-    ids = [samples.ids[number] for number in numbers.tolist()]
-    return Split(images, masks, targets, ids=ids, groups=groups, groups_by=samples.groups_by)

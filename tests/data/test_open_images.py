@@ -35,14 +35,13 @@ def test_images_directly_inside_are_one_unlabeled_set(tmp_path):
     for number in range(3):
         save(tmp_path / f"cat_{number}.png", 50 * number)
     found = open_images(tmp_path)
-    assert (len(found), found.classes, found.targets) == (3, None, None)
+    assert (len(found), found.classes) == (3, None)
     assert found.image_shape == (3, 10, 12)
     assert list(found.ids) == ["cat_0.png", "cat_1.png", "cat_2.png"]
     assert not found.has_mask.any()
-    batch = found[:]
-    assert batch.images.amax((1, 2, 3)).tolist() == pytest.approx([0, 50 / 255, 100 / 255])
-    assert (batch.masks, batch.targets) == ([None] * 3, None)
-    assert [len(one.ids) for one in found.batches(2)] == [2, 1]
+    assert found.images.amax((1, 2, 3)).tolist() == pytest.approx([0, 50 / 255, 100 / 255])
+    assert not found.masks.any()
+    assert open_images(found) is found
 
 
 def test_pages_of_a_tiff_file_are_images(tmp_path):
@@ -52,7 +51,7 @@ def test_pages_of_a_tiff_file_are_images(tmp_path):
     save(tmp_path / "one.png", 51, size=(6, 4))
     found = open_images(tmp_path)
     assert list(found.ids) == ["one.png", "stack.tif#0", "stack.tif#1", "stack.tif#2"]
-    np.testing.assert_allclose(found[:4].images[:, 0, 0, 0], [0.2, 0, 0.2, 1], atol=1e-6)
+    np.testing.assert_allclose(found[:4][0][:, 0, 0, 0], [0.2, 0, 0.2, 1], atol=1e-6)
     assert list(open_images(tmp_path, slices=[1]).ids) == ["one.png", "stack.tif#1"]
     refused(DataFileError, "slices='7'", lambda: open_images(tmp_path, slices="7"))
 
@@ -77,10 +76,10 @@ def test_class_folders_with_masks_for_some(tmp_path, below):
     assert found.classes == ("cat", "dog", "none")
     assert found.targets.tolist() == [0, 0, 1, 1, 2, 2]
     assert found.has_mask.tolist() == [False, False, False, True, True, True]
-    masks = found[:].masks
+    masks = found.masks
     assert np.array_equal(masks[3].numpy(), mask)
     assert not masks[4].any()
-    assert masks[0] is None
+    assert not masks[0].any()
     only = open_images(tmp_path, classes="dog,cat", size=(5, 6), channels=1)
     assert (only.classes, only.image_shape) == (("dog", "cat"), (1, 5, 6))
     assert only.has_mask.tolist() == [False, False, False, True]
@@ -92,7 +91,7 @@ def test_masks_of_another_folder(tmp_path):
     mask = save_mask(tmp_path / "there" / "0.png")
     found = open_images(tmp_path / "here", masks=tmp_path / "there")
     assert found.has_mask.tolist() == [True, False]
-    assert np.array_equal(found[0].masks[0].numpy(), mask)
+    assert np.array_equal(found[[0]][1][0].numpy(), mask)
 
 
 def test_masks_next_to_loose_images_are_no_class(tmp_path):
@@ -100,7 +99,7 @@ def test_masks_next_to_loose_images_are_no_class(tmp_path):
     mask = save_mask(tmp_path / "mask" / "a.png")
     found = open_images(str(tmp_path))
     assert (found.classes, list(found.ids)) == (None, ["a.png"])
-    assert np.array_equal(found[0].masks[0].numpy(), mask)
+    assert np.array_equal(found[[0]][1][0].numpy(), mask)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def test_masks_next_to_loose_images_are_no_class(tmp_path):
 )
 def test_every_depth_is_between_0_and_1(tmp_path, name, values, expected):
     Image.fromarray(values).save(tmp_path / name)
-    found = open_images(tmp_path, channels=1)[0].images
+    found = open_images(tmp_path, channels=1)[[0]][0]
     assert found.shape == (1, 1, 4, 4)
     assert found.numpy() == pytest.approx(np.full((1, 1, 4, 4), expected), abs=1e-6)
 
@@ -123,17 +122,15 @@ def test_every_depth_is_between_0_and_1(tmp_path, name, values, expected):
 def test_a_window_is_also_for_pictures_with_more_than_8_bits(tmp_path):
     Image.fromarray(np.array([[-1000, 40, 240]], np.float32)).save(tmp_path / "hounsfield.tif")
     refused(DataFileError, "window=", lambda: open_images(tmp_path)[:])
-    assert open_images(tmp_path, window="40,400")[0].images[0, 0].tolist() == [[0, 0.5, 1]]
+    assert open_images(tmp_path, window="40,400")[[0]][0][0, 0].tolist() == [[0, 0.5, 1]]
     refused(ValueError, "window=", lambda: open_images(tmp_path, window=(40, 0)))
 
 
 def test_gray_and_color(tmp_path):
     save(tmp_path / "a.png", (255, 0, 51), mode="RGB")
     save(tmp_path / "b.png", 51)
-    assert open_images(tmp_path)[:].images[:, :, 0, 0].numpy() == pytest.approx(
-        np.array([[1, 0, 0.2], [0.2, 0.2, 0.2]])
-    )
-    gray = open_images(tmp_path, channels=1)[:].images[:, 0, 0, 0].tolist()
+    assert open_images(tmp_path).images[:, :, 0, 0].numpy() == pytest.approx(np.array([[1, 0, 0.2], [0.2, 0.2, 0.2]]))
+    gray = open_images(tmp_path, channels=1).images[:, 0, 0, 0].tolist()
     assert gray == pytest.approx([0.299 + 0.114 * 0.2, 0.2], abs=1e-6)
     assert load(f"photographs:{tmp_path}", size=8, channels=1, splits=(0, 0, 1)).test.images.shape == (2, 1, 8, 8)
     refused(ValueError, "channels=", lambda: open_images(tmp_path, channels=2))
@@ -156,9 +153,9 @@ def test_dicom_files_as_a_scanner_exports_them(tmp_path):
     found = open_images(tmp_path, window=(40, 400), channels=1)
     assert len(found) == 4
     assert found.ids[0] == "p1/study/series/IM0"
-    assert found.samples.groups.tolist() == [0, 0, 1, 1]
-    assert found.samples.groups_by == "patients"
-    assert found[:].images[:, 0, 0, 0].tolist() == pytest.approx([0.5, 0.5025, 0.5, 0.5025])
+    assert found.groups.tolist() == [0, 0, 1, 1]
+    assert found.groups_by == "patients"
+    assert found.images[:, 0, 0, 0].tolist() == pytest.approx([0.5, 0.5025, 0.5, 0.5025])
 
 
 def test_slices_of_a_volume_and_their_masks(tmp_path):
@@ -171,10 +168,10 @@ def test_slices_of_a_volume_and_their_masks(tmp_path):
     assert list(found.ids) == [
         f"image/{label}/scan.nii.gz#{number}" for label in ("ill", "well") for number in range(3)
     ]
-    assert [int(mask.sum()) for mask in found[:].masks] == [0, 1, 0, 0, 0, 0]
-    assert found.samples.groups.tolist() == [0, 0, 0, 1, 1, 1]
-    assert found.samples.groups_by == "identical images and files"
-    assert found[4].images[0, 0].numpy() == pytest.approx(body[1] / 59)
+    assert [int(mask.sum()) for mask in found.masks] == [0, 1, 0, 0, 0, 0]
+    assert found.groups.tolist() == [0, 0, 0, 1, 1, 1]
+    assert found.groups_by == "identical images and files"
+    assert found[[4]][0][0, 0].numpy() == pytest.approx(body[1] / 59)
     assert list(open_images(tmp_path, slices=[1], negatives="well").ids) == [one for one in found.ids if "#1" in one]
     refused(DataFileError, "slices=[3]", lambda: open_images(tmp_path, slices=[3]))
     test = load(f"folder:{tmp_path}", size=4, splits=(0, 0, 1), negatives="well", slices="0,1", window=(30, 60)).test
@@ -197,7 +194,7 @@ def test_a_picture_is_no_mask_of_several_slices(tmp_path):
 def test_a_picture_is_a_mask_of_a_dicom_file(tmp_path):
     write_slice(tmp_path / "image" / "1.dcm", np.zeros((10, 12), np.int16), image="1.2", series="1", z=0)
     mask = save_mask(tmp_path / "mask" / "1.png")
-    assert np.array_equal(open_images(tmp_path)[0].masks[0].numpy(), mask)
+    assert np.array_equal(open_images(tmp_path)[[0]][1][0].numpy(), mask)
     save_mask(tmp_path / "mask" / "1.png", size=(13, 10))
     refused(DataFileError, "1.png", lambda: open_images(tmp_path)[0])
 
@@ -206,7 +203,7 @@ def test_sizes_that_differ_need_a_size(tmp_path):
     save(tmp_path / "a.png")
     save(tmp_path / "b.png", size=(20, 30))
     refused(ValueError, "10×12, 30×20", lambda: open_images(tmp_path))
-    assert open_images(tmp_path, size=7)[:].images.shape == (2, 3, 7, 7)
+    assert open_images(tmp_path, size=7).images.shape == (2, 3, 7, 7)
 
 
 def test_what_is_no_source_is_named(tmp_path):
@@ -220,31 +217,16 @@ def test_arrays(tmp_path):
     images, masks = np.random.default_rng(0).random((4, 1, 6, 6)), np.eye(6)[None].repeat(4, 0)
     found = open_images(images, masks=masks, targets=[0, 1, 1, 0], classes="cat,dog", channels=3)
     assert (found.classes, found.image_shape) == (("cat", "dog"), (3, 6, 6))
-    assert found[[2]].images[0, 1].numpy() == pytest.approx(images[2, 0], abs=1e-6)
-    assert torch.equal(found[2].masks[0], torch.eye(6, dtype=torch.bool))
-    eight = open_images(torch.full((1, 3, 4, 4), 51, dtype=torch.uint8))[0].images
+    assert found[[2]][0][0, 1].numpy() == pytest.approx(images[2, 0], abs=1e-6)
+    assert torch.equal(found[[2]][1][0], torch.eye(6, dtype=torch.bool))
+    eight = open_images(torch.full((1, 3, 4, 4), 51, dtype=torch.uint8)).images
     assert eight.unique().tolist() == pytest.approx([0.2])
-    assert open_images(images, size=(3, 12))[:].images.shape == (4, 1, 3, 12)
+    assert open_images(images, size=(3, 12)).images.shape == (4, 1, 3, 12)
     refused(ValueError, "[0, 1]", open_images, images * 2)
     refused(ValueError, "[N, C, H, W]", open_images, images[0])
     refused(ValueError, "masks:", lambda: open_images(images, masks=masks[:2]))
     refused(ValueError, "targets:", lambda: open_images(images, targets=[0]))
     refused(ValueError, "1 names", lambda: open_images(images, targets=[0, 1, 2, 0], classes=["a"]))
-
-
-def test_targets_of_a_network_and_a_part(tmp_path):
-    for number in range(4):
-        save(tmp_path / f"{number}.png", 50 * number)
-    for source in (tmp_path, torch.arange(4).view(4, 1, 1, 1).expand(4, 1, 2, 2) / 4):
-        found = open_images(source)
-        split = found.with_targets([3, 1, 0, 2])
-        assert split.targets.tolist() == [3, 1, 0, 2]
-        assert torch.equal(split.images, found[:].images)
-        part = found.select([2, 0])
-        assert part.ids[:] == [found.ids[2], found.ids[0]]
-        assert torch.equal(part[:].images, found[[2, 0]].images)
-        assert part.with_targets([1, 0]).targets.tolist() == [1, 0]
-        refused(ValueError, "targets", found.with_targets, [1])
 
 
 def test_data_sets_and_their_parquet_files(tmp_path):
@@ -257,8 +239,8 @@ def test_data_sets_and_their_parquet_files(tmp_path):
         found = open_images(source)
         assert found.classes == (("0", "1") if source is data.test else ("T", "L"))
         assert found.has_mask.all()
-        assert torch.equal(found[:].images, split.images)
-        assert torch.equal(torch.stack(found[:].masks), split.masks)
+        assert torch.equal(found.images, split.images)
+        assert torch.equal(found.masks, split.masks)
 
 
 @pytest.fixture
@@ -283,9 +265,8 @@ def test_a_table_of_the_datasets_library(table):
     assert (found.classes, found.image_shape) == (("cat", "dog"), (3, 10, 12))
     assert found.has_mask.tolist() == [True, False, True]
     assert found.targets.tolist() == [1, 0, 1]
-    batch = found[:]
-    assert batch.images[1].numpy() == pytest.approx(np.asarray(pictures[4]).transpose(2, 0, 1) / 255, abs=1e-6)
-    assert np.array_equal(batch.masks[0].numpy(), mask)
+    assert found.images[1].numpy() == pytest.approx(np.asarray(pictures[4]).transpose(2, 0, 1) / 255, abs=1e-6)
+    assert np.array_equal(found.masks[0].numpy(), mask)
 
 
 def test_a_table_as_a_data_set(table):
@@ -314,7 +295,7 @@ def test_official_splits_of_a_table(table):
     data = from_datasets(datasets.DatasetDict(parts), size=8)
     assert (len(data.train), len(data.val), len(data.test)) == (9, 2, 3)
     assert data.test.ids[:] == ["14", "15", "16"]
-    assert torch.equal(open_images(datasets.DatasetDict(parts), size=8)[:].images, data.test.images)
+    assert torch.equal(open_images(datasets.DatasetDict(parts), size=8).images, data.test.images)
     assert len(from_datasets(datasets.DatasetDict(parts), splits=(0, 0, 1)).test) == 14
 
 
@@ -328,8 +309,8 @@ def test_parquet_files_of_the_hub(table, tmp_path):
     assert (len(data.train) + len(data.val), len(data.test)) == (9, 6)
     found = open_images(tmp_path)
     assert len(found) == 8  # the test split
-    assert found[1].images[0].numpy() == pytest.approx(np.asarray(pictures[13]).transpose(2, 0, 1) / 255, abs=1e-6)
-    assert np.array_equal(found[1].masks[0].numpy(), mask)
+    assert found[[1]][0][0].numpy() == pytest.approx(np.asarray(pictures[13]).transpose(2, 0, 1) / 255, abs=1e-6)
+    assert np.array_equal(found[[1]][1][0].numpy(), mask)
     assert found.has_mask.tolist() == [number % 4 > 0 for number in range(12, 20)]
     shutil.rmtree(tmp_path / "data")
     rows.to_parquet(tmp_path / "all.parquet")
