@@ -2,11 +2,13 @@
 
 import importlib
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from part_cases import DatasetCase, case
+from refusals import refused
 
 from xaibench.data import DATASETS, load, loading
 from xaibench.data.annotated import AnnotatedSet, MissingDataError
@@ -23,7 +25,7 @@ NAMES = {
 }
 
 #: Parameters with which all that the tree holds is loaded.
-WHOLE = {"sixray": {"balance": False}}
+WHOLE = {"glasses": {"balance": False}, "sixray": {"balance": False}}
 
 every_set = pytest.mark.parametrize("kind", NAMES)
 
@@ -205,6 +207,21 @@ def test_parameters_make_the_set_again(kind, opened, tree):
     dataset = opened(kind, seed=2)
     again = load(tree(kind)[0], seed=2, **tree(kind)[1] | dataset.parameters)
     assert all(ids(getattr(again, part)) == ids(getattr(dataset, part)) for part in PARTS)
+
+
+@pytest.mark.parametrize("kind", ["glasses", "pascal", "pet", "sixray"])
+def test_a_listed_image_that_is_not_on_disk_is_named_and_left_out(kind, tmp_path, caplog):
+    expected = {sample.id: sample for sample in writer(kind)(tmp_path)}
+    given = {"root": tmp_path, "size": SIZE, "splits": (0, 0, 1), **WHOLE.get(kind, {})}
+    before = load(kind, **given).test
+    note = before.meta[0]
+    next(tmp_path.rglob(Path(note["file"]).name)).unlink()
+    gone = {one["id"] for one in before.meta if one["file"] == note["file"]}
+    assert set(load(kind, **given).test.ids) == set(before.ids) - gone
+    assert f"{expected[note['id']].label} ({note['id']})" in caplog.text
+    assert "they are left out" in caplog.text
+    refused(MissingDataError, note["id"], lambda: load(kind, **given, missing="error"))
+    refused(ValueError, "missing=", lambda: load(kind, **given, missing="no"))
 
 
 @every_set

@@ -1,3 +1,4 @@
+import shutil
 import threading
 
 import pytest
@@ -28,12 +29,18 @@ def painted_set(tmp_path):
     return lambda source=None: (PaintedSet(source), tmp_path)
 
 
-@pytest.fixture
-def root(request, tmp_path):
+@pytest.fixture(scope="module")
+def written(request, tmp_path_factory):
     """A tiny tree of the data set that the file is about, in its official layout."""
     (case,) = request.module.CASES.values()
-    case.write(tmp_path)
-    return tmp_path
+    case.write(root := tmp_path_factory.mktemp("written"))
+    return root
+
+
+@pytest.fixture
+def root(written, tmp_path):
+    """A copy of ``written``, to be changed."""
+    return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from .certified.disconnected_networks import disconnected as disconnected
 from .certified.planted_triggers import checkerboard as checkerboard
 from .certified.planted_triggers import plant_trigger as plant_trigger
 from .certified.planted_triggers import triggered as triggered
-from .mosaics.image_grids import make_mosaics as make_mosaics
-from .mosaics.image_grids import select_confident as select_confident
+from .mosaics.photo_mosaics import make_mosaics as make_mosaics
+from .mosaics.photo_mosaics import select_confident as select_confident
 from .watermarks.effects import WatermarkUse as WatermarkUse
 from .watermarks.effects import watermark_use as watermark_use
 from .watermarks.networks import SmallCNN as SmallCNN

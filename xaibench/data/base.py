@@ -154,11 +154,14 @@ class Split(torch_data.Dataset[Sample]):
         return True
 
     def with_images(self, images: Tensor, masks: Tensor | None = None) -> Split:
-        """Return a split in memory with other images of the same samples.
+        """Return the samples with other images.
 
         Args:
             images: ``[N, C, H, W]`` float32.
             masks: ``[N, H, W]`` bool; None = the same masks.
+
+        Returns:
+            A split in memory with the same targets, ids and groups.
         """
         masks = self.masks if masks is None else masks
         return Split(images, masks, self.targets, ids=self.ids, groups=self.groups, groups_by=self.groups_by)

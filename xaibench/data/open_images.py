@@ -68,7 +68,7 @@ def open_images(
             - a folder of volumes in the same layout: ``.npy`` and ``.npz`` arrays, and with ``volumes`` NIfTI files
               (:func:`xaibench.data.volume_folder.open_volumes`);
             - ``photographs:DIR``: a folder whose files may also be named by their class
-              (:class:`~xaibench.data.photographs.labeled_photographs.Photographs`);
+              (:class:`~xaibench.data.photographs.image_folder.Photographs`);
             - a Parquet file or a folder of them, written by xaibench or by the ``datasets`` library;
             - a ``datasets.Dataset`` or ``datasets.DatasetDict``;
             - an array or tensor ``[N, C, H, W]`` or ``[N, C, D, H, W]`` of numbers in [0, 1], or of 8-bit integers;

@@ -4,7 +4,7 @@ from refusals import refused
 
 import xaibench as xb
 from xaibench.benchmarks import disconnected
-from xaibench.benchmarks.mosaics.image_grids import make_mosaics
+from xaibench.benchmarks.mosaics.photo_mosaics import make_mosaics
 from xaibench.models import build
 
 

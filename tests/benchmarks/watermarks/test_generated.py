@@ -1,5 +1,3 @@
-"""The generated sets: which images have the watermark, and pairs of test images."""
-
 import itertools
 
 import numpy as np
@@ -9,6 +7,7 @@ from part_cases import DatasetCase
 from refusals import refused
 
 import xaibench as xb
+from xaibench.benchmarks.watermarks.generated import LEVELS, striped_images
 from xaibench.benchmarks.watermarks.regimes import PREVALENCE, banner_mask
 from xaibench.data import DATASETS
 
@@ -66,3 +65,29 @@ def test_opacity_is_that_of_the_watermark():
     plain = faint.plain[:, 0, MASK].double()
     assert torch.allclose(faint.watermarked[:, 0, MASK].double(), 0.75 * plain + 0.25, atol=1e-6)
     refused(ValueError, "opacity=0", lambda: load("none", opacity=0))
+
+
+def images(targets, seed=0):
+    return striped_images(np.array(targets), np.random.SeedSequence(seed))
+
+
+def test_pixels_are_whole_gray_levels():
+    levels = images([0, 1, 0, 1]) * LEVELS
+    assert np.array_equal(levels, np.rint(levels))
+    assert levels.min() >= 0
+    assert levels.max() < LEVELS
+
+
+def test_the_classes_differ_in_the_direction_of_their_stripes_only():
+    made = images([0] * 40 + [1] * 40)
+    # A stripe is two pixels wide: rows two apart differ where stripes are horizontal, columns where they are vertical.
+    along_rows, along_columns = (np.abs(np.diff(made, 1, axis)).mean((1, 2)) for axis in (1, 2))
+    assert (along_rows[:40] > along_columns[:40]).mean() > 0.7  # stripes of low contrast are lost in the noise
+    assert (along_rows[40:] < along_columns[40:]).mean() > 0.7
+    assert abs(made[:40].mean() - made[40:].mean()) < 0.01
+
+
+def test_noise_is_smooth_and_neither_black_nor_white():
+    made = images([0, 1] * 20)
+    assert 0.4 < made.mean() < 0.6
+    assert 0.05 < made.std() < 0.25

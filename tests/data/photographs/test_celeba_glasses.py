@@ -77,16 +77,6 @@ def test_faces_whose_masks_contradict_their_class_are_not_annotated(folder):
     assert source.annotated.sum() == len(source) - 3
 
 
-def test_faces_that_are_not_there_are_counted_and_left_out(root, folder, caplog):
-    worn, bare = WEARING[5], WITHOUT[5]
-    for number in (worn, bare):
-        (folder / "CelebA-HQ-img" / f"{number}.jpg").unlink()
-    data = load("glasses", root=root, size=16, splits=(0, 0, 1))
-    assert not {str(worn), str(bare)} & set(data.test.ids)
-    assert f"no_glasses ({bare})" in caplog.text
-    assert f"glasses ({worn}); they are left out" in caplog.text
-
-
 def test_as_many_faces_without_glasses_are_drawn_by_seed(folder):
     rewrite(folder, wearing={0, 2, 6})
     for number in range(4, 2012):

@@ -85,14 +85,6 @@ def test_a_missing_trimap_is_not_annotated(root, folder, caplog):
     assert "1 of 28 samples have no annotation" in caplog.text
 
 
-def test_an_image_that_is_not_there_is_counted_and_left_out(root, folder, caplog):
-    (folder / "images" / "beagle_2.jpg").unlink()
-    data = load("pet", root=root, size=16, splits=(0, 0, 1))
-    assert len(data.test) == 27
-    assert "beagle_2" not in data.test.ids
-    assert "dog (beagle_2); they are left out" in caplog.text
-
-
 def test_a_broken_line_is_named_and_the_others_are_kept(folder, caplog):
     file = folder / "annotations" / "list.txt"
     lines = file.read_text().splitlines()

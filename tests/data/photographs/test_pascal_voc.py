@@ -1,6 +1,5 @@
 import logging
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +18,6 @@ from xaibench.data.photographs.pascal_voc import CLASSES, pascal
 REAL = Path(__file__).parents[3].parent / "shared" / "data"
 PARTS = ("train", "val", "test")
 CASES = {"pascal": DatasetCase(write=write)}
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    root = tmp_path_factory.mktemp("pascal")
-    write(root)
-    return root
-
-
-@pytest.fixture
-def root(written, tmp_path):
-    """A copy, to be changed."""
-    return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture
@@ -148,17 +134,6 @@ def test_a_set_of_broken_masks_is_refused(folder):
 def test_a_missing_list_is_named(folder):
     (folder / "ImageSets" / "Segmentation" / "val.txt").unlink()
     refused(MissingDataError, "val.txt", lambda: opened(folder))
-
-
-def test_an_image_that_is_not_there_is_counted_and_left_out(root, folder, caplog):
-    (folder / "JPEGImages" / "2007_000000.jpg").unlink()
-    source = opened(folder)
-    gone = [source.meta(number)["id"] for number in np.flatnonzero(source.missing)]
-    assert gone
-    assert all(name.startswith("2007_000000/") for name in gone)
-    data = load("pascal", root=root, size=16, splits=(0, 0, 1))
-    assert not set(gone) & set(data.test.ids)
-    assert f"({gone[0]})" in caplog.text
 
 
 @pytest.mark.parametrize("lent", [True, False], ids=["pixels lent by Pillow", "pixels copied"])

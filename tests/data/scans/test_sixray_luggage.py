@@ -196,8 +196,6 @@ def test_images_that_are_not_there_are_counted_and_left_out(root, folder, caplog
     assert "20 of 24 negative (N0000001, N0000002, N0000003, N0000004, N0000005, ...)" in caplog.text
     assert "1 of 20 positive (P00001); they are left out" in caplog.text
     assert sixray.counts(folder)["positive"] == (17, 19)
-    refused(MissingDataError, "P00001", lambda: load("sixray", root=root, balance=False, missing="error"))
-    refused(ValueError, "missing=", lambda: load("sixray", root=root, missing="no"))
 
 
 def test_a_download_without_any_positive_says_how_to_get_them(root, folder):

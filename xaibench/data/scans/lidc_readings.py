@@ -95,7 +95,7 @@ def read_reading(path: str | os.PathLike[str]) -> Reading | None:
     with wrap_file_errors(path):
         header = next(_children(root, "ResponseHeader"), None)
         if header is None:
-            raise ValueError(f"{_tag_name(root)} has no ResponseHeader")
+            raise ValueError("it has no ResponseHeader")
         series = _child_text(header, "SeriesInstanceUid", "SeriesInstanceUID")
         marks: list[Mark] = []
         touched: set[str] = set()
