@@ -239,7 +239,7 @@ def test_a_suite_runs_on_the_device(tmp_path):
         for job in jobs:
             execute(job, store, "pretend")
     # What the trained networks make of the test samples is asked there, too, and patterns are fitted there.
-    assert {"train", "api", "pattern_net"} <= {Path(line.partition(":")[0]).stem for line in seen.sent}
+    assert {"train", "api", "fitting"} <= {Path(line.partition(":")[0]).stem for line in seen.sent}
     here = Store(tmp_path / "here")
     for job in jobs:
         execute(job, here, "cpu")

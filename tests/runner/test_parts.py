@@ -40,15 +40,3 @@ def test_a_users_own_part_is_recognized(name, own):
 )
 def test_size_and_channels_decide_the_shape_of_images_on_disk(parameters, shape):
     assert DatasetPart.of("pet", Frozen(parameters)).image_shape == shape
-
-
-@pytest.mark.parametrize(
-    ("parameters", "shape"),
-    [
-        ({"volumes": True}, (1, 32, 64, 64)),
-        ({"volumes": True, "crop": [8, 16, 24], "channels": 3}, (3, 8, 16, 24)),
-        ({"volumes": False, "size": 96}, (3, 96, 96)),
-    ],
-)
-def test_crops_decide_the_shape_of_scans(parameters, shape):
-    assert DatasetPart.of("lidc", Frozen(parameters)).image_shape == shape

@@ -104,7 +104,7 @@ def open_images(
 
     Example:
         >>> split = open_images(torch.rand(4, 1, 8, 8), channels=3)
-        >>> len(split), split.image_shape, split.classes, split.has_mask.any()
+        >>> len(split), split.image_shape, split.classes, bool(split.has_mask.any())
         (4, (3, 8, 8), None, False)
     """
     photographs = isinstance(source, str) and source.startswith("photographs:")

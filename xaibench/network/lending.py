@@ -204,7 +204,7 @@ def _restore_content(container: Any, content: Any) -> None:
     if is_same and all(map(is_, _values(container), _values(content))):
         return
     if isinstance(container, dict):
-        for key in container.keys() - content.keys():
+        for key in set(container).difference(content):  # an empty dictionary was kept as ()
             del container[key]
         container.update(content)
         if not all(map(is_, container, content)):  # in another order
