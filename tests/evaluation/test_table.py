@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+from refusals import refused
 
 from xaibench.component.registry import UnknownNameError
 
@@ -80,7 +81,5 @@ def test_markdown(scored):
 
 def test_metrics_that_were_not_evaluated_are_named(scored):
     for render in (scored.to_latex, scored.to_markdown, scored.plot):
-        with pytest.raises(UnknownNameError, match="no scores of 'iou'; known: average_precision, emd"):
-            render(["iou"])
-        with pytest.raises(ValueError, match="metrics='emd': expected a list"):
-            render("emd")
+        refused(UnknownNameError, "no scores of 'iou'; known: average_precision, emd", render, ["iou"])
+        refused(ValueError, "metrics='emd': expected a list", render, "emd")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from fresh_process import run_fresh
 from part_cases import ExplainerCase, case
+from refusals import refused
 from torch import nn
 from zoo.verdicts import portrait
 
@@ -220,8 +221,7 @@ def test_unknown_names_and_parameters(cnn, images, targets):
         explain("lime", cnn, images, targets, n_sampls=10)
     with pytest.raises(TypeError, match=r"blend has no parameter 'depth'. Known: strength"):
         explain(blend, cnn, images, targets, depth=1)
-    with pytest.raises(TypeError, match="explainer: got int, expected a name"):
-        explain(3, cnn, images, targets)
+    refused(TypeError, "explainer: got int, expected a name", explain, 3, cnn, images, targets)
 
 
 def replace(tensor, index, value):
@@ -271,8 +271,7 @@ def test_bad_input_is_refused(change, error, mlp, images, targets):
 
 @pytest.mark.parametrize("name", ["lrp_gamma", "pattern_net"])
 def test_what_begins_at_the_logit_refuses_probabilities(name, mlp, images, targets):
-    with pytest.raises(ValueError, match="for the logit only"):
-        explain(build(name), mlp, images, targets, output="probability")
+    refused(ValueError, "for the logit only", lambda: explain(build(name), mlp, images, targets, output="probability"))
 
 
 def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
@@ -281,8 +280,7 @@ def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
     with pytest.raises(ValueError, match="maps of <lambda> must be finite, got NaN or infinity in samples 1"):
         explain(lambda model, x, y: replace(x[:, 0], 1, float("inf")), mlp, images, targets)
     mlp.layers[0].weight.data.fill_(float("nan"))
-    with pytest.raises(ValueError, match="The model returns NaN or infinite logits"):
-        explain("saliency", mlp, images, targets)
+    refused(ValueError, "The model returns NaN or infinite logits", explain, "saliency", mlp, images, targets)
 
 
 def test_maps_of_the_wrong_form_are_refused(mlp, images, targets):
@@ -432,8 +430,7 @@ def test_the_model_comes_back_when_an_explainer_raises_midway(name, images, targ
 
     model = Twice()
     before = portrait(model)
-    with pytest.raises(RuntimeError, match="worn out"):
-        explain(name, model, images, targets, device="cpu")
+    refused(RuntimeError, "worn out", lambda: explain(name, model, images, targets, device="cpu"))
     assert portrait(model) == before
 
 

@@ -3,6 +3,7 @@ import pytest
 import torch
 from oracles.explainers import correlate3x3
 from part_cases import ExplainerCase
+from refusals import refused
 from scipy import ndimage
 
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
@@ -123,12 +124,10 @@ def test_a_prior_without_masks_is_an_error(batches):
 
 
 def test_a_prior_that_is_not_fitted_to_such_images_is_an_error(pictures):
-    with pytest.raises(NotFittedError, match=r"Prior is not fitted\. Fit it to the training split first"):
-        controls("prior", pictures)
+    refused(NotFittedError, "Prior is not fitted. Fit it to the training split first", controls, "prior", pictures)
     with pytest.raises(ValueError, match=r"fitted to masks \[2, 2\], got images \[5, 7\]"):
         explain(Prior().fit(None, training(MASKS)), None, pictures, targets_for(pictures))
-    with pytest.raises(ValueError, match="values other than 0 and 1"):
-        Prior().fit(None, training(MASKS * 0.5))
+    refused(ValueError, "values other than 0 and 1", lambda: Prior().fit(None, training(MASKS * 0.5)))
     with pytest.raises(TypeError, match=r"has masks \[2, 4\], expected"):
         Prior().fit(None, [(torch.rand(2, 1, 2, 2), torch.zeros(2, 4), torch.zeros(2))])
     with pytest.raises(ValueError, match=r"masks \[3, 3\] follow masks \[2, 2\]"):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from refusals import refused
 
 from xaibench.tensors.device import current_precision, devices_of, precision_context, resolve_device
 
@@ -74,22 +75,19 @@ def test_a_gpu_where_there_is_none_is_the_same_error():
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="this is a Mac")
 def test_apples_gpu_is_a_device_like_others():
-    with pytest.raises(ValueError, match="There is no device 'mps' here"):
-        resolve_device("mps")
+    refused(ValueError, "There is no device 'mps' here", resolve_device, "mps")
 
 
 def test_auto_does_not_choose_apples_gpu(gpus, monkeypatch):
     gpus(0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert resolve_device("auto") == torch.device("cpu")
-    with pytest.raises(ValueError, match="or one of: cpu, mps"):
-        resolve_device("abacus")
+    refused(ValueError, "or one of: cpu, mps", resolve_device, "abacus")
 
 
 @pytest.mark.parametrize("device", [None, 0, ["cpu"]])
 def test_what_names_no_device_is_refused(device):
-    with pytest.raises(TypeError, match=r"expected a text such as 'auto', 'cpu' or 'cuda:1', or a torch\.device"):
-        resolve_device(device)
+    refused(TypeError, "expected a text such as 'auto', 'cpu' or 'cuda:1', or a torch.device", resolve_device, device)
 
 
 @pytest.mark.parametrize(

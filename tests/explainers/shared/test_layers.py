@@ -1,5 +1,6 @@
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 from torchvision.models import SwinTransformer, VisionTransformer, resnet18
 
@@ -141,10 +142,8 @@ def test_the_last_run_of_a_shared_layer_counts():
 
 def test_no_hook_is_left_behind_when_the_model_raises():
     model = stack(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 2))
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        activations(model, Layer("0", model[0]), images(size=12))
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        find_layer("X", model, images(size=12))
+    refused(RuntimeError, "mat1 and mat2", lambda: activations(model, Layer("0", model[0]), images(size=12)))
+    refused(RuntimeError, "mat1 and mat2", lambda: find_layer("X", model, images(size=12)))
     assert not any(module._forward_hooks for module in model.modules())
 
 
@@ -293,8 +292,7 @@ class ImageByImage(nn.Module):
 def test_layers_that_get_one_image_at_a_time(name):
     model, images = ImageByImage(), torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(1))
     part = build(name).fit(model, [images]) if name == "ig2" else name
-    with pytest.raises(UnsupportedModelError, match="batch_size=1"):
-        explain(part, model, images, [0, 1, 0])
+    refused(UnsupportedModelError, "batch_size=1", explain, part, model, images, [0, 1, 0])
     alone = explain(part, model, images, [0, 1, 0], batch_size=1)
     torch.testing.assert_close(alone, explain(part, Wrapped(model.body, lambda body, x: body(x)), images, [0, 1, 0]))
 
