@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import strategies as st
 from oracles import robustness as oracle
-from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 
@@ -39,16 +38,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def case():
-    images, _, targets = batch(n=4, size=(6, 5))
-    return saliency, small_cnn().double(), images.double(), targets
-
-
-def test_data_consistency_mask_by_mask(case):
-    _, model, images, targets = case
-    scores = data_consistency(*case, fraction=0.25, n_samples=3, seed=2, reduction="none")
-    relative = data_consistency(*case, fraction=0.25, n_samples=3, seed=2, relative=True, reduction="none")
+def test_data_consistency_mask_by_mask(small_case):
+    _, model, images, targets = small_case
+    scores = data_consistency(*small_case, fraction=0.25, n_samples=3, seed=2, reduction="none")
+    relative = data_consistency(*small_case, fraction=0.25, n_samples=3, seed=2, relative=True, reduction="none")
     original, changed = saliency(model, images, targets), []
     for index in range(3):
         hidden = images.clone()
@@ -61,9 +54,9 @@ def test_data_consistency_mask_by_mask(case):
         assert relative[i] == pytest.approx(expected / np.abs(one).mean(), rel=1e-9)
 
 
-def test_sensitivity_draw_by_draw_and_as_captum_has_it(case):
-    _, model, images, targets = case
-    scores = sensitivity_max(*case, radius=0.3, n_samples=5, seed=4, reduction="none")
+def test_sensitivity_draw_by_draw_and_as_captum_has_it(small_case):
+    _, model, images, targets = small_case
+    scores = sensitivity_max(*small_case, radius=0.3, n_samples=5, seed=4, reduction="none")
     noise = [torch.from_numpy(random_generator(4, index).uniform(-0.3, 0.3, (2, 6, 5))) for index in range(5)]
     original = saliency(model, images, targets).numpy()
     changed = [saliency(model, images + delta, targets).numpy() for delta in noise]
@@ -85,25 +78,25 @@ def test_sensitivity_draw_by_draw_and_as_captum_has_it(case):
     np.testing.assert_allclose(scores, theirs, rtol=1e-6)
 
 
-def test_extreme_maps_keep_their_scores(case):
-    _, model, images, targets = case
-    expected = sensitivity_max(*case)
+def test_extreme_maps_keep_their_scores(small_case):
+    _, model, images, targets = small_case
+    expected = sensitivity_max(*small_case)
     for scale in (1e-300, 1e300):
         scaled = sensitivity_max(lambda *args, s=scale: saliency(*args) * s, model, images, targets)
         assert scaled == pytest.approx(expected, rel=1e-9)
 
 
-def test_captums_saliency_as_an_explainer(case):
+def test_captums_saliency_as_an_explainer(small_case):
     def theirs(model, images, targets):
         method = captum.attr.Saliency(lambda x: model(x).softmax(1))
         return method.attribute(images.requires_grad_(), target=targets, abs=False).sum(1)
 
-    assert sensitivity_max(theirs, *case[1:]) == pytest.approx(sensitivity_max(*case), rel=1e-6)
+    assert sensitivity_max(theirs, *small_case[1:]) == pytest.approx(sensitivity_max(*small_case), rel=1e-6)
 
 
-def test_captum_zero_map_has_no_sensitivity(case):
+def test_captum_zero_map_has_no_sensitivity(small_case):
     # Captum divides by one where the norm of the map is zero, and gives a number that has a unit.
-    _, model, images, targets = case
+    _, model, images, targets = small_case
     images = images.clone()
     images[1] = 0
 
@@ -114,16 +107,16 @@ def test_captum_zero_map_has_no_sensitivity(case):
     assert scores.isnan().tolist() == [False, True, False, False]
 
 
-def test_captum_draws_by_the_place_in_the_batch_and_we_do_not(case):
-    _, model, images, targets = case
+def test_captum_draws_by_the_place_in_the_batch_and_we_do_not(small_case):
+    _, model, images, targets = small_case
     same = images[:1].expand(4, -1, -1, -1)
     scores = sensitivity_max(saliency, model, same, targets[:1].expand(4), reduction="none")
     assert len(set(scores.tolist())) == 1
 
 
-def test_relative_change_of_tiny_and_huge_maps(case):
+def test_relative_change_of_tiny_and_huge_maps(small_case):
     # Of a single smallest number the mean magnitude is zero.
-    _, model, images, targets = case
+    _, model, images, targets = small_case
 
     def one_pixel(scale):
         def explain(model, images, targets):
@@ -141,8 +134,8 @@ def test_relative_change_of_tiny_and_huge_maps(case):
 
 
 @pytest.mark.parametrize("metric", [data_consistency, sensitivity_max])
-def test_the_explainers_own_random_numbers_are_no_change(case, metric):
-    _, model, images, targets = case
+def test_the_explainers_own_random_numbers_are_no_change(small_case, metric):
+    _, model, images, targets = small_case
     uniform = functools.partial(explain, "uniform", device="cpu")
     assert metric(uniform, model, images, targets, reduction="none").tolist() == [0, 0, 0, 0]
     smoothgrad = functools.partial(explain, "smoothgrad", n_samples=4, device="cpu")

@@ -1,5 +1,8 @@
 """Tests of faithfulness that hold, one image, one pixel and one pair at a time, written from the papers."""
 
+import math
+
+import numpy as np
 import torch
 from oracles.perturbation import area, pixel_order, probability, segment_curve, segments
 from scipy.stats import pearsonr, spearmanr
@@ -139,3 +142,17 @@ def f_fidelity(model, image, saliency, target, sizes, alpha, beta, fields):
                 gone = [pixel for pixel in among if field[pixel] < share]
                 falls.append(whole - probability(model, without(image, gone, 0.0), target))
     return sum(plus) / len(plus), sum(minus) / len(minus)
+
+
+def unordered(trial):
+    """A map of which no patch has more than another, or a model that sees none go: of either there is no order."""
+    grid = trial.parameters.get("grid_size", 4)
+    found = []
+    for one, score in zip(trial.maps.astype(np.float64), trial.scores, strict=True):
+        peak = np.abs(one).max() or 1.0
+        rows, columns = (np.arange(size) * min(grid, size) // size for size in one.shape)
+        sums = np.zeros((rows.max() + 1, columns.max() + 1))
+        np.add.at(sums, (rows[:, None], columns[None]), one / peak)
+        flat = (sums == sums.flat[0]).all() or (one == one.flat[0]).all()
+        found.append(bool(flat or math.isnan(score)))
+    return found

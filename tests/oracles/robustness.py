@@ -36,3 +36,9 @@ def largest_change(original, changed):
 def mean_rank_correlation(original, changed):
     """Parameter randomization of one image."""
     return np.mean([spearmanr(original.ravel(), m.ravel()).statistic for m in changed])
+
+
+def without_ranks(trial):
+    """In which trials of a metric the map is constant: it has no ranks, and an entropy of 0."""
+    maps = np.abs(trial.maps) if trial.parameters["magnitude"] else trial.maps
+    return [bool((one == one.flat[0]).all()) for one in maps]

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import strategies as st
 from oracles import faithfulness as oracle
-from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics import monotonicity_correlation
@@ -34,15 +33,9 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def case():
-    images, maps, targets = batch(n=3)
-    return small_cnn().double(), images.double(), maps.double(), targets
-
-
 @pytest.mark.parametrize("grid", [2, 4, 6])
-def test_magnitudes_of_patches_rank_as_the_squared_changes(case, grid):
-    model, images, maps, targets = case
+def test_magnitudes_of_patches_rank_as_the_squared_changes(model_case, grid):
+    model, images, maps, targets = model_case
     settings = {"grid_size": grid, "n_samples": 3, "seed": 2, "reduction": "none"}
     scores = monotonicity_correlation(model, images, maps, targets, **settings)
     sources = [random_generator(2, index).permutation(7 * 6) for index in range(3)]
@@ -84,8 +77,8 @@ def test_tiny_changes_are_ranked_as_large_ones():
     assert found[0] > 0.5
 
 
-def test_the_model_is_called_once_for_all_maps(case):
-    model, images, maps, targets = case
+def test_the_model_is_called_once_for_all_maps(model_case):
+    model, images, maps, targets = model_case
     shared, rows = monotonicity_correlation.info.shared_scores, []
     settings = {"n_samples": 2, "grid_size": 3}
 

@@ -15,20 +15,9 @@ from xaibench.data import PartSplit
 from xaibench.metrics import idsds, part_rank
 from xaibench.metrics.faithfulness.part_rank import part_rank_from_scores, part_rank_model_scores
 
-
-def unordered(trial):
-    """A map of which no patch has more than another, or a model that sees none go: of either there is no order."""
-    found = []
-    for one, score in zip(trial.maps.astype(np.float64), trial.scores, strict=True):
-        peak = np.abs(one).max() or 1.0
-        rows, columns = (np.arange(size) * min(4, size) // size for size in one.shape)
-        sums = np.zeros((rows.max() + 1, columns.max() + 1))
-        np.add.at(sums, (rows[:, None], columns[None]), one / peak)
-        found.append(bool((sums == sums.flat[0]).all() or (one == one.flat[0]).all() or math.isnan(score)))
-    return found
-
-
-CASES = {"part_rank": MetricCase(drawn={"output": st.sampled_from(["logit", "probability"])}, undefined=unordered)}
+CASES = {
+    "part_rank": MetricCase(drawn={"output": st.sampled_from(["logit", "probability"])}, undefined=oracle.unordered)
+}
 
 
 @pytest.fixture(scope="module")

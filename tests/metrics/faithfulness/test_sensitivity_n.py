@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import strategies as st
 from oracles import faithfulness as oracle
-from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics import sensitivity_n
@@ -31,12 +30,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def case():
-    images, maps, targets = batch(n=3)
-    return small_cnn().double(), images.double(), maps.double(), targets
-
-
 def subsets(fraction, n_samples, seed, shape):
     """The sets of one size as lists of pixels."""
     height, width = shape
@@ -46,8 +39,8 @@ def subsets(fraction, n_samples, seed, shape):
 
 
 @pytest.mark.parametrize("fraction", [(0.2,), (0.05, 0.5, 0.8)])
-def test_sums_correlate_with_the_falls_of_the_logit(case, fraction):
-    model, images, maps, targets = case
+def test_sums_correlate_with_the_falls_of_the_logit(model_case, fraction):
+    model, images, maps, targets = model_case
     scores = sensitivity_n(model, images, maps, targets, fraction=fraction, n_samples=9, seed=3, reduction="none")
     by_hand = [
         np.mean([oracle.sensitivity_n(model, *one, subsets(size, 9, 3, maps.shape[1:])) for size in fraction])
@@ -70,8 +63,8 @@ def test_contributions_to_a_linear_function_score_one_and_slopes_less():
     assert abs(random) < 0.05
 
 
-def test_pixels_are_replaced_by_the_baseline(case):
-    model, images, maps, targets = case
+def test_pixels_are_replaced_by_the_baseline(model_case):
+    model, images, maps, targets = model_case
     color = (0.3, -0.2)
     moved = images - torch.tensor(color, dtype=torch.float64)[:, None, None]
     shifted = lambda x: model(x + torch.tensor(color, dtype=torch.float64)[:, None, None])  # noqa: E731
@@ -81,11 +74,11 @@ def test_pixels_are_replaced_by_the_baseline(case):
     assert not np.allclose(found, sensitivity_n(model, images, maps, targets, **settings))
 
 
-def test_a_size_of_all_pixels_is_left_out(case):
+def test_a_size_of_all_pixels_is_left_out(model_case):
     settings = {"n_samples": 6, "reduction": "none"}
-    both = sensitivity_n(*case, fraction=(0.3, 1.0), **settings)
-    np.testing.assert_array_equal(both, sensitivity_n(*case, fraction=0.3, **settings))
-    assert sensitivity_n(*case, fraction=1.0, **settings).isnan().all()
+    both = sensitivity_n(*model_case, fraction=(0.3, 1.0), **settings)
+    np.testing.assert_array_equal(both, sensitivity_n(*model_case, fraction=0.3, **settings))
+    assert sensitivity_n(*model_case, fraction=1.0, **settings).isnan().all()
 
 
 def test_a_model_that_ignores_the_image_has_no_correlation():
@@ -93,8 +86,8 @@ def test_a_model_that_ignores_the_image_has_no_correlation():
     assert math.isnan(sensitivity_n(blind, torch.rand(1, 1, 4, 4), torch.rand(1, 4, 4), torch.tensor([0])))
 
 
-def test_the_model_is_called_once_for_all_maps(case):
-    model, images, maps, targets = case
+def test_the_model_is_called_once_for_all_maps(model_case):
+    model, images, maps, targets = model_case
     shared, rows = sensitivity_n.info.shared_scores, []
     settings = {"n_samples": 4, "fraction": (0.2, 0.6), "seed": 1}
 

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import constant, nothing, saliency
 
 from xaibench.explainers import explain
@@ -36,15 +35,9 @@ ALIKE = [metric for name, metric in METRICS.items() if name.startswith(("paramet
 every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
 
-@pytest.fixture(scope="module")
-def case():
-    images, _, targets = batch(n=4, size=(6, 5))
-    return saliency, small_cnn().double(), images.double(), targets
-
-
 @every_metric
-def test_the_best_and_the_undefined(case, metric):
-    _, model, images, targets = case
+def test_the_best_and_the_undefined(small_case, metric):
+    _, model, images, targets = small_case
     score = metric(constant, model, images, targets)
     # A map that knows nothing does not change: consistent and insensitive, but it fails the sanity check.
     assert score == pytest.approx(1.0 if metric in ALIKE else 0.0, abs=1e-12)
@@ -55,27 +48,29 @@ def test_the_best_and_the_undefined(case, metric):
 
 
 @every_metric
-def test_the_stated_output_is_the_one_that_is_explained(case, metric):
+def test_the_stated_output_is_the_one_that_is_explained(small_case, metric):
     output = "logit"
-    _, model, images, targets = case
+    _, model, images, targets = small_case
     method = partial(explain, "saliency", device="cpu", progress=False)
     expected = metric(partial(method, output=output), model, images, targets, reduction="none")
     scores = metric(method, model, images, targets, output=output, reduction="none")
     assert torch.equal(scores, expected)
-    assert torch.equal(metric(partial(method, output=output), *case[1:], output=output, reduction="none"), expected)
+    assert torch.equal(
+        metric(partial(method, output=output), *small_case[1:], output=output, reduction="none"), expected
+    )
     assert not torch.equal(scores, metric(method, model, images, targets, reduction="none"))
     with pytest.raises(ValueError, match="output='probability'"):
         metric(partial(method, output="probability"), model, images, targets, output=output)
 
 
 @every_metric
-def test_an_explainer_without_a_parameter_for_the_output_is_called_as_before(case, metric):
-    assert metric(*case, output="logit") == metric(*case)
+def test_an_explainer_without_a_parameter_for_the_output_is_called_as_before(small_case, metric):
+    assert metric(*small_case, output="logit") == metric(*small_case)
 
 
 @every_metric
-def test_one_undefined_sample_leaves_the_others_alone(case, metric):
-    _, model, images, targets = case
+def test_one_undefined_sample_leaves_the_others_alone(small_case, metric):
+    _, model, images, targets = small_case
     scores = metric(saliency, model, images, targets, reduction="none")
 
     def failing(model, images, targets):
@@ -91,26 +86,26 @@ def test_one_undefined_sample_leaves_the_others_alone(case, metric):
 
 
 @every_metric
-def test_batches_change_nothing(case, metric):
-    explainer, model, images, targets = case
-    whole = metric(*case, reduction="none")
+def test_batches_change_nothing(small_case, metric):
+    explainer, model, images, targets = small_case
+    whole = metric(*small_case, reduction="none")
     assert whole.shape == (4,)
     order = torch.tensor([2, 0, 3, 1])
     moved = metric(explainer, model, images[order], targets[order], reduction="none")
     np.testing.assert_allclose(moved, whole[order], rtol=1e-7)
     for size in (1, 3):
-        np.testing.assert_allclose(metric(*case, batch_size=size, reduction="none"), whole, rtol=1e-7)
+        np.testing.assert_allclose(metric(*small_case, batch_size=size, reduction="none"), whole, rtol=1e-7)
     alone = metric(explainer, model, images[2], targets[2])
     assert alone == pytest.approx(whole[2].item(), rel=1e-7)
-    assert metric(*case) == pytest.approx(whole.mean().item(), rel=1e-12)
+    assert metric(*small_case) == pytest.approx(whole.mean().item(), rel=1e-12)
     arrays = metric(explainer, model, images.numpy(), targets.numpy(), reduction="none")
     assert isinstance(arrays, np.ndarray)
     np.testing.assert_array_equal(arrays, whole.numpy())
 
 
 @every_metric
-def test_the_model_is_safe_from_the_explainer(case, metric):
-    _, model, images, targets = case
+def test_the_model_is_safe_from_the_explainer(small_case, metric):
+    _, model, images, targets = small_case
     model = copy.deepcopy(model).train()
     state = copy.deepcopy(model.state_dict())
     random_state = torch.get_rng_state()
@@ -134,9 +129,9 @@ def test_the_model_is_safe_from_the_explainer(case, metric):
 
 
 @every_metric
-def test_gradients_are_there_whatever_the_caller_does(case, metric):
-    whole = metric(*case)
+def test_gradients_are_there_whatever_the_caller_does(small_case, metric):
+    whole = metric(*small_case)
     with torch.inference_mode():
-        assert metric(*case) == whole
+        assert metric(*small_case) == whole
     with torch.no_grad():
-        assert metric(*case) == whole
+        assert metric(*small_case) == whole

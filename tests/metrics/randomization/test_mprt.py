@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 from oracles import robustness as oracle
-from oracles.networks import batch, forgotten, small_cnn
+from oracles.networks import forgotten
 from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 from torch import nn
@@ -15,29 +15,16 @@ from torch import nn
 from xaibench.metrics import efficient_mprt, parameter_randomization, smooth_mprt
 from xaibench.metrics.shared.model_scores import random_generator
 
-
-def without_ranks(trial):
-    """A constant map; one of zeros has other maps once the parameters are drawn anew, and yet no ranks."""
-    ranked = np.abs(trial.maps) if trial.parameters["magnitude"] else trial.maps
-    return [bool((one == one.flat[0]).all()) for one in ranked]
-
-
 CASES = {
     "parameter_randomization": MetricCase(
-        drawn={"magnitude": st.booleans(), "seed": st.integers(0, 5)}, undefined=without_ranks
+        drawn={"magnitude": st.booleans(), "seed": st.integers(0, 5)}, undefined=oracle.without_ranks
     )
 }
 
 
-@pytest.fixture(scope="module")
-def case():
-    images, _, targets = batch(n=4, size=(6, 5))
-    return saliency, small_cnn().double(), images.double(), targets
-
-
-def test_parameter_randomization_layer_by_layer(case):
-    _, model, images, targets = case
-    scores, curves = parameter_randomization(*case, reduction="none", return_curves=True)
+def test_parameter_randomization_layer_by_layer(small_case):
+    _, model, images, targets = small_case
+    scores, curves = parameter_randomization(*small_case, reduction="none", return_curves=True)
     twin, changed, untouched = copy.deepcopy(model), [], []
     with torch.random.fork_rng():
         for index, layer in enumerate([twin[7], twin[3], twin[1], twin[0]]):  # what has parameters, from the top
@@ -51,7 +38,7 @@ def test_parameter_randomization_layer_by_layer(case):
     np.testing.assert_allclose(scores, expected, rtol=1e-9)
     assert curves.fractions.tolist() == [0.25, 0.5, 0.75, 1.0]
     np.testing.assert_allclose(curves.values.mean(1), scores, rtol=1e-12)
-    magnitude = parameter_randomization(*case, magnitude=True, reduction="none")
+    magnitude = parameter_randomization(*small_case, magnitude=True, reduction="none")
     expected = [oracle.mean_rank_correlation(abs(o), [abs(m[i]) for m in changed]) for i, o in enumerate(original)]
     np.testing.assert_allclose(magnitude, expected, rtol=1e-9)
 
@@ -91,12 +78,6 @@ CASES |= {
 }
 
 
-@pytest.fixture(scope="module")
-def larger_case():
-    images, _, targets = batch(n=4, size=(9, 8))
-    return saliency, small_cnn().double(), images.double(), targets
-
-
 def smoothed(model, images, targets, samples, layers, noise=0.1):
     total = 0
     for number in range(samples):
@@ -125,15 +106,9 @@ def test_a_map_of_zeros_has_no_ranks(larger_case):
     assert np.isnan(smooth_mprt(nothing, model, images, targets, n_samples=1))
 
 
-def without_values(trial):
-    """A constant map, whose entropy is 0."""
-    maps = np.abs(trial.maps) if trial.parameters["magnitude"] else trial.maps
-    return [bool((one == one.flat[0]).all()) for one in maps]
-
-
 CASES |= {
     "efficient_mprt": MetricCase(
-        drawn={"magnitude": st.booleans(), "n_bins": st.integers(2, 120)}, undefined=without_values
+        drawn={"magnitude": st.booleans(), "n_bins": st.integers(2, 120)}, undefined=oracle.without_ranks
     )
 }
 

@@ -2,35 +2,22 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from oracles import robustness as oracle
-from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 
 from xaibench.metrics import random_logit
 from xaibench.metrics.shared.model_scores import random_generator
 
-
-def without_ranks(trial):
-    """A constant map."""
-    maps = np.abs(trial.maps) if trial.parameters["magnitude"] else trial.maps
-    return [bool((one == one.flat[0]).all()) for one in maps]
-
-
 CASES = {
     "random_logit": MetricCase(
-        drawn={"magnitude": st.booleans(), "similarity": st.sampled_from(["ssim", "spearman"])}, undefined=without_ranks
+        drawn={"magnitude": st.booleans(), "similarity": st.sampled_from(["ssim", "spearman"])},
+        undefined=oracle.without_ranks,
     )
 }
 
 
-@pytest.fixture(scope="module")
-def case():
-    images, _, targets = batch(n=4, size=(9, 8))
-    return saliency, small_cnn().double(), images.double(), targets
-
-
-def test_the_other_class_is_another_for_every_sample_and_depends_on_the_seed(case):
-    _, model, images, targets = case
+def test_the_other_class_is_another_for_every_sample_and_depends_on_the_seed(larger_case):
+    _, model, images, targets = larger_case
     asked = []
 
     def noted(model, images, classes):
@@ -45,9 +32,9 @@ def test_the_other_class_is_another_for_every_sample_and_depends_on_the_seed(cas
 
 
 @pytest.mark.parametrize("magnitude", [False, True])
-def test_random_logit_is_the_similarity_of_two_maps(case, magnitude):
+def test_random_logit_is_the_similarity_of_two_maps(larger_case, magnitude):
     metrics = pytest.importorskip("skimage.metrics")
-    _, model, images, targets = case
+    _, model, images, targets = larger_case
     others = (targets + int(random_generator(0, 0).integers(1, 3))) % 3
     pairs = [saliency(model, images, classes).detach().numpy() for classes in (targets, others)]
     one, other = (np.abs(maps) if magnitude else maps for maps in pairs)
@@ -55,7 +42,7 @@ def test_random_logit_is_the_similarity_of_two_maps(case, magnitude):
         metrics.structural_similarity(a, b, data_range=max(a.max(), b.max()) - min(a.min(), b.min()))
         for a, b in zip(one, other, strict=True)
     ]
-    np.testing.assert_allclose(random_logit(*case, magnitude=magnitude, reduction="none"), expected, rtol=1e-9)
-    ranks = random_logit(*case, similarity="spearman", magnitude=magnitude, reduction="none")
+    np.testing.assert_allclose(random_logit(*larger_case, magnitude=magnitude, reduction="none"), expected, rtol=1e-9)
+    ranks = random_logit(*larger_case, similarity="spearman", magnitude=magnitude, reduction="none")
     expected = [oracle.mean_rank_correlation(a, [b]) for a, b in zip(one, other, strict=True)]
     np.testing.assert_allclose(ranks, expected, rtol=1e-9)
