@@ -12,9 +12,10 @@ import xaibench
 
 
 def refused(error, name, call, *arguments):
-    """Require that ``call(*arguments)`` raises ``error``, and that its message has ``name``."""
-    with pytest.raises(error, match=re.escape(name)):
+    """Require that ``call(*arguments)`` raises ``error``, and that its message has ``name``; return the error."""
+    with pytest.raises(error, match=re.escape(name) or None) as found:
         call(*arguments)
+    return found.value
 
 
 def refused_early(error, name, call, *arguments):

@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 from oracles.tag_network import tag_network, tagged_images
+from refusals import refused
 from torch import nn
 
 import xaibench as xb
@@ -53,8 +54,7 @@ def uninterrupted():
 def test_an_audit_continues_where_it_was_stopped(uninterrupted, tmp_path, share):
     whole, rows = uninterrupted
     stop = int(share * rows)
-    with pytest.raises(Stopped):
-        audited(tmp_path, stop)
+    refused(Stopped, "", audited, tmp_path, stop)
     assert not (tmp_path / "audit.json").exists()
     again, rest = audited(tmp_path)
     assert again == whole

@@ -2,6 +2,7 @@ import dataclasses
 import pickle
 
 import pytest
+from refusals import refused
 
 from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
 
@@ -39,5 +40,4 @@ def test_an_info_attaches_itself_to_functions_and_classes(info):
 
 
 def test_classes_that_look_alike_are_refused():
-    with pytest.raises(ValueError, match="mine: class names 'a' and"):
-        DatasetInfo("mine", classes=("a", "\u0430"), image_shape=(1, 8, 8))
+    refused(ValueError, "mine: class", lambda: DatasetInfo("mine", classes=("a", "\u0430"), image_shape=(1, 8, 8)))

@@ -13,22 +13,10 @@ def test_whole_numbers_count(value):
     check_count("n", value)
 
 
-@pytest.mark.parametrize("value", [0, -1, np.int64(0), True, np.True_, 1.0, np.float32(2), "1", None, [1]])
-def test_what_does_not_count_is_refused(value):
-    with pytest.raises(ValueError, match=r"^n=.*: expected an integer of at least 1\.$"):
-        check_count("n", value)
-
-
-def test_the_least_may_be_another():
+def test_other_limits_of_numbers():
     check_count("seed", 0, least=0)
-    with pytest.raises(ValueError, match=r"^seed=-1: expected an integer of at least 0\.$"):
-        check_count("seed", -1, least=0)
-
-
-def test_none_counts_where_it_means_something():
     check_count("samples", None, none="for all")
-    with pytest.raises(ValueError, match=r"^samples=0: expected an integer of at least 1, or None for all\.$"):
-        check_count("samples", 0, none="for all")
+    check_amount("noise", 0, above=False)
 
 
 @pytest.mark.parametrize("value", [0.1, 3, np.float32(0.5), np.int64(2), 1e-300])
@@ -36,39 +24,36 @@ def test_amounts(value):
     check_amount("lr", value)
 
 
-@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), True, "0.1", None])
-@pytest.mark.parametrize(("above", "expected"), [(True, "above 0"), (False, "of at least 0")])
-def test_what_is_no_amount_is_refused(value, above, expected):
-    with pytest.raises(ValueError, match=rf"^lr=.*: expected a number {expected}\.$"):
-        check_amount("lr", value, above=above)
+NO_COUNTS = (0, -1, np.int64(0), True, np.True_, 1.0, np.float32(2), "1", None, [1])
+NO_AMOUNTS = (-0.1, float("nan"), float("inf"), True, "0.1", None)
+NO_CHOICES = ("c", "A", "", None, 1, ["a"], np.array(["a", "b"]))
 
 
-def test_nothing_is_an_amount_where_it_may_be():
-    check_amount("noise", 0, above=False)
-    with pytest.raises(ValueError, match=r"^noise=0: expected a number above 0\.$"):
-        check_amount("noise", 0)
-
-
-@pytest.mark.parametrize("value", ["c", "A", "", None, 1, ["a"], np.array(["a", "b"])], ids=repr)
-def test_what_is_no_choice_is_refused(value):
+@pytest.mark.parametrize(
+    ("check", "name", "value", "limits", "said"),
+    [
+        *((check_count, "n", value, {}, r"^n=.*: expected an integer of at least 1\.$") for value in NO_COUNTS),
+        (check_count, "seed", -1, {"least": 0}, r"^seed=-1: expected an integer of at least 0\.$"),
+        (check_count, "n", 0, {"none": "for all"}, r"^n=0: expected an integer of at least 1, or None for all\.$"),
+        *((check_amount, "lr", value, {}, r"^lr=.*: expected a number above 0\.$") for value in (0, *NO_AMOUNTS)),
+        *((check_amount, "lr", value, {"above": False}, r"^lr=.*: .* of at least 0\.$") for value in NO_AMOUNTS),
+        *((check_choice, "how", value, {"choices": iter("ab")}, r"^how=.*: .* 'a', 'b'\.$") for value in NO_CHOICES),
+        (
+            check_choice,
+            "resize",
+            "x",
+            {"choices": "a", "owner": "RISE"},
+            r"^RISE\(resize='x'\): expected one of 'a'\.$",
+        ),
+        *((check, "n", 2**63, {}, r"expected .*below 2\*\*63\.$") for check in (check_count, check_amount)),
+        *((check, "n", 10**400, {}, r"expected .*below 2\*\*63\.$") for check in (check_count, check_amount)),
+        *((check, "n", -1, {"owner": "RISE"}, r"^RISE\(n=-1\): expected") for check in (check_count, check_amount)),
+    ],
+)
+def test_other_values_are_refused(check, name, value, limits, said):
     check_choice("how", "a", ("a", "b"))
-    with pytest.raises(ValueError, match=r"^how=.*: expected one of 'a', 'b'\.$"):
-        check_choice("how", value, (letter for letter in "ab"))
-
-
-@pytest.mark.parametrize("check", [check_count, check_amount])
-@pytest.mark.parametrize("value", [2**63, 10**400])
-def test_integers_that_no_array_can_hold_are_refused(check, value):
-    with pytest.raises(ValueError, match=r"expected .*below 2\*\*63\.$"):
-        check("n", value)
-
-
-@pytest.mark.parametrize("check", [check_count, check_amount])
-def test_the_owner_is_named(check):
-    with pytest.raises(ValueError, match=r"^RISE\(n_masks=-1\): expected"):
-        check("n_masks", -1, owner="RISE")
-    with pytest.raises(ValueError, match=r"^RISE\(resize='x'\): expected one of 'a'\.$"):
-        check_choice("resize", "x", ["a"], owner="RISE")
+    with pytest.raises(ValueError, match=said):
+        check(name, value, **limits)
 
 
 def test_the_foundation_loads_neither_torch_nor_numpy():

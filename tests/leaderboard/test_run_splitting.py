@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from refusals import refused
 
 from xaibench.core.pictures import levels
 from xaibench.leaderboard.checks import check
@@ -80,12 +81,10 @@ def test_results_of_other_images_or_networks_do_not_join_a_suite(finished, tmp_p
     split_run(finished, tmp_path / "results", methods=["saliency"])
     images, scores = (pd.read_parquet(finished / table.name) for table in (IMAGES, SCORES))
     images.assign(image=images["image"] + 1).to_parquet(finished / IMAGES.name)
-    with pytest.raises(ResultError, match="has other images"):
-        split_run(finished, tmp_path / "results")
+    refused(ResultError, "has other images", lambda: split_run(finished, tmp_path / "results"))
     images.to_parquet(finished / IMAGES.name)
     scores.assign(correct=~scores["correct"]).to_parquet(finished / SCORES.name)
-    with pytest.raises(ResultError, match="has other networks"):
-        split_run(finished, tmp_path / "results")
+    refused(ResultError, "has other networks", lambda: split_run(finished, tmp_path / "results"))
 
 
 def test_a_picture_has_the_maps_of_the_first_samples(finished, tmp_path):
@@ -136,8 +135,7 @@ def test_a_suite_that_was_made_easier_is_another_suite(table, changes, differenc
     tables = tomllib.loads(file.read_text())
     (tables["cells"][0] if table == "cells" else tables[table]).update(changes)
     file.write_text(tomli_w.dumps(tables))
-    with pytest.raises(ResultError, match=difference):
-        split_run(finished, tmp_path / "results")
+    refused(ResultError, difference, split_run, finished, tmp_path / "results")
     assert not (tmp_path / "results").exists()
 
 
@@ -151,24 +149,20 @@ def test_a_method_for_some_networks_or_none(tiny, ships, tmp_path):
     assert (many[:8].any(), few[8:].any(), few[:8].any()) == (True, True, False)
     folder = run(ships(text), tmp_path / "other", engine="serial").folder
     assert "gradcamplusplus" not in {place.parent.name for place in split_run(folder, tmp_path / "others")}
-    with pytest.raises(ResultError, match=r"gradcam\+\+"):
-        split_run(folder, tmp_path / "others", methods=["gradcam++"])
+    refused(ResultError, "gradcam++", lambda: split_run(folder, tmp_path / "others", methods=["gradcam++"]))
 
 
 def test_incomplete_runs_are_refused(finished, tmp_path, typed):
-    with pytest.raises(ResultError, match="did you mean 'saliency'"):
-        split_run(finished, tmp_path / "results", methods=["salienci"])
+    refused(ResultError, "'saliency'", lambda: split_run(finished, tmp_path / "results", methods=["salienci"]))
     parts = json.loads((finished / "descriptions.json").read_text())
     parts["explainers"]["Saliency"] = parts["explainers"]["saliency"]
     (finished / "descriptions.json").write_text(json.dumps(parts))
-    with pytest.raises(ResultError, match="the same folder, saliency"):
-        split_run(finished, tmp_path / "results", methods=["saliency", "Saliency"])
+    both = ["saliency", "Saliency"]
+    refused(ResultError, "the same folder, saliency", lambda: split_run(finished, tmp_path / "results", methods=both))
     failed = shutil.copytree(finished, tmp_path / "failed")
     (failed / FAILURES.name).write_bytes(FAILURES.to_csv([{"job": "j", "stage": "score", "error": "e"}]))
-    with pytest.raises(ResultError, match="1 jobs failed"):
-        split_run(failed, tmp_path / "results")
+    refused(ResultError, "1 jobs failed", lambda: split_run(failed, tmp_path / "results"))
     (finished / SCORES.name).write_bytes(b"PAR1")
-    with pytest.raises(RunFolderError):
-        split_run(finished, tmp_path / "results", methods=["saliency"])
+    refused(RunFolderError, "", lambda: split_run(finished, tmp_path / "results", methods=["saliency"]))
     printed = typed(["results", "add", "nowhere"])
     assert (printed.exit_code, printed.output[:6]) == (2, "Error:")

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from leaderboard.forging import with_scores, with_text
+from refusals import refused
 
 from xaibench.leaderboard.manifest import ResultError, result_checksum
 from xaibench.leaderboard.scores import STEP, read_scores
@@ -69,29 +70,23 @@ def test_forged_scores_differ_also_with_facts_of_an_older_version(result, finish
         {"entry": "subprocess.run"},
         {"entry": "saliency", "parameters": {"explainer": "os:system"}},
         {"entry": "saliency", "parameters": {"rules": [{"os:system": 1}]}},
+        {"entry": "saliency", "parameters": {"use": "os:system"}},
     ],
 )
 def test_code_that_was_not_named_is_not_run(result, changes):
-    with pytest.raises(ResultError, match="which is not part of the library"):
-        verify(with_text(result, **changes), explainers=["mine:gxi"], engine="serial")
-
-
-def test_parameters_cannot_name_another_explainer(result):
-    with pytest.raises(ResultError, match="which is not part of the library"):
-        verify(with_text(result, entry="saliency", parameters={"use": "os:system"}), engine="serial")
+    changed = with_text(result, **changes)
+    refused(ResultError, "which is not part", lambda: verify(changed, explainers=["mine:gxi"], engine="serial"))
 
 
 def test_a_result_that_fails_the_check_is_not_run(result):
     (result / "mine.py").write_text("import this_would_fail")
-    with pytest.raises(ResultError, match="is refused before it is run"):
-        verify(result, explainers=["mine:gxi"])
+    refused(ResultError, "is refused before it is run", lambda: verify(result, explainers=["mine:gxi"]))
 
 
 def test_facts_that_a_run_does_not_confirm_are_refused(result, finished_once):
     file = result.parent.parent / "suites" / result.name / "facts.json"
     file.write_text(file.read_text().replace('"lin,white,llr,0.9,1,', '"lin,white,llr,0.9,7,'))
-    with pytest.raises(ResultError, match="have other accuracy than its run"):
-        verify(result, explainers=["mine:gxi"], engine="serial")
+    refused(ResultError, "have other accuracy", lambda: verify(result, explainers=["mine:gxi"], engine="serial"))
 
 
 def test_the_largest_difference_of_a_score(scores):
@@ -125,8 +120,7 @@ def test_rows_of_verified_csv_are_read_as_they_were_written(result, difference, 
     assert find_verification(result) == row
     assert (row.verdict, row.ignores) == (verdict, ("network",))
     (repository / VERIFIED).write_text("result\nx\n")
-    with pytest.raises(ResultError):
-        read_verified(repository)
+    refused(ResultError, "", read_verified, repository)
 
 
 SUITE = """

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 from report.annotated import VISUAL_METRICS, write_annotated_run
 from report.conftest import draw_nothing, make_scores
 from typer.testing import CliRunner
@@ -64,8 +65,7 @@ def test_every_leaderboard_is_over_the_metrics_of_one_truth(mixed_run):
 
 def test_a_leaderboard_over_several_truths_is_refused(mixed_run):
     run = read_run(mixed_run)
-    with pytest.raises(ValueError, match=r"truth=None: expected one of 'human', 'intervention', which this run has"):
-        leaderboard(run, summarize(run))
+    refused(ValueError, "truth=None: expected one of 'human', 'intervention'", lambda: leaderboard(run, summarize(run)))
 
 
 def test_resampled_means_are_each_of_their_own_truth(mixed_run, monkeypatch):

@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 from fresh_process import run_fresh
 from killed_runs import start_worker
+from refusals import refused
 
 from xaibench.component.parameters import Frozen
 from xaibench.runner import engines
@@ -94,8 +95,7 @@ def test_a_worker_ends_with_the_process_that_started_it():
     assert connection.recv() == "at work"
     process.kill()
     assert connection.poll(30)
-    with pytest.raises(EOFError):
-        connection.recv()
+    refused(EOFError, "", connection.recv)
 
 
 def test_the_fork_server_is_started_ahead_of_the_workers(monkeypatch):
@@ -141,8 +141,7 @@ def test_processes_share_a_gpu_as_memory_and_processors_allow(gpus, cpus, memory
 
 
 def test_a_store_in_memory_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="memory://x"):
-        Processes(Store("memory://x"), "cpu", workers=1)
+    refused(StoreError, "memory://x", lambda: Processes(Store("memory://x"), "cpu", workers=1))
 
 
 FREED = """
@@ -182,8 +181,7 @@ def test_a_helper_is_another_process_which_ends(monkeypatch):
     with helper_process() as helper:
         number = helper.submit(os.getpid).result()
         assert number != os.getpid()
-    with pytest.raises(ProcessLookupError):
-        os.kill(number, 0)
+    refused(ProcessLookupError, "", os.kill, number, 0)
 
 
 @pytest.mark.parametrize(("context", "cpus"), [("fork", 1), ("spawn", 2)])

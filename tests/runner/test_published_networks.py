@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from refusals import refused
 from typer.testing import CliRunner
 
 import xaibench as xb
@@ -165,8 +166,7 @@ def test_a_damaged_file_is_an_error(suite, published, tmp_path):
     data[-1] ^= 1
     weights.write_bytes(data)
     key = next(iter(module._index()))
-    with pytest.raises(NetworkFileError, match=r"small.safetensors.xz are damaged: SHA-256 \w+, expected"):
-        read_network(key)
+    refused(NetworkFileError, "small.safetensors.xz are damaged: SHA-256", read_network, key)
 
 
 def test_the_published_files_are_whole():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from refusals import refused
 
 from xaibench.runfolder.schema import JOBS
 from xaibench.runner import ArgumentError, run
@@ -212,8 +213,8 @@ def test_what_the_cluster_has_not(parts, cluster, tmp_path, arguments, message):
 
 
 def test_an_address_is_for_ray_alone(parts, tmp_path):
-    with pytest.raises(ArgumentError, match="address is 'auto', but engine is 'serial'"):
-        run(parts / "ray.toml", tmp_path / "run", engine="serial", address="auto")
+    suite = parts / "ray.toml"
+    refused(ArgumentError, "address is 'auto'", lambda: run(suite, tmp_path / "run", engine="serial", address="auto"))
 
 
 def test_scores_say_nothing_of_where_they_were_made(quiet_run):

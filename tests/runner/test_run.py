@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from refusals import refused
 from small_suites import write_suite
 
 import xaibench as xb
@@ -120,8 +121,7 @@ def test_a_training_that_diverges_does_not_take_its_neighbors_along(tmp_path, ti
         return network
 
     monkeypatch.setattr(network_training, "make_network", made)
-    with pytest.raises(TrainingDivergedError, match="model 0 of 1"):
-        execute(job, store)
+    refused(TrainingDivergedError, "model 0 of 1", execute, job, store)
     assert [store.has("train", job.result(seed)) for seed in job.seeds] == [False, True]
 
 
@@ -395,14 +395,12 @@ def test_two_runs_do_not_share_a_folder(tiny_suite, tmp_path):
     (tmp_path / "run").mkdir()
     with (tmp_path / "run" / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ArgumentError, match=r"Another run .* is using"):
-            run(tiny_suite, tmp_path / "run", engine="serial")
+        refused(ArgumentError, "Another run", lambda: run(tiny_suite, tmp_path / "run", engine="serial"))
 
 
 def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ArgumentError, match=r"Cannot write to the run folder .*--out"):
-        run(tiny_suite, tmp_path / "file" / "run", engine="serial")
+    refused(ArgumentError, "--out", lambda: run(tiny_suite, tmp_path / "file" / "run", engine="serial"))
 
 
 @pytest.mark.parametrize(
@@ -415,14 +413,12 @@ def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
     ],
 )
 def test_bad_arguments(tiny_suite, tmp_path, arguments, message):
-    with pytest.raises(ArgumentError, match=message):
-        run(tiny_suite, tmp_path / "run", **arguments)
+    refused(ArgumentError, message, lambda: run(tiny_suite, tmp_path / "run", **arguments))
 
 
 def test_without_ray_the_command_is_named(tiny_suite, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "xaibench.runner.ray_cluster", None)
-    with pytest.raises(ArgumentError, match=r"engine='ray' needs Ray.*pip install \"xaibench\[ray\]\"\."):
-        run(tiny_suite, tmp_path / "run", engine="ray")
+    refused(ArgumentError, 'pip install "xaibench[ray]".', lambda: run(tiny_suite, tmp_path / "run", engine="ray"))
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite, tiny_run, tmp_path, monkeypatch):
@@ -438,8 +434,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite
         real(path, data, durable=durable)
 
     monkeypatch.setattr(module, "write_atomic", write_until_full)
-    with pytest.raises(StoreError, match="no space left"):
-        run(tiny_suite, tmp_path / "run", engine="serial")
+    refused(StoreError, "no space left", lambda: run(tiny_suite, tmp_path / "run", engine="serial"))
     monkeypatch.setattr(module, "write_atomic", real)
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "store").rglob("*.*")}
     assert len(kept) >= 7

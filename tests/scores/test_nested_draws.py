@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.stats import binomtest, t
@@ -192,10 +193,8 @@ def test_two_experiments_of_few_data_sets_rarely_differ_by_chance(sets, deviatio
 
 
 def test_names_of_unlike_number_are_refused():
-    with pytest.raises(ValueError, match=r"groups \[3\], one for each row; got \[2\]"):
-        SamplingDesign.of(3, groups=[1, 2])
-    with pytest.raises(ValueError, match="with 4 rows, as many as the scores have; got 3"):
-        nested_means(np.zeros(4), SamplingDesign.of(3))
+    refused(ValueError, "groups [3], one for each row; got [2]", lambda: SamplingDesign.of(3, groups=[1, 2]))
+    refused(ValueError, "with 4 rows", nested_means, np.zeros(4), SamplingDesign.of(3))
 
 
 def experiment(shape, scales, columns=400, seed=0):

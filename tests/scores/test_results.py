@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from refusals import refused
 from report.conftest import FEW_CELLS
 from report.pictures import change_samples
 
@@ -13,10 +14,8 @@ from xaibench.scores.results import read_run
 
 
 def test_a_folder_without_scores_is_named(tmp_path):
-    with pytest.raises(RunFolderError):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(RunFolderError):
-        write_report(tmp_path)
+    refused(RunFolderError, "", lambda: read_run(tmp_path / "nowhere"))
+    refused(RunFolderError, "", write_report, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -32,16 +31,14 @@ def test_a_folder_without_scores_is_named(tmp_path):
 )
 def test_a_damaged_file_is_named(small_run, name, content):
     (small_run / name).write_text(content)
-    with pytest.raises(RunFolderError, match=rf"{name} cannot be read .*Run the suite again"):
-        write_report(small_run)
+    refused(RunFolderError, f"{name} cannot be read ", write_report, small_run)
     assert not (small_run / "report.html").exists()
 
 
 def test_a_missing_column_is_named(small_run):
     scores = pd.read_parquet(small_run / "scores.parquet")
     scores.drop(columns=["correct", "reason"]).to_parquet(small_run / "scores.parquet")
-    with pytest.raises(RunFolderError, match="reason, scored"):
-        read_run(small_run)
+    refused(RunFolderError, "reason, scored", read_run, small_run)
 
 
 def test_order_of_the_parts_is_that_of_the_description(small_run):

@@ -144,21 +144,17 @@ def test_a_truncated_jpeg_is_named(photo):
     refused(DataFileError, "cut.jpg", lambda: open_image(path, 300))
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x04\x95"], ids=["empty", "text", "pickle"])
-def test_what_is_no_image_is_named(tmp_path, content):
-    (tmp_path / "no.jpg").write_bytes(content)
+def test_what_is_no_image_or_missing_is_named(tmp_path):
     for read in (lambda path: open_image(path, 8), image_size, read_indices):
-        refused(DataFileError, "no.jpg", read, tmp_path / "no.jpg")
+        refused(MissingDataError, "gone.x", read, tmp_path / "gone.x")
+        for content in (b"", b"hello", b"\x80\x04\x95"):
+            (tmp_path / "no.jpg").write_bytes(content)
+            refused(DataFileError, "no.jpg", read, tmp_path / "no.jpg")
 
 
 def test_an_image_too_large_to_be_safe_is_named(photo, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     refused(DataFileError, "big.png", lambda: open_image(photo("big.png"), 8))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    for read in (lambda path: open_image(path, 8), image_size, read_indices):
-        refused(MissingDataError, "gone.x", read, tmp_path / "gone.x")
 
 
 def test_labels_are_the_palettes_indices_not_its_colors(tmp_path):
@@ -174,11 +170,8 @@ def test_a_mask_of_one_bit_is_0_or_255(tmp_path):
     assert read_indices(tmp_path / "m.png").tolist() == [[255, 0]]
 
 
-def test_a_mask_with_colors_is_refused(photo):
-    refused(DataFileError, "m.png", lambda: read_indices(photo("m.png")))
-
-
-def test_a_mask_of_another_size_is_refused_with_both_names(photo):
+def test_a_mask_with_colors_or_of_another_size_is_refused(photo):
+    refused(DataFileError, "m.png", read_indices, photo("m.png"))
     mask = photo("m.png", (40, 30), "L")
     assert read_indices(mask, like=photo("a.jpg", (40, 30))).shape == (30, 40)
     refused(DataFileError, "m.png", lambda: read_indices(mask, like=photo("b.jpg", (40, 31))))

@@ -58,8 +58,7 @@ def test_a_stop_leaves_what_is_done(tmp_path):
             raise KeyboardInterrupt
 
     parts = parts_of(tmp_path, 1, 2, 3)
-    with pytest.raises(KeyboardInterrupt):
-        build_entries(parts, squares, progress=stop)
+    refused(KeyboardInterrupt, "", lambda: build_entries(parts, squares, progress=stop))
     assert sorted(os.listdir(tmp_path)) == ["1.npz", "2.npz"]
     assert build_entries(parts, squares) == parts
 

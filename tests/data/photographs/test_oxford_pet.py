@@ -95,23 +95,16 @@ def test_a_broken_line_is_named_and_the_others_are_kept(folder, caplog):
         assert f"Abyssinian_{number}" in caplog.text
 
 
-def spoil_labels(folder):
-    Image.fromarray(np.full((60, 80), 7, dtype=np.uint8)).save(trimap_of(folder, "beagle_2"))
-
-
-def spoil_size(folder):
-    Image.fromarray(np.full((60, 81), BACKGROUND, dtype=np.uint8)).save(trimap_of(folder, "beagle_2"))
-
-
-def spoil_bytes(folder):
-    trimap_of(folder, "beagle_2").write_bytes(trimap_of(folder, "beagle_2").read_bytes()[:60])
-
-
 @pytest.mark.parametrize(
-    ("spoil", "match"), [(spoil_labels, "[7]"), (spoil_size, "60×81"), (spoil_bytes, "beagle_2.png")]
+    ("spoil", "match"),
+    [
+        (lambda file: Image.fromarray(np.full((60, 80), 7, dtype=np.uint8)).save(file), "[7]"),
+        (lambda file: Image.fromarray(np.full((60, 81), BACKGROUND, dtype=np.uint8)).save(file), "60×81"),
+        (lambda file: file.write_bytes(file.read_bytes()[:60]), "beagle_2.png"),
+    ],
 )
 def test_a_trimap_that_cannot_be_used_is_named(folder, spoil, match):
-    spoil(folder)
+    spoil(trimap_of(folder, "beagle_2"))
     source = opened(folder)
     refused(DataFileError, match, lambda: source.mask(by_id(source)["beagle_2"]))
 

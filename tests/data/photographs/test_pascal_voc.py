@@ -80,26 +80,6 @@ def test_a_changed_mask_is_seen(folder):
     assert source.mask(number).all()
 
 
-def write_rgb(folder):
-    Image.open(mask_of(folder)).convert("RGB").save(mask_of(folder))
-
-
-def write_other_size(folder):
-    save_labels(np.zeros((HEIGHT, WIDTH + 1)), mask_of(folder))
-
-
-def write_unknown_label(folder):
-    save_labels(np.full((HEIGHT, WIDTH), 37), mask_of(folder))
-
-
-def truncate(folder):
-    mask_of(folder).write_bytes(mask_of(folder).read_bytes()[:100])
-
-
-def remove(folder):
-    mask_of(folder).unlink()
-
-
 def labels_by_id(source):
     return {source.meta(number)["id"]: source.targets[number] for number in range(len(source))}
 
@@ -107,16 +87,19 @@ def labels_by_id(source):
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (write_rgb, r"2007_000000\.png is a mask with mode 'RGB'"),
-        (write_other_size, r"2007_000000\.png is 60×81, but its image 2007_000000\.jpg is 60×80"),
-        (write_unknown_label, r"2007_000000\.png has the label\(s\) \[37\]"),
-        (truncate, r"2007_000000\.png (cannot be read|is not an image)"),
-        (remove, r"2007_000000\.png is missing"),
+        (lambda mask: Image.open(mask).convert("RGB").save(mask), r"2007_000000\.png is a mask with mode 'RGB'"),
+        (
+            lambda mask: save_labels(np.zeros((HEIGHT, WIDTH + 1)), mask),
+            r"2007_000000\.png is 60×81, but its image 2007_000000\.jpg is 60×80",
+        ),
+        (lambda mask: save_labels(np.full((HEIGHT, WIDTH), 37), mask), r"2007_000000\.png has the label\(s\) \[37\]"),
+        (lambda mask: mask.write_bytes(mask.read_bytes()[:100]), r"2007_000000\.png (cannot be read|is not an image)"),
+        (Path.unlink, r"2007_000000\.png is missing"),
     ],
 )
 def test_a_mask_that_cannot_be_used_is_named_and_left_out(folder, spoil, match, caplog):
     expected = labels_by_id(opened(folder))
-    spoil(folder)
+    spoil(mask_of(folder))
     for _ in range(2):  # built, and from the cache
         caplog.clear()
         source = opened(folder)

@@ -2,6 +2,7 @@ import gzip
 import logging
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,81 +95,47 @@ def case(root, folder, number=2):
     return root / "Task07_Pancreas" / folder / f"pancreas_00{number}.nii.gz"
 
 
-def truncated(root):
-    path = case(root, "imagesTr")
-    path.write_bytes(path.read_bytes()[:-40])
-    return r"imagesTr/pancreas_002\.nii\.gz cannot be read"
+def write_full(value, shape=(9, 60, 80), kind=np.uint8):
+    return lambda path: write_nifti(path, np.full(shape, value, kind))
 
 
-def no_label(root):
-    case(root, "labelsTr").unlink()
-    return r"labelsTr/pancreas_002\.nii\.gz is missing"
-
-
-def no_image(root):
-    case(root, "imagesTr").unlink()
-    return r"imagesTr/pancreas_002\.nii\.gz is missing"
-
-
-def other_shape(root):
-    write_nifti(case(root, "labelsTr"), np.full((9, 60, 79), 2, np.uint8))
-    return r"labelsTr/pancreas_002\.nii\.gz has \[9, 60, 79\] voxels .*imagesTr/pancreas_002\.nii\.gz has \[9, 60, 80\]"
-
-
-def other_labels(root):
-    write_nifti(case(root, "labelsTr"), np.full((9, 60, 80), 3, np.uint8))
-    return r"labelsTr/pancreas_002\.nii\.gz has the labels \[3\], expected 0, 1 \(pancreas\) and 2"
-
-
-def probabilities(root):
-    write_nifti(case(root, "labelsTr"), np.full((9, 60, 80), 1.5, np.float32))
-    return r"labelsTr/pancreas_002\.nii\.gz has the labels \[1\.5\]"
-
-
-def no_tumour(root):
-    write_nifti(case(root, "labelsTr"), np.ones((9, 60, 80), np.uint8))
-    return r"labelsTr/pancreas_002\.nii\.gz has no tumor \(label 2\)"
-
-
-def not_finite(root):
-    write_nifti(case(root, "imagesTr"), np.full((9, 60, 80), np.nan, np.float32))
-    return r"imagesTr/pancreas_002\.nii\.gz has NaN or infinite values"
-
-
-def flipped(root):
-    path = case(root, "labelsTr")
+def flip(path):
     label = nibabel.load(path)
     turned = np.diag([-1.0, 1.0, 1.0, 1.0]) @ label.affine
     nibabel.save(nibabel.Nifti1Image(np.asarray(label.dataobj), turned), path)
-    return r"labelsTr/pancreas_002\.nii\.gz is flipped relative to .*imagesTr/pancreas_002\.nii\.gz: .* to LAS and RAS"
 
 
-def huge(root):
-    path = case(root, "imagesTr")
+def state_too_many_voxels(path):
     head = nibabel.load(path).header.copy()
     head.set_data_shape((30000, 30000, 100))
     path.write_bytes(gzip.compress(head.binaryblock + bytes(4)))
-    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it states 30000×30000×100 voxels"
 
 
-def bomb(root):
-    path = case(root, "imagesTr")
-    path.write_bytes(path.read_bytes() + gzip.compress(bytes(2**20)) * 64)
-    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it continues after"
+IMAGE, LABEL = (rf"{folder}/pancreas_002\.nii\.gz " for folder in ("imagesTr", "labelsTr"))
 
 
-def text(root):
-    case(root, "imagesTr").write_text("hello")
-    return r"imagesTr/pancreas_002\.nii\.gz cannot be read"
-
-
-FILES = [truncated, no_label, no_image, other_shape, flipped, huge, bomb, text]
-CONTENT = [other_labels, probabilities, no_tumour, not_finite]
-
-
-@pytest.mark.parametrize("damage", [*FILES, *CONTENT])
-def test_a_broken_case_is_named_and_the_others_go_on(root, damage, caplog):
-    said = damage(root)
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), IMAGE + "cannot be read"),
+        (lambda path: path.write_text("hello"), IMAGE + "cannot be read"),
+        (Path.unlink, IMAGE + "is missing"),
+        (Path.unlink, LABEL + "is missing"),
+        (write_full(2, (9, 60, 79)), LABEL + rf"has \[9, 60, 79\] voxels .*{IMAGE}has \[9, 60, 80\]"),
+        (write_full(3), LABEL + r"has the labels \[3\], expected 0, 1 \(pancreas\) and 2"),
+        (write_full(1.5, kind=np.float32), LABEL + r"has the labels \[1\.5\]"),
+        (write_full(1), LABEL + r"has no tumor \(label 2\)"),
+        (write_full(np.nan, kind=np.float32), IMAGE + "has NaN or infinite values"),
+        (flip, LABEL + rf"is flipped relative to .*{IMAGE[:-1]}: .* to LAS and RAS"),
+        (state_too_many_voxels, IMAGE + r"cannot be read \(it states 30000×30000×100 voxels"),
+        (
+            lambda path: path.write_bytes(path.read_bytes() + gzip.compress(bytes(2**20)) * 64),
+            IMAGE + r"cannot be read \(it continues after",
+        ),
+    ],
+)
+def test_a_broken_case_is_named_and_the_others_go_on(root, damage, said, caplog):
+    damage(case(root, said.partition("/")[0]))
     with caplog.at_level(logging.WARNING, "xaibench"):
         source = source_of(root)
     assert names(source) == [*(f"PANCREAS_000{n}" for n in (1, 2, 3)), "pancreas_001", "pancreas_003"]

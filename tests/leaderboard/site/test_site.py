@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from leaderboard.forging import with_text
 from leaderboard.site.repositories import METHODS, OTHER, VERSION, change_scores, verified, write_repository
+from refusals import refused
 from typer.testing import CliRunner
 
 import xaibench as xb
@@ -208,16 +209,14 @@ def test_another_suite_opens_the_site_where_the_largest_cannot_be_shown(one, tmp
     assert f"url=suites/small.{VERSION}.html" in text(built.page)
     for name in METHODS[:2]:
         shutil.rmtree(one / name / f"small@{VERSION}")
-    with pytest.raises(SiteError):
-        xb.leaderboard.write_site(one, tmp_path / "other")
+    refused(SiteError, "", lambda: xb.leaderboard.write_site(one, tmp_path / "other"))
 
 
 def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_path):
     xb.leaderboard.write_site(one, tmp_path / "site")
     before = text(tmp_path / "site" / "index.html")
     with_text(one / "lime" / f"tiny@{VERSION}", schema=1)
-    with pytest.raises(SiteError, match=f"lime/tiny@{VERSION}"):
-        xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
+    refused(SiteError, f"lime/tiny@{VERSION}", lambda: xb.leaderboard.write_site(one, tmp_path / "site", strict=True))
     assert text(tmp_path / "site" / "index.html") == before
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
     built = xb.leaderboard.write_site(one, tmp_path / "site")  # replaces it
@@ -263,8 +262,7 @@ def test_only_a_site_or_an_empty_folder_is_written_over(one, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years")
-    with pytest.raises(SiteError, match=r"is not a site of `xaibench leaderboard`; expected a new folder"):
-        xb.leaderboard.write_site(one, mine)
+    refused(SiteError, "is not a site of `xaibench leaderboard`", xb.leaderboard.write_site, one, mine)
     assert (mine / "thesis.tex").read_text() == "years"
 
 

@@ -4,6 +4,7 @@ import pickle
 from concurrent.futures import BrokenExecutor, Executor, Future
 
 import pytest
+from refusals import refused
 from report.conftest import FEW_CELLS, METRICS, draw_svg_only, write_run
 
 from xaibench.report.page import write
@@ -86,5 +87,4 @@ def test_an_error_of_the_helper_is_raised_here(found, tmp_path, monkeypatch):
     begun = {"forest": Future()}
     begun["forest"].set_exception(OSError(28, "No space left on device"))
     monkeypatch.setattr(FigureWriter, "write", lambda self, name: None)
-    with pytest.raises(OSError, match="No space left"):
-        writer.finish(begun)
+    refused(OSError, "No space left", writer.finish, begun)

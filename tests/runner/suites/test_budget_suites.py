@@ -5,6 +5,7 @@ import tomllib
 import pandas as pd
 import pytest
 from generators.photographs import write
+from refusals import refused
 
 from xaibench.runner import SuiteError, load_suite, run
 from xaibench.runner.plan.plan import make_plan
@@ -45,9 +46,8 @@ def test_a_budget_that_images_of_a_set_do_not_allow_is_refused():
     tables["explainers"]["sobol-100"] = {"use": "sobol", "budget": 100}
     for cell in tables["cells"]:
         cell["explainers"] = ["sobol-100"]
-    with pytest.raises(SuiteError, match="expected at least 130") as error:
-        make_plan(parse_suite(tables))
-    assert (error.value.table, error.value.parameter) == ("[explainers.sobol-100]", "budget")
+    error = refused(SuiteError, "expected at least 130", make_plan, parse_suite(tables))
+    assert (error.table, error.parameter) == ("[explainers.sobol-100]", "budget")
 
 
 def test_photographs_are_explained_at_their_budgets(tmp_path, monkeypatch):
