@@ -12,6 +12,7 @@ from xaibench.benchmarks.xai_tris.pattern_mixture import PatternMixture
 from xaibench.core.checks import ParameterError
 from xaibench.explainers import EXPLAINERS, NotFittedError, UnsupportedModelError, build, explain
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance
+from xaibench.models import Wrapped
 
 #: Explainer, and values that are refused each alone.
 BAD = {
@@ -100,13 +101,9 @@ class Attends(nn.Module):
         return self.attention(tokens, tokens, tokens)[0].mean(1)
 
 
-class Twice(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.square, self.last = nn.Linear(64, 64), nn.Linear(64, 2)
-
-    def forward(self, x):
-        return self.last(self.square(self.square(x.flatten(1))))
+TWICE = Wrapped(
+    nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 2)), lambda layers, x: layers[1](layers[0](layers[0](x.flatten(1))))
+)
 
 
 class Summed(nn.Module):
@@ -186,7 +183,7 @@ UNSUPPORTED = [
     ("lrp", flat(Called(torch.sigmoid)), "'1' (Called)"),
     ("lrp", flat(nn.Sequential(Called(lambda x: x.exp()))), "'1.0' (Called)"),
     ("lrp", nn.Sequential(nn.Flatten(), Summed(), nn.Linear(1, 2)), "logsumexp"),
-    ("lrp", Twice(), "'square'"),
+    ("lrp", TWICE, "'network.0'"),
     ("lrp_epsilon", nn.Sequential(nn.Flatten(), nn.ReLU()), "convolution"),
     ("lrp_epsilon", behind(nn.Upsample(scale_factor=2, mode="bicubic")), "interpolate"),
     ("lrp_epsilon", behind(lambda x: x.softmax(1)), "'1' (Called)"),

@@ -5,6 +5,7 @@ from torch import nn
 
 from xaibench.explainers import UnsupportedModelError, build, explain, reduce_channels
 from xaibench.explainers.base import blocks, chunks
+from xaibench.models import Wrapped
 
 
 @pytest.mark.parametrize("samples", [1, 3, 10])
@@ -58,16 +59,11 @@ class Overwriting(nn.Module):
         return self.last((y * y).mean((2, 3)))
 
 
-class Detached(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last = nn.Linear(16, 2)
-
-    def forward(self, x):
-        return self.last(x.detach().flatten(1))
+def detached():
+    return Wrapped(nn.Linear(16, 2), lambda last, x: last(x.detach().flatten(1)))
 
 
-@pytest.mark.parametrize("network", [Overwriting, Detached])
+@pytest.mark.parametrize("network", [Overwriting, detached])
 @pytest.mark.parametrize("explainer", ["agop", "pattern_net"])
 def test_fitting_names_the_network(explainer, network):
     with pytest.raises(UnsupportedModelError):
@@ -88,17 +84,9 @@ def test_the_message_has_explainer_and_network(name, call):
     refused(UnsupportedModelError, "Overwriting", call, Overwriting(), torch.rand(2, 1, 4, 4))
 
 
-class Centering(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
-
-    def forward(self, x):
-        return self.body(x.sub_(0.5))
-
-
 def test_fitting_leaves_images_that_the_network_overwrites():
     images = torch.rand(4, 1, 4, 4)
     before = images.clone()
-    build("pattern_net").fit(Centering(), [images])
+    layers = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    build("pattern_net").fit(Wrapped(layers, lambda layers, x: layers(x.sub_(0.5))), [images])
     assert torch.equal(images, before)

@@ -2,10 +2,13 @@ import warnings
 
 import pytest
 import torch
+from oracles.layered import Called
+from refusals import refused
 from torch import nn
 
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, explain
 from xaibench.metrics import deletion
+from xaibench.models import Wrapped
 
 
 @pytest.fixture
@@ -16,7 +19,7 @@ def network():
         return nn.Sequential(*layers).double().eval()
 
 
-class Wrapped(nn.Module):
+class InLayers(nn.Module):
     """The softmax is a layer of a layer, as in a network that is put together of parts."""
 
     def __init__(self, network):
@@ -28,15 +31,9 @@ class Wrapped(nn.Module):
         return self.head["end"](self.body(x))
 
 
-class Ended(nn.Module):
-    """By a function, which no name leads to."""
-
-    def __init__(self, network):
-        super().__init__()
-        self.body = network
-
-    def forward(self, x):
-        return self.body(x).softmax(1)
+def called_softmax(network):
+    """The softmax is a function, which no name leads to."""
+    return Wrapped(network, lambda network, x: network(x).softmax(1))
 
 
 PLAIN = [
@@ -59,7 +56,7 @@ def test_a_softmax_at_the_end_changes_no_map(name, network, images, targets):
         "blur_ig": {"n_steps": 4},
     }.get(name, {})
     expected = explain(name, network, images, targets, device="cpu", **few)
-    ended = Wrapped(network)
+    ended = InLayers(network)
     with pytest.warns(UserWarning, match=r"ends in a softmax \('head.end'\), where logits are expected") as said:
         maps = explain(name, ended, images, targets, device="cpu", **few)
     torch.testing.assert_close(maps, expected, rtol=1e-5, atol=1e-8)
@@ -93,11 +90,8 @@ def test_a_softmax_is_recognized_by_its_values(end, network, images, targets):
 
 @pytest.mark.parametrize("end", [nn.Hardtanh(0, 1), lambda x: (3 * x).softmax(1), lambda x: x.softmax(1).round()])
 def test_another_layer_with_such_values_is_no_softmax(end, network, images, targets):
-    class End(nn.Module):
-        def forward(self, x):
-            return end(torch.stack([x[:, 0] * 0 - 20, x[:, 0] * 0 + 20], 1))
-
-    ended = nn.Sequential(network, End())
+    saturated = Called(lambda x: end(torch.stack([x[:, 0] * 0 - 20, x[:, 0] * 0 + 20], 1)))
+    ended = nn.Sequential(network, saturated)
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         explain("occlusion", ended, images, targets, check_network=False)
@@ -115,13 +109,13 @@ def test_integrated_gradients_do_not_shrink(network, images, targets):
 @pytest.mark.parametrize("output", ["probability", "margin"])
 def test_a_softmax_that_is_no_layer_is_said(network, images, targets, output):
     with pytest.warns(UserWarning, match=f"look like probabilities, and output='{output}' takes them for logits"):
-        explain("saliency", Ended(network), images, targets, output=output)
+        explain("saliency", called_softmax(network), images, targets, output=output)
 
 
 def test_what_is_explained_as_it_is_needs_no_warning(network, images, targets):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        maps = explain("saliency", Ended(network), images, targets, output="logit")
+        maps = explain("saliency", called_softmax(network), images, targets, output="logit")
         torch.testing.assert_close(maps, explain("saliency", network, images, targets), rtol=1e-9, atol=1e-12)
         explain("saliency", network, images, targets)
 
@@ -151,24 +145,18 @@ def test_labels_whose_probabilities_sum_to_one_by_chance_are_no_softmax():
     assert torch.equal(found, expected)
 
 
-class Scaled(nn.Module):
+def zeros_and_ones(network):
     """Its probabilities round to 0 and 1."""
-
-    def __init__(self, network):
-        super().__init__()
-        self.body = network
-
-    def forward(self, x):
-        return (1e5 * self.body(x)).softmax(1)
+    return Wrapped(network, lambda network, x: (1e5 * network(x)).softmax(1))
 
 
 @pytest.mark.parametrize(
     "name", ["gradcam", "eigencam", "saliency", "integrated_gradients", "lrp_epsilon", "occlusion"]
 )
-@pytest.mark.parametrize("ended", [Ended, Scaled])
+@pytest.mark.parametrize("ended", [called_softmax, zeros_and_ones])
 def test_every_explainer_reports_probabilities_once_per_call(name, ended, network, images, targets):
     model = ended(network)
-    if ended is Scaled:
+    if ended is zeros_and_ones:
         assert set(model(images.double()).flatten().tolist()) == {0.0, 1.0}
     few = {"window": 4, "stride": 4} if name == "occlusion" else {}
     with warnings.catch_warnings(record=True) as said:
@@ -185,27 +173,13 @@ def test_every_explainer_reports_probabilities_once_per_call(name, ended, networ
 
 
 def test_logits_of_zero_and_one_for_a_single_image_are_no_evidence(images):
-    class Corner(nn.Module):
-        def forward(self, x):
-            return torch.stack([1 - x[:, 0, 0, 0], x[:, 0, 0, 0] + x[:, 0, 0, 1]], 1)
-
+    corner = Called(lambda x: torch.stack([1 - x[:, 0, 0, 0], x[:, 0, 0, 0] + x[:, 0, 0, 1]], 1))
     images = images.clone()
     images[0, 0, 0, :2] = torch.tensor([1.0, 0.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        explain("saliency", Corner(), images[:1], 0)
-        deletion(Corner(), images, images[:, 0], [0] * len(images), steps=2)
-
-
-class Several(nn.Module):
-    """Returns several tables, as the classifier of YOLO does in evaluation mode."""
-
-    def __init__(self, network, arrange):
-        super().__init__()
-        self.body, self.arrange = network, arrange
-
-    def forward(self, x):
-        return self.arrange(self.body(x))
+        explain("saliency", corner, images[:1], 0)
+        deletion(corner, images, images[:, 0], [0] * len(images), steps=2)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +195,7 @@ class Several(nn.Module):
 def test_of_logits_and_their_softmax_the_logits_are_explained(arrange, scale, network, images, targets):
     with torch.no_grad():
         network[-1].weight *= scale
-    model = Several(network, arrange)
+    model = Wrapped(network, lambda network, x: arrange(network(x)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in ("gradcam", "integrated_gradients", "cam"):
@@ -235,12 +209,9 @@ def test_of_logits_and_their_softmax_the_logits_are_explained(arrange, scale, ne
     "arrange", [lambda z: (z.exp(), z), lambda z: {"a": z, "b": 2 * z}, lambda z: (z, -z, z[:, 0])]
 )
 def test_other_pairs_of_tables_are_refused(arrange, network, images, targets):
-    model = Several(network, arrange)
+    model = Wrapped(network, lambda network, x: arrange(network(x)))
     for call in (
         lambda: explain("gradcam", model, images, targets),
         lambda: deletion(model, images, images[:, 0], targets),
     ):
-        with pytest.raises(
-            ValueError, match=r"Of several tensors \[N, K\], choose the logits: xaibench\.models\.Wrapped"
-        ):
-            call()
+        refused(ValueError, "Of several tensors [N, K], choose the logits: xaibench.models.Wrapped", call)

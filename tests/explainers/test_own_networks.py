@@ -156,15 +156,7 @@ def test_explainers_called_directly_need_a_gradient(network, images, name):
     ],
 )
 def test_networks_that_torch_cannot_differentiate_are_refused_where_a_gradient_is_needed(act):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(3, 4, 3)
-
-        def forward(self, x):
-            return act(self.conv(x)).mean((2, 3))
-
-    net, images = Net(), torch.rand(2, 3, 6, 6)
+    net, images = Wrapped(nn.Conv2d(3, 4, 3), lambda conv, x: act(conv(x)).mean((2, 3))), torch.rand(2, 3, 6, 6)
     for explainer in ("saliency", "integrated_gradients", "fullgrad"):
         with pytest.raises(UnsupportedModelError):
             explain(explainer, net, images, 1)

@@ -496,18 +496,8 @@ def test_complex_weights_are_converted_and_randomized(images):
     assert -1 <= score < 0.9
 
 
-class InInferenceMode(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.network = small_cnn()
-
-    @torch.inference_mode()
-    def forward(self, x):
-        return self.network(x)
-
-
 def test_a_network_that_computes_in_inference_mode_has_no_gradient(images):
-    network = InInferenceMode()
+    network = xb.models.Wrapped(small_cnn(), torch.inference_mode()(lambda network, x: network(x)))
     for name in ("saliency", "gradcam", "deeplift", "lrp_epsilon", "guided_backprop"):
         with pytest.raises(xb.explainers.UnsupportedModelError):
             maps_of(network, images, name)

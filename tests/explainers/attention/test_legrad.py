@@ -5,6 +5,7 @@ from part_cases import ExplainerCase
 from torch import nn
 
 from xaibench.explainers import explain
+from xaibench.models import Wrapped
 
 CASES = {"legrad": ExplainerCase(network="generators.networks:Attending")}
 
@@ -19,17 +20,6 @@ def test_the_last_layers_alone():
     assert not torch.allclose(last, both)
 
 
-class Retrieval(nn.Module):
-    """How like an image is to each text: what the authors' package explains of a CLIP."""
-
-    def __init__(self, visual, texts):
-        super().__init__()
-        self.visual, self.texts = visual, texts
-
-    def forward(self, images):
-        return nn.functional.normalize(self.visual(images), dim=-1) @ self.texts.T
-
-
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_agrees_with_the_authors_package(layers, capsys):
     legrad, open_clip = pytest.importorskip("legrad"), pytest.importorskip("open_clip")
@@ -38,7 +28,9 @@ def test_agrees_with_the_authors_package(layers, capsys):
     model = seeded(lambda: open_clip.model.CLIP(12, vision, text)).float()
     images = batch()[0].float()
     texts = nn.functional.normalize(torch.randn(3, 12, generator=torch.Generator().manual_seed(0)), dim=-1)
-    maps = explain("legrad", Retrieval(model.visual, texts), images, torch.arange(3), device="cpu", n_layers=layers)
+    # How like an image is to each text is what the authors' package explains of a CLIP.
+    retrieval = Wrapped(model.visual, lambda visual, x: nn.functional.normalize(visual(x), dim=-1) @ texts.T)
+    maps = explain("legrad", retrieval, images, torch.arange(3), device="cpu", n_layers=layers)
     for block in model.visual.transformer.resblocks:
         block.attn.batch_first = False  # the package hands on tokens as [T, N, D], which open_clip once did too
     wrapped = legrad.LeWrapper(model, layer_index=-layers)

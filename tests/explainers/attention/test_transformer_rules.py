@@ -3,6 +3,7 @@
 import pytest
 import torch
 from generators.planted_transformer import batch, of_torchvision, seeded
+from oracles.layered import Called
 from torch import nn
 
 from xaibench.explainers import UnsupportedModelError, explain
@@ -29,16 +30,11 @@ class Normalizing(nn.Module):
         return self.last(self.by(self.first(x[..., ::4, ::4].flatten(1))))
 
 
-class Unit(nn.Module):
-    def forward(self, x):
-        return nn.functional.normalize(x, dim=1)
-
-
 NORMS = {
     "layer": (lambda: nn.LayerNorm(6), lambda x: (x - x.mean(1, keepdim=True)) / (x.var(1, False, True) + 1e-5).sqrt()),
     "rms": (lambda: nn.RMSNorm(6), lambda x: x / (x.square().mean(1, keepdim=True) + 2.220446049250313e-16).sqrt()),
     "group": (lambda: nn.GroupNorm(2, 6), lambda x: grouped(x)),
-    "unit": (Unit, lambda x: x / x.norm(dim=1, keepdim=True)),
+    "unit": (lambda: Called(lambda x: nn.functional.normalize(x, dim=1)), lambda x: x / x.norm(dim=1, keepdim=True)),
 }
 
 

@@ -19,7 +19,7 @@ from xaibench.explainers.cam.gradcam import (
     ScoreCAM,
 )
 from xaibench.explainers.shared.layers import resize_maps
-from xaibench.models import Folded
+from xaibench.models import Folded, Wrapped
 
 ALL = (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, EigenCAM)
 CASES = {"cam": ExplainerCase(network="pooled")}
@@ -75,7 +75,7 @@ def test_cam_of_a_function_of_the_logits_is_the_gradient_weighted_sum():
             each = [oracle.cam(pieces(plain)[0], plain[-1].weight, image, j) for j in members]
             torch.testing.assert_close(found, sum(s * m for s, m in zip(shares, each, strict=True)).detach())
     # A function that does nothing changes nothing.
-    doubled = CAM(resize=None)(nn.Sequential(plain, Scaled()), images, targets)
+    doubled = CAM(resize=None)(nn.Sequential(plain, Called(lambda x: 2 * x)), images, targets)
     torch.testing.assert_close(doubled, 2 * CAM(resize=None)(plain, images, targets))
     # Grad-CAM of the same is its ReLU, as it is of a plain network.
     maps = CAM(resize=None)(Folded(plain, groups), images, targets)
@@ -83,20 +83,8 @@ def test_cam_of_a_function_of_the_logits_is_the_gradient_weighted_sum():
     torch.testing.assert_close(gradcam, maps.relu() / maps[0].numel())
 
 
-class Scaled(nn.Module):
-    def forward(self, x):
-        return 2 * x
-
-
-class PastTheHead(nn.Module):
-    """Its logits depend on the features not only through the linear layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = build()
-
-    def forward(self, x):
-        return self.head(x) + x.mean((1, 2, 3))[:, None]
+#: Its logits depend on the features not only through the linear layer.
+PAST_THE_HEAD = Wrapped(build(), lambda head, x: head(x) + x.mean((1, 2, 3))[:, None])
 
 
 def test_cam_of_large_activations_in_single_precision():
@@ -243,7 +231,7 @@ def test_explained_output():
     ("model", "message"),
     [
         (build(pool=False), r"inputs of '2' \(Linear\) are not the means of layer '0' \(Sequential\).*gradcam"),
-        (PastTheHead(), r"the network continues after 'head.3' \(Linear\) with other tensors than its outputs"),
+        (PAST_THE_HEAD, r"the network continues after 'network.3' \(Linear\) with other tensors than its outputs"),
         (nn.Sequential(build(), nn.ReLU(), nn.Linear(3, 3)), r"inputs of '2' \(Linear\) are not the means"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()), r"found no nn.Linear"),
     ],

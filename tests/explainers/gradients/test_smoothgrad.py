@@ -6,6 +6,7 @@ import pytest
 import torch
 from generators.gradient_networks import batch, bending
 from oracles import gradients as oracle
+from oracles.layered import Called
 from part_cases import ExplainerCase
 from torch import nn
 
@@ -53,18 +54,9 @@ def test_without_noise_it_is_the_gradient():
     torch.testing.assert_close(SmoothGrad(noise=0.0, n_samples=3)(model, images, targets), largest)
 
 
-class Applied(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x).flatten(1)[:, :2]
-
-
 def test_noise_smooths_a_kink():
     # the gradient of |x - 0.1| at 0 is -1; over wide noise its mean is near 0, for an image with a range of 2
-    kink, targets = Applied(lambda x: (x - 0.1).abs()), torch.tensor([0])
+    kink, targets = Called(lambda x: (x - 0.1).abs().flatten(1)[:, :2]), torch.tensor([0])
     images = torch.tensor([0.0, 1.0, -1.0, 0.0]).reshape(1, 1, 2, 2)
     assert SmoothGrad(noise=0.0)(kink, images, targets)[0, 0, 0] == -1
     assert abs(SmoothGrad(noise=1.0, n_samples=2000)(kink, images, targets)[0, 0, 0]) < 0.1
@@ -76,5 +68,6 @@ def test_of_a_linear_network_nothing_varies():
 
 
 def test_small_differences_do_not_drown_in_a_large_gradient():
-    plain, steep = (VarGrad(channels="sum")(Applied(f), *batch()) for f in (lambda x: x**2, lambda x: 1e8 * x + x**2))
+    functions = (lambda x: x.flatten(1)[:, :2] ** 2, lambda x: (1e8 * x + x**2).flatten(1)[:, :2])
+    plain, steep = (VarGrad(channels="sum")(Called(function), *batch()) for function in functions)
     torch.testing.assert_close(steep, plain, rtol=1e-6, atol=1e-9)

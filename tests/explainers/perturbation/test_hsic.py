@@ -2,8 +2,8 @@ import pytest
 import torch
 from generators.xplique_networks import as_xplique_calls_it, small_network
 from oracles import sensitivity as oracle
+from oracles.layered import Called
 from part_cases import ExplainerCase
-from torch import nn
 
 from xaibench.explainers.perturbation.hsic import HSIC
 
@@ -37,23 +37,18 @@ def test_parity_with_the_authors_package():
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * expected.max().item())
 
 
-class OnePixel(nn.Module):
-    def forward(self, x):
-        return 1 + x[:, 0, 1, 1:2] ** 2
+ONE_PIXEL = Called(lambda x: 1 + x[:, 0, 1, 1:2] ** 2)
 
 
 def test_it_is_found_on_what_the_output_depends_and_nowhere_else():
-    found = HSIC(grid_size=3, n_samples=1024)(OnePixel(), torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
+    found = HSIC(grid_size=3, n_samples=1024)(ONE_PIXEL, torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
     others = found.flatten()[[0, 1, 2, 3, 5, 6, 7, 8]]
     assert found[1, 1] > 0.01
     assert others.max() < 1e-3 * found[1, 1]
 
 
 def test_a_median_of_zero_leaves_numbers():
-    class Minus(nn.Module):
-        def forward(self, x):
-            return OnePixel()(x) - 1
-
-    found = HSIC(grid_size=3, n_samples=65)(Minus(), torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
+    less = Called(lambda x: ONE_PIXEL(x) - 1)
+    found = HSIC(grid_size=3, n_samples=65)(less, torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
     assert found.isfinite().all()
     assert found.argmax() == 4

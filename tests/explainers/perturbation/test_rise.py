@@ -5,6 +5,7 @@ import pretend_device
 import pytest
 import torch
 from oracles import rise as oracle
+from oracles.layered import Called
 from part_cases import ExplainerCase
 from pretend_device import pretended
 from torch import nn
@@ -72,13 +73,9 @@ def test_oracle(model):
 
 
 def test_a_constant_score_gives_the_mean_mask():
-    class Constant(nn.Module):
-        def forward(self, x):
-            return torch.tensor([[1.0, 3.0]]).expand(len(x), 2)
-
     images, targets = batch(2, torch.float32)
     masks = random_masks(np.random.default_rng(0), 30, (11, 14))
-    maps = RISE(n_masks=30)(Constant(), images, targets)
+    maps = RISE(n_masks=30)(Called(lambda x: torch.tensor([[1.0, 3.0]]).expand(len(x), 2)), images, targets)
     torch.testing.assert_close(maps[0], masks.mean(0) / 0.5)
     torch.testing.assert_close(maps[1], 3 * masks.mean(0) / 0.5)
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from generators.xplique_networks import as_xplique_calls_it, small_network
 from oracles import sensitivity as oracle
+from oracles.layered import Called
 from part_cases import ExplainerCase
-from torch import nn
 
 from xaibench.explainers.perturbation.sobol import Sobol
 
@@ -46,22 +46,15 @@ def test_parity_with_the_authors_package(model):
 
 
 def test_of_a_sum_they_are_the_shares_of_the_variance():
-    class Sum(nn.Module):
-        def forward(self, x):
-            return x.flatten(1).sum(1, keepdim=True)
-
     image = torch.tensor([[1.0, 2.0], [-3.0, 0.0]]).double().reshape(1, 1, 2, 2)
-    found = Sobol(n_designs=4096)(Sum(), image, torch.tensor([0]))[0]
+    found = Sobol(n_designs=4096)(Called(lambda x: x.flatten(1).sum(1, keepdim=True)), image, torch.tensor([0]))[0]
     torch.testing.assert_close(found, image[0, 0] ** 2 / 14, rtol=0.02, atol=1e-9)
 
 
 def test_of_a_product_they_count_the_interaction_for_both():
-    class Product(nn.Module):
-        def forward(self, x):
-            return x.flatten(1).prod(1, keepdim=True)
-
     # Var = 1/9 - 1/16 = 7/144 of the product of two uniform numbers; the other's share is E[m²] Var(m) = 1/36.
-    found = Sobol(n_designs=4096)(Product(), torch.ones(1, 1, 1, 2).double(), torch.tensor([0]))[0]
+    product = Called(lambda x: x.flatten(1).prod(1, keepdim=True))
+    found = Sobol(n_designs=4096)(product, torch.ones(1, 1, 1, 2).double(), torch.tensor([0]))[0]
     torch.testing.assert_close(found, torch.full((1, 2), 4 / 7).double(), rtol=0.02, atol=0)
 
 

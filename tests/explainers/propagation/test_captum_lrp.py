@@ -106,21 +106,11 @@ def test_an_activation_in_place_is_treated_the_same(images, targets):
     torch.testing.assert_close(explain("lrp", model, images, targets), expected)
 
 
-class Affine(nn.Module):
-    """A layer of sums and products with constants."""
-
-    def __init__(self, in_place):
-        super().__init__()
-        self.in_place = in_place
-
-    def forward(self, x):
-        return x.mul_(0.5).add_(0.25) if self.in_place else x * 0.5 + 0.25
-
-
 def test_a_layer_that_overwrites_its_input_passes_relevance_on_unchanged(images, targets):
     def network(in_place):
         torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), Affine(in_place), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+        affine = Called(lambda x: x.mul_(0.5).add_(0.25) if in_place else x * 0.5 + 0.25)
+        return nn.Sequential(nn.Conv2d(1, 4, 3), affine, nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
 
     plain, overwriting = network(False), network(True)
     plain(images)

@@ -156,17 +156,10 @@ def test_tokens_that_do_not_reach_the_output_are_an_error():
 
 
 def test_a_layer_off_the_way_to_the_output_is_an_error():
-    class Detached(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4, 2)
-
-        def forward(self, x):
-            return self.head(self.conv(x).detach().mean((2, 3)))
-
-    model = Detached()
-    with pytest.raises(UnsupportedModelError, match="'conv'"):
-        activations_and_gradients("X", model, Layer("conv", model.conv), images(), torch.tensor([0, 1]))
+    layers = stack(nn.Conv2d(3, 4, 3), nn.Linear(4, 2))
+    model = Wrapped(layers, lambda layers, x: layers[1](layers[0](x).detach().mean((2, 3))))
+    layer, targets = Layer("network.0", layers[0]), torch.tensor([0, 1])
+    refused(UnsupportedModelError, "'network.0'", activations_and_gradients, "X", model, layer, images(), targets)
 
 
 def test_resize_none_keeps_the_map():
@@ -180,16 +173,11 @@ def test_rows_are_as_asked_for():
 
 
 def test_layout_is_channels_last_only_where_the_network_can():
-    class Views(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(3, 4, 3)
-
-        def forward(self, x):
-            return self.conv(x).view(len(x), -1)
-
     assert fastest_layout(stack(nn.Conv2d(3, 4, 3), nn.Flatten()), images()) == torch.channels_last
-    assert fastest_layout(Views(), images()) == torch.contiguous_format
+    assert (
+        fastest_layout(Wrapped(nn.Conv2d(3, 4, 3), lambda conv, x: conv(x).view(len(x), -1)), images())
+        == torch.contiguous_format
+    )
     assert fastest_layout(stack(nn.Flatten()), images()) == torch.contiguous_format
     volume = torch.zeros(1, 3, 4, 5, 5)
     assert fastest_layout(stack(nn.Conv3d(3, 4, 3), nn.Flatten()), volume) == torch.channels_last_3d
@@ -242,18 +230,11 @@ def test_what_an_attention_makes_is_no_feature_map(windows):
 
 
 def test_a_map_lies_as_the_image_does():
-    class Turned(nn.Module):
-        """Features of 12 by 6 positions made to 3 by 24, which are no places of the image any more."""
-
-        def __init__(self):
-            super().__init__()
-            self.first, self.last = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1)
-
-        def forward(self, x):
-            return self.last(self.first(x).reshape(len(x), 4, 3, 24)).mean((2, 3))
-
+    # Features of 12 by 6 positions are made to 3 by 24, which are no places of the image any more.
+    layers = stack(nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1))
+    turned = Wrapped(layers, lambda layers, x: layers[1](layers[0](x).reshape(len(x), 4, 3, 24)).mean((2, 3)))
     x = images()[..., :12, :6]
-    assert find_layer("gradcam", Turned().eval(), x).name == "first"
+    assert find_layer("gradcam", turned, x).name == "network.0"
 
 
 def names_of_finer_layers(model, size, layer=None):
