@@ -323,10 +323,9 @@ def test_parquet_files_of_the_hub(table, tmp_path):
 
 def test_a_parquet_file_without_pictures_is_named(tmp_path):
     file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"image": ["text"]}), file)
-    refused(DataFileError, "a.parquet", lambda: open_images(file))
-    pq.write_table(pa.table({"text": ["text"]}), file)
-    refused(DataFileError, "image=", lambda: open_images(file))
+    for column, named in (("image", "a.parquet"), ("text", "image=")):
+        pq.write_table(pa.table({column: ["text"]}), file)
+        refused(DataFileError, named, open_images, file)
     file.write_bytes(b"nothing")
     refused(DataFileError, "a.parquet", lambda: open_images(file))
 

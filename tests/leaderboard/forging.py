@@ -115,18 +115,6 @@ def linked(name):
     return attack
 
 
-def best_two(frame):
-    return frame.sort_values("value").groupby(["dataset", "model", "metric"]).tail(2)
-
-
-def inflated(table):
-    return pa.concat_tables([table] * 500)
-
-
-def huge_text(values):
-    return pa.array(["x" * (1 << 21)] * len(values))
-
-
 def set_first(name, value):
     def change(frame):
         frame = frame.copy()
@@ -138,7 +126,7 @@ def set_first(name, value):
 
 ATTACKS = {
     # rows (M1)
-    "only the best samples": rows(best_two),
+    "only the best samples": rows(lambda t: t.sort_values("value").groupby(["dataset", "model", "metric"]).tail(2)),
     "correct turned": rows(lambda t: t.assign(correct=~t["correct"])),
     "bad samples do not count": rows(lambda t: t.assign(scored=t["scored"] & (t["value"] > 0.5))),
     "negative samples": rows(lambda t: t.assign(sample=-1 - t["sample"])),
@@ -165,8 +153,8 @@ ATTACKS = {
     "null value": column("value", nulled),
     "null metric": column("metric", nulled),
     "null data set": column("dataset", nulled),
-    "too many rows": lambda at: with_scores(at, inflated),
-    "one long text": column("reason", huge_text),
+    "too many rows": lambda at: with_scores(at, lambda table: pa.concat_tables([table] * 500)),
+    "one long text": column("reason", lambda values: pa.array(["x" * (1 << 21)] * len(values))),
     "another column": lambda at: with_scores(at, lambda t: t.append_column("x", t["value"])),
     "a missing column": lambda at: with_scores(at, lambda t: t.drop_columns(["truth"])),
     "no Parquet": lambda at: (at / "scores.parquet").write_bytes(b"PAR1 and no more"),

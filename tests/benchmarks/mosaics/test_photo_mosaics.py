@@ -56,11 +56,6 @@ def test_the_seed_decides_and_every_class_comes(labeled):
     assert np.bincount(one.targets).min() > 20
 
 
-def test_too_few_classes_are_refused(labeled):
-    refused(ValueError, "6 different classes", lambda: make_mosaics(*labeled, side=3))
-    refused(ValueError, "least=", lambda: select_confident(lambda images: images.flatten(1), *labeled, least=0))
-
-
 def test_a_network_is_sure_of_what_it_puts_in_its_class():
     images, logits = torch.zeros(70, 1, 2, 2), torch.zeros(70, 2)
     logits[:, 1] = images[:, 0, 0, 0] = torch.linspace(-5, 5, 70)
@@ -147,7 +142,9 @@ def test_it_is_asked_about_some_and_the_seed_decides_which(folder, network):
     assert len(one.val) == 0
 
 
-def test_what_cannot_be_made_is_refused(folder, network):
+def test_what_cannot_be_made_is_refused(folder, network, labeled):
+    refused(ValueError, "6 different classes", lambda: make_mosaics(*labeled, side=3))
+    refused(ValueError, "least=", lambda: select_confident(lambda images: images.flatten(1), *labeled, least=0))
     refused(TypeError, "network", lambda: load(f"mosaic:{folder}"))
     refused(ValueError, "size=", lambda: load(f"mosaic:{folder}", network=network, size=17))
     undecided = lambda images: torch.zeros(len(images), 6)  # noqa: E731

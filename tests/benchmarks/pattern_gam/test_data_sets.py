@@ -83,7 +83,4 @@ def test_without_distractors_it_is_xai_tris_with_other_weights(scenario):
 )
 def test_weights_out_of_range_are_refused(given, message):
     refused(ValueError, message, lambda: xb.load("pattern-gam/lin-dist-white", n_samples=40, **given))
-
-
-def test_a_set_without_distractors_takes_no_weight_for_them():
     refused(ValueError, "distractor=", lambda: PatternGAMSet("mult", "corr", distractors=False)(distractor=0.1))

@@ -1,7 +1,6 @@
 """The watermark: its pixels and how it is blended."""
 
 import numpy as np
-import pytest
 from refusals import refused
 
 from xaibench.benchmarks.watermarks.regimes import banner_mask, blend
@@ -17,8 +16,10 @@ def test_the_letters_are_legible_and_grow_with_the_image():
     assert banner_mask(128).sum() == 16 * small.sum()
 
 
-def test_an_image_smaller_than_the_banner_is_refused():
-    refused(ValueError, "side", lambda: banner_mask(31))
+def test_an_image_smaller_than_the_banner_and_an_opacity_out_of_range_are_refused():
+    refused(ValueError, "side", banner_mask, 31)
+    for opacity in (0, -0.1, 1.5):
+        refused(ValueError, "opacity=", blend, np.zeros((2, 2)), np.ones((2, 2), bool), opacity)
 
 
 def test_blending_moves_the_pixels_towards_white():
@@ -26,8 +27,3 @@ def test_blending_moves_the_pixels_towards_white():
     images = np.array([[0.0, 0.5], [0.25, 1.0]])
     assert blend(images, mask, 0.75).tolist() == [[0.75, 0.5], [0.25, 1.0]]
     assert blend(images, mask, 1.0).tolist() == [[1.0, 0.5], [0.25, 1.0]]
-
-
-@pytest.mark.parametrize("opacity", [0, -0.1, 1.5])
-def test_an_opacity_out_of_range_is_refused(opacity):
-    refused(ValueError, "opacity=", lambda: blend(np.zeros((2, 2)), np.ones((2, 2), bool), opacity))

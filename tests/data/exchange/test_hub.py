@@ -61,6 +61,7 @@ def test_branches_and_visibility(hub):  # noqa: F811
     assert push_dataset(small(), "ann/open", public=True, revision="v2") == "https://hub/ann/open/tree/v2"
     assert_same(xb.load("hf://datasets/ann/open@v2"), small())
     refused(ValueError, "ann/open", lambda: push_dataset(small(), "ann/open"))
+    refused(MissingDataError, "hf://ann/none", xb.load, "hf://ann/none")
 
 
 def test_results_of_a_run_are_uploaded_without_names_of_machines_and_files(hub, run):  # noqa: F811
@@ -102,10 +103,6 @@ def test_bad_arguments(hub, arguments):  # noqa: F811
     result = push(*arguments, "--yes")
     assert (result.exit_code, hub.private) == (2, {})
     assert "Traceback" not in result.output
-
-
-def test_a_repository_that_is_not_there(hub):  # noqa: F811
-    refused(MissingDataError, "hf://ann/none", lambda: xb.load("hf://ann/none"))
 
 
 @pytest.mark.parametrize(

@@ -82,14 +82,11 @@ def test_ones_own_photographs_come_back_to_the_bit(tmp_path):
     assert_same(back, dataset)
 
 
-def test_other_seeds_than_the_sets_own_are_refused(tmp_path):
+def test_seeds_are_the_sets_own_and_parameters_plain(tmp_path):
     write_parquet(make(torch.randn(4, 1, 4, 4)), tmp_path)
     assert xb.load(f"parquet:{tmp_path}", seed=5).parameters["seed"] == 5
     refused(ValueError, "seed=2", lambda: xb.load(f"parquet:{tmp_path}", seed=2))
     refused(TypeError, "alpha", lambda: xb.load(f"parquet:{tmp_path}", alpha=0.1))
-
-
-def test_parameters_must_be_plain(tmp_path):
     refused(TypeError, "made", lambda: write_parquet(make(torch.randn(4, 1, 4, 4), odd=torch.ones(2)), tmp_path))
 
 

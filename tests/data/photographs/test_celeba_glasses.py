@@ -113,17 +113,14 @@ def test_an_attribute_file_that_is_cut_off_is_noticed_by_its_first_line(folder, 
 
 
 def test_another_attribute_file_is_named(folder):
-    file = folder / "CelebAMask-HQ-attribute-anno.txt"
-    file.write_text(attributes([(0, True)], names=[name for name in NAMES if name != "Eyeglasses"]))
-    refused(DataFileError, "attribute-anno.txt", lambda: opened(folder))
-    file.write_text(attributes([]))
-    refused(DataFileError, "attribute-anno.txt", lambda: opened(folder))
+    for text in (attributes([(0, True)], names=[name for name in NAMES if name != "Eyeglasses"]), attributes([])):
+        (folder / "CelebAMask-HQ-attribute-anno.txt").write_text(text)
+        refused(DataFileError, "attribute-anno.txt", opened, folder)
 
 
 def test_a_mask_of_another_shape_is_named(folder):
     Image.new("L", (MASK_SIDE, MASK_SIDE // 2), 255).save(part_of(folder, 0, "eye_g"))
-    source = opened(folder)
-    refused(DataFileError, "00000_eye_g.png", lambda: source.mask(by_id(source)["0"]))
     Image.new("L", (SIDE, SIDE), 255).save(part_of(folder, 1, "r_eye"))
     source = opened(folder)
-    refused(DataFileError, "00001_r_eye.png", lambda: source.mask(by_id(source)["1"]))
+    refused(DataFileError, "00000_eye_g.png", source.mask, by_id(source)["0"])
+    refused(DataFileError, "00001_r_eye.png", source.mask, by_id(source)["1"])

@@ -195,6 +195,8 @@ def test_what_is_no_such_folder_says_the_layout(tmp_path):
     refused(MissingDataError, "image", lambda: OwnFolder(tmp_path))
     (tmp_path / "image").mkdir()
     refused(MissingDataError, "subfolder", lambda: OwnFolder(tmp_path))
+    for folder in (tmp_path / "nowhere", tmp_path / "image"):
+        refused(MissingDataError, "photographs:", load, f"photographs:{folder}")
 
 
 def test_images_and_masks_without_class_folders_are_one_class(tmp_path):
@@ -340,8 +342,3 @@ def test_photographs_of_some_of_imagenets_classes_have_the_numbers_of_all(tmp_pa
     assert len(data.classes) == len(set(data.classes)) == 1000
     assert sorted(data.test.targets.tolist()) == [0, 281, 999]
     assert ordered_classes({"n02123045", "cat"}) == ("cat", "n02123045")
-
-
-def test_a_folder_without_photographs_is_refused(tmp_path):
-    for folder in (tmp_path / "nowhere", tmp_path):
-        refused(MissingDataError, "photographs:", load, f"photographs:{folder}")

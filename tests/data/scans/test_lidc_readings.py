@@ -77,13 +77,11 @@ def test_what_is_built_otherwise_is_named(tmp_path, session, how, said):
 
 def test_broken_files_are_named(tmp_path):
     path = write_xml(tmp_path / "2.xml", "1.2", [])
-    path.write_text(path.read_text()[:-9])
-    refused(DataFileError, "2.xml", lambda: read_reading(path))
-    path.write_text('<!DOCTYPE x [<!ENTITY a "aaaa">]><LidcReadMessage>&a;</LidcReadMessage>')
-    refused(DataFileError, "2.xml", lambda: read_reading(path))
-    path.write_text("<LidcReadMessage></LidcReadMessage>")
-    refused(DataFileError, "2.xml", lambda: read_reading(path))
-    refused(MissingDataError, "3.xml", lambda: read_reading(tmp_path / "3.xml"))
+    entities = '<!DOCTYPE x [<!ENTITY a "aaaa">]><LidcReadMessage>&a;</LidcReadMessage>'
+    for text in (path.read_text()[:-9], entities, "<LidcReadMessage></LidcReadMessage>"):
+        path.write_text(text)
+        refused(DataFileError, "2.xml", read_reading, path)
+    refused(MissingDataError, "3.xml", read_reading, tmp_path / "3.xml")
 
 
 def test_points_are_row_and_column(tmp_path):

@@ -102,9 +102,13 @@ def test_a_subset_is_its_lists_and_the_whole_is_all_of_them(folder):
     refused(ValueError, "subset=", lambda: opened(folder, subset=100))
 
 
-def test_the_whole_set_has_no_official_split_and_positive_stands_alone(root):
+def test_the_whole_set_has_no_official_split_and_positive_stands_alone_and_is_needed(root, folder):
+    """The official archives are reported to hold negatives alone."""
     refused(ValueError, "'positive'", lambda: load("sixray", root=root, classes="negative,positive,gun"))
     refused(ValueError, "official", lambda: load("sixray", root=root, splits="official"))
+    for name in POSITIVES:
+        (folder / "JPEGImage" / f"{name}.jpg").unlink()
+    refused(MissingDataError, "'positive'", lambda: load("sixray", root=root))
 
 
 def test_an_image_in_both_lists_is_tested_on(folder, caplog):
@@ -196,13 +200,6 @@ def test_images_that_are_not_there_are_counted_and_left_out(root, folder, caplog
     assert "20 of 24 negative (N0000001, N0000002, N0000003, N0000004, N0000005, ...)" in caplog.text
     assert "1 of 20 positive (P00001); they are left out" in caplog.text
     assert sixray.counts(folder)["positive"] == (17, 19)
-
-
-def test_a_download_without_any_positive_says_how_to_get_them(root, folder):
-    """The official archives are reported to hold negatives alone."""
-    for name in POSITIVES:
-        (folder / "JPEGImage" / f"{name}.jpg").unlink()
-    refused(MissingDataError, "'positive'", lambda: load("sixray", root=root))
 
 
 def test_other_layouts_of_the_download(folder):

@@ -340,11 +340,8 @@ def test_info_of_a_users_part_is_read():
     [
         ({"explainers": {"salience": {}}}, "Unknown explainer 'salience'; did you mean 'saliency'"),
         ({"metrics": {"emd-per": {}}}, "Unknown metric 'emd-per'; did you mean 'emd_perf'"),
-        (
-            {"cells": [{"datasets": ["xai-tris/lin-whit-8x8"], "models": ["llr"]}]},
-            "did you mean 'xai-tris/lin-white-8x8'",
-        ),
-        ({"cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["cn"]}]}, "did you mean 'cnn'"),
+        ({"cells": [TABLES["cells"][0] | {"datasets": ["xai-tris/lin-whit-8x8"]}]}, "'xai-tris/lin-white-8x8'"),
+        ({"cells": [TABLES["cells"][0] | {"models": ["cn"]}]}, "did you mean 'cnn'"),
     ],
 )
 def test_unknown_parts_are_named_before_anything_runs(changes, message):

@@ -162,10 +162,6 @@ def test_a_wrong_entry_is_named(change, table, parameter):
     assert (error.table, error.parameter) == (table, parameter)
 
 
-def test_unknown_suite_names_the_nearest():
-    refused(UnknownNameError, "did you mean 'xai-tris-8x8'", load_suite, "xai-tris-8x")
-
-
 @pytest.mark.parametrize(
     ("content", "quick"),
     [
@@ -210,5 +206,6 @@ def test_a_part_of_the_user_that_cannot_be_built_is_named(tmp_path, monkeypatch)
     assert isinstance(error.__cause__, ZeroDivisionError)
 
 
-def test_a_part_is_no_suite():
+def test_a_part_is_no_suite_and_an_unknown_one_is_told_the_nearest():
+    refused(UnknownNameError, "did you mean 'xai-tris-8x8'", load_suite, "xai-tris-8x")
     refused(SuiteError, "'mine:suite' is not a suite", load_suite, "mine:suite")
