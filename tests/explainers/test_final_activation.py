@@ -121,16 +121,10 @@ def test_what_is_explained_as_it_is_needs_no_warning(network, images, targets):
 
 
 def test_a_softmax_that_runs_elsewhere_too_stays(images, targets):
-    class Attentive(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.softmax, self.last = nn.Softmax(1), nn.Linear(64, 2)
-
-        def forward(self, x):
-            return self.softmax(self.last(x.flatten(1) * self.softmax(x.flatten(1))))
-
+    layers = nn.Sequential(nn.Softmax(1), nn.Linear(64, 2))
+    attentive = Wrapped(layers, lambda layers, x: layers[0](layers[1](x.flatten(1) * layers[0](x.flatten(1)))))
     with pytest.warns(UserWarning, match="look like probabilities"):
-        explain("saliency", Attentive(), images, targets)
+        explain("saliency", attentive, images, targets)
 
 
 def test_labels_whose_probabilities_sum_to_one_by_chance_are_no_softmax():

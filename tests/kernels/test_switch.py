@@ -65,11 +65,6 @@ def road_of(*shape):
     return imputed(image, random < 0.75) / np.ptp(image)
 
 
-def segments_of(*shape):
-    """Of more pixels than are cached."""
-    return XRAI(segmentation_size=80).segments(np.random.default_rng(0).standard_normal(shape).cumsum(1))
-
-
 @pytest.mark.parametrize(
     "compute",
     [
@@ -78,7 +73,8 @@ def segments_of(*shape):
         lambda: emd_of((1, 7, 8, 9), np.s_[:, :, 2:6], spacing=(3.0, 1.0, 0.5)),
         lambda: road_of(3, 31, 50),
         lambda: road_of(2, 7, 9, 8),
-        lambda: segments_of(3, 70, 66),
+        # Of more pixels than are cached.
+        lambda: XRAI(segmentation_size=80).segments(np.random.default_rng(0).standard_normal((3, 70, 66)).cumsum(1)),
     ],
     ids=["emd to small masks", "emd of images", "emd of volumes", "road of images", "road of volumes", "segments"],
 )

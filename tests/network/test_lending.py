@@ -558,11 +558,8 @@ def test_a_network_without_weights_is_refused(layer, why, images):
 @pytest.mark.parametrize("reentrant", [True, False])
 @pytest.mark.parametrize("guard", [nullcontext, plain_checkpoints])
 def test_an_error_in_a_checkpoint_is_that_of_the_function(guard, reentrant):
-    def fail(x):
-        raise KeyError("mine")
-
     with guard(), pytest.raises(KeyError, match="mine"):
-        checkpoint(fail, torch.ones(1, requires_grad=True), use_reentrant=reentrant)
+        checkpoint(lambda x: {}["mine"], torch.ones(1, requires_grad=True), use_reentrant=reentrant)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

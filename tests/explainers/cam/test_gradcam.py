@@ -242,18 +242,6 @@ def test_cam_needs_pooling_and_one_linear_layer(model, message):
         CAM()(model.eval(), images, targets)
 
 
-class Dense(nn.Module):
-    """Its last activation is a function, in place or not, as in torchvision's DenseNets and in tutorials."""
-
-    def __init__(self, activation):
-        super().__init__()
-        self.features, self.classifier = nn.Conv2d(3, 5, 3), nn.Linear(5, 2)
-        self.activation = activation
-
-    def forward(self, x):
-        return self.classifier(self.activation(self.features(x)).mean((2, 3)))
-
-
 ACTIVATIONS = [
     nn.functional.relu,
     lambda x: nn.functional.relu(x, inplace=True),
@@ -267,12 +255,14 @@ ACTIVATIONS = [
 def test_an_activation_that_is_a_function_belongs_to_the_layer(activation):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = Dense(activation)
+        layers = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Linear(5, 2))
+    # In place or not, as in torchvision's DenseNets and in tutorials.
+    model = Wrapped(layers, lambda layers, x: layers[1](activation(layers[0](x)).mean((2, 3))))
     images, targets = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
-    kept = nn.Sequential(model.features, Called(activation), nn.AdaptiveAvgPool2d(1), nn.Flatten(), model.classifier)
+    kept = nn.Sequential(layers[0], Called(activation), nn.AdaptiveAvgPool2d(1), nn.Flatten(), layers[1])
     for explainer in (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, EigenCAM, ScoreCAM):
         torch.testing.assert_close(explainer()(model, images, targets), explainer()(kept, images, targets))
-    named = explain("gradcam", model, images, targets, layer="features")
+    named = explain("gradcam", model, images, targets, layer="network.0")
     assert not named.allclose(explain("gradcam", model, images, targets))  # a layer that is named is taken as it is
 
 

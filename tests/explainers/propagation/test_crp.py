@@ -7,6 +7,7 @@ from torch import nn
 import xaibench as xb
 from xaibench.explainers.propagation.crp import CRP
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance
+from xaibench.models import Wrapped
 
 RULES = {
     "epsilon": {"epsilon": 0.1},
@@ -130,17 +131,10 @@ def test_the_layer_may_be_the_module_and_the_default_is_the_last_convolution():
 
 
 def test_a_layer_of_tokens_has_its_channels_last():
-    class Tokens(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.head = nn.Linear(12, 5), nn.Linear(5, 3)
-
-        def forward(self, x):
-            return self.head(self.embed(x.permute(0, 2, 1, 3).flatten(2)).relu().mean(1))
-
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = Tokens().double()
+        layers = nn.Sequential(nn.Linear(12, 5), nn.Linear(5, 3)).double()
+    model = Wrapped(layers, lambda layers, x: layers[1](layers[0](x.permute(0, 2, 1, 3).flatten(2)).relu().mean(1)))
     images, targets = data()
-    parts = [CRP(layer="embed", concepts=(k,))(model, images, targets) for k in range(5)]
+    parts = [CRP(layer="network.0", concepts=(k,))(model, images, targets) for k in range(5)]
     torch.testing.assert_close(sum(parts), LayerwiseRelevance()(model, images, targets))

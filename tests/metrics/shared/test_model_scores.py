@@ -14,6 +14,7 @@ from torch import nn
 from xaibench.metrics import METRICS, average_drop, completeness_error, deletion, insertion
 from xaibench.metrics.shared import model_scores as module
 from xaibench.metrics.shared.model_scores import as_samples, model_scorer
+from xaibench.models import Wrapped
 
 
 def scores_of(model, images, targets, points=200, **settings):
@@ -37,15 +38,9 @@ def test_folding_changes_nothing_but_the_time(monkeypatch):
     np.testing.assert_allclose(area, deletion(model, images, maps, targets, steps=40, reduction="none"), atol=1e-6)
 
 
-class Branching(nn.Module):
+def branching():
     """Cannot be traced: what it does depends on the numbers."""
-
-    def __init__(self):
-        super().__init__()
-        self.network = small_cnn()
-
-    def forward(self, images):
-        return self.network(images if images.abs().sum() > 0 else -images)
+    return Wrapped(small_cnn(), lambda network, x: network(x if x.abs().sum() > 0 else -x))
 
 
 class Shared(nn.Module):
@@ -61,18 +56,13 @@ class Shared(nn.Module):
         return self.rest(self.norm(self.first(images)) + self.other(self.first(images.abs())))
 
 
-class Viewing(nn.Module):
+def viewing():
     """Calls view where reshape is needed: channels last is an error."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm, self.head = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Linear(4 * 5 * 4, 3)
-
-    def forward(self, images):
-        return self.head(self.norm(self.conv(images)).view(len(images), -1))
+    layers = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Linear(4 * 5 * 4, 3))
+    return Wrapped(layers, lambda layers, x: layers[2](layers[:2](x).view(len(x), -1)))
 
 
-@pytest.mark.parametrize("make", [Branching, Shared, Viewing])
+@pytest.mark.parametrize("make", [branching, Shared, viewing])
 def test_networks_that_cannot_be_folded_or_laid_out_run_as_they_are(make):
     torch.manual_seed(0)
     model, (images, _, targets) = make().eval(), batch()
