@@ -238,6 +238,7 @@ def one_for_all(maps, masks, *, reduction="mean"):
 
 
 MAPS = np.zeros((N, SIZE, SIZE))
+BAD = {"controls": ["saliency"], "protocol": "own", "sign": "own", "scored": "right", "samples": 0, "batch_size": 0}
 
 
 @pytest.mark.parametrize(
@@ -250,12 +251,7 @@ MAPS = np.zeros((N, SIZE, SIZE))
         ({}, {"controls": False}, ValueError, "methods"),
         ("saliency", {}, ValueError, "saliency"),
         ("salency", {"model": Halves()}, UnknownNameError, "saliency"),
-        (MAPS, {"controls": ["saliency"]}, ValueError, "controls"),
-        (MAPS, {"protocol": "own"}, ValueError, "protocol"),
-        (MAPS, {"sign": "own"}, ValueError, "sign"),
-        (MAPS, {"scored": "right"}, ValueError, "scored"),
-        (MAPS, {"samples": 0}, ValueError, "samples"),
-        (MAPS, {"batch_size": 0}, ValueError, "batch_size"),
+        *((MAPS, {name: bad}, ValueError, name) for name, bad in BAD.items()),
         (MAPS, {"metrics": ["deletion"]}, ValueError, "deletion"),
         (MAPS, {"metrics": ["recal"]}, UnknownNameError, "recall"),
         (MAPS, {"metrics": []}, ValueError, "metrics"),

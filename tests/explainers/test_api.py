@@ -224,6 +224,9 @@ def test_unknown_names_and_parameters(cnn, images, targets):
     refused(TypeError, "explainer: got int, expected a name", explain, 3, cnn, images, targets)
 
 
+BAD = {"output": "odds", "channels": "mean", "batch_size": 0, "precision": "half", "seed": -1}
+
+
 def replace(tensor, index, value):
     tensor = tensor.clone()
     tensor[index] = value
@@ -246,19 +249,15 @@ def replace(tensor, index, value):
         ({"targets": torch.tensor([0, 1, 2, 0, 0, 0, -1])}, ValueError),
         ({"targets": None}, TypeError),
         ({"targets": torch.ones(7, 4), "output": "sigmoid"}, ValueError),
-        ({"output": "odds"}, ValueError),
+        *(({name: bad}, ValueError) for name, bad in BAD.items()),
         ({"model": torch.tanh}, TypeError),
         ({"model": nn.Sequential(nn.Flatten(0))}, ValueError),
         ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, ValueError),
         ({"model": nn.Linear}, TypeError),
-        ({"channels": "mean"}, ValueError),
-        ({"batch_size": 0}, ValueError),
         ({"device": "abacus"}, ValueError),
         ({"device": "cpu:x"}, ValueError),
         ({"device": 0}, TypeError),
-        ({"precision": "half"}, ValueError),
         ({"precision": "float64", "dtype": torch.float32}, ValueError),
-        ({"seed": -1}, ValueError),
         ({"seed": "a"}, ValueError),
     ],
 )

@@ -334,10 +334,7 @@ EMPTY = InMemory(torch.zeros(0, 1, 8, 8), torch.zeros(0, dtype=torch.int64))
     ("change", "message"),
     [
         ({"loss": "probs"}, "'probs'"),
-        ({"epochs": 0}, "epochs="),
-        ({"patience": 0}, "patience="),
-        ({"batch_size": 0}, "batch_size="),
-        ({"lr": -1.0}, "lr="),
+        *(({name: bad}, f"{name}=") for name, bad in {"epochs": 0, "patience": 0, "batch_size": 0, "lr": -1.0}.items()),
         ({"train": EMPTY}, "training"),
         ({"val": EMPTY}, "validation"),
         ({"val": DataLoader(EMPTY, 4)}, "validation"),

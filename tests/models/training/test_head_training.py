@@ -256,10 +256,11 @@ def broken():
         (lambda: nn.Sequential(nn.Conv2d(4, 2, 1)), TRAIN, {}, "[1, 3, 8, 8]"),
         (lambda: nn.Sequential(nn.Conv2d(3, 2, 1)), TRAIN, {}, "[1, 2, 8, 8]"),
         (nn.Flatten, TRAIN, {}, "no weights"),
-        (Small, TRAIN, {"finetune": "tail"}, "finetune="),
+        *(
+            (Small, TRAIN, {name: bad}, f"{name}=")
+            for name, bad in {"finetune": "tail", "epochs": 0, "lr": 0.0}.items()
+        ),
         (Small, TRAIN, {"finetune": "all", "cache": "x"}, "cache"),
-        (Small, TRAIN, {"epochs": 0}, "epochs="),
-        (Small, TRAIN, {"lr": 0.0}, "lr="),
     ],
 )
 def test_bad_input_is_refused(model, train, parameters, message):
