@@ -115,6 +115,10 @@ def linked(name):
     return attack
 
 
+def inflated(table):
+    return pa.concat_tables([table] * 500)
+
+
 def set_first(name, value):
     def change(frame):
         frame = frame.copy()
@@ -153,7 +157,7 @@ ATTACKS = {
     "null value": column("value", nulled),
     "null metric": column("metric", nulled),
     "null data set": column("dataset", nulled),
-    "too many rows": lambda at: with_scores(at, lambda table: pa.concat_tables([table] * 500)),
+    "too many rows": lambda at: with_scores(at, inflated),
     "one long text": column("reason", lambda values: pa.array(["x" * (1 << 21)] * len(values))),
     "another column": lambda at: with_scores(at, lambda t: t.append_column("x", t["value"])),
     "a missing column": lambda at: with_scores(at, lambda t: t.drop_columns(["truth"])),
