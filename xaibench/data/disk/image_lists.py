@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,22 @@ from xaibench.data.disk.image_files import IMAGE_SUFFIXES, MEDICAL_SUFFIXES, is_
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes
 
-if TYPE_CHECKING:
-    from xaibench.data.photographs.image_folder import ImageReader
-
 _LOGGER = logging.getLogger("xaibench")
 _SPLITS = ("train", "val", "test")
 #: Start of the names of groups that are the patients of DICOM files.
 PATIENT = "patient "
 #: The only class of a folder of images without class folders.
 UNLABELED = "unlabeled"
+
+
+class FrameReader(Protocol):
+    """Reads images of files that may have several, such as :class:`~.photographs.image_folder.ImageReader`."""
+
+    def __call__(self, file: Path, size: int, frame: int | None = None) -> Image.Image:
+        """Read an image."""
+
+    def frames(self, file: Path) -> Sequence[int] | None:
+        """Return the numbers of the images in a file; None for a file with a single image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class ListedSource(Source):
         *,
         negatives: Collection[str] = (),
         notes: Mapping[str, object] | None = None,
-        reader: ImageReader | None = None,
+        reader: FrameReader | None = None,
     ) -> None:
         rows = match_masks(name, images, masks.rows) if masks is not None else np.full(len(images), -1)
         chosen = [number for number, image in enumerate(images) if image.label in classes]
