@@ -36,7 +36,7 @@ def site(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "api", types.SimpleNamespace(pages=dict, linked=lambda *_: None))
         patch.setitem(sys.modules, "part_pages", types.SimpleNamespace(pages=dict, navigation=dict))
-        patch.setitem(sys.modules, "example_leaderboard", types.SimpleNamespace(write_example=lambda out: None))
+        patch.setattr("xaibench.leaderboard.write_site", lambda *arguments, **options: None)
         patch.setenv("NO_MKDOCS_2_WARNING", "1")
         nav = [{"Start": "index.md"}, {"Other": "other.md"}]
         places = {"docs_dir": str(folder / "docs"), "site_dir": str(folder / "site")}

@@ -291,7 +291,7 @@ def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api_pages, part
         return [leaf for part in (entry if isinstance(entry, list) else entry.values()) for leaf in leaves(part)]
 
     written = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | {f"api/{name}.md" for name in api_pages}
-    written |= {f"{name}.md" for name in parts.pages()} | {"quickstart.md"}  # notebook_page.py
+    written |= {f"{name}.md" for name in parts.pages()} | {"quickstart.md"}  # site.py
     assert sorted(leaves(menu)) == sorted(written)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xaibench.explainers import reliance as reliance
     from xaibench.meta_evaluation import meta_evaluate as meta_evaluate
     from xaibench.metrics import shares as shares
-    from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
+    from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate)
     from xaibench.network.contract import unchecked_networks as unchecked_networks
     from xaibench.plots import show as show
     from xaibench.runner.published_networks import published_network as published_network

@@ -7,6 +7,7 @@ Run it when a revision of a data set changes. Tests compare a part of the checks
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -33,21 +34,17 @@ CREATURES = (
 
 def sets() -> Iterator[tuple[str, str, Mapping[str, int]]]:
     """Yield the folder, the name and the parameters of each set."""
-    for size in ("8x8", "64x64", "16x16x16"):
-        for scenario in SCENARIOS:
-            for background in ("white", "corr"):
-                for seed in range(SEEDS[size]):
-                    yield "xai_tris", f"xai-tris/{scenario}-{background}-{size}", {"seed": seed}
-    for scenario in pattern_gam.SCENARIOS:
-        for variant in PATTERN_GAM_VARIANTS:
-            for seed in range(SEEDS["pattern_gam"]):
-                yield "pattern_gam", f"pattern-gam/{scenario}-{variant.removeprefix('plain-')}", {"seed": seed}
-    for function in FUNCTIONS:
-        for seed in range(SEEDS["certified"]):
-            yield "certified", f"certified:{function}", {"seed": seed}
-    for name in SETS:
-        for seed in range(SEEDS["watermarks"]):
-            yield "watermarks", f"watermarks/{name}", {"seed": seed}
+    tris = itertools.product(("8x8", "64x64", "16x16x16"), SCENARIOS, ("white", "corr"))
+    gam = itertools.product(pattern_gam.SCENARIOS, PATTERN_GAM_VARIANTS)
+    seeded = [
+        *(("xai_tris", f"xai-tris/{scenario}-{background}-{size}", size) for size, scenario, background in tris),
+        *(("pattern_gam", f"pattern-gam/{scenario}-{v.removeprefix('plain-')}", "pattern_gam") for scenario, v in gam),
+        *(("certified", f"certified:{function}", "certified") for function in FUNCTIONS),
+        *(("watermarks", f"watermarks/{name}", "watermarks") for name in SETS),
+    ]
+    for folder, name, seeds in seeded:
+        for seed in range(SEEDS[seeds]):
+            yield folder, name, {"seed": seed}
     for name, parameters in CREATURES:
         yield "creatures", name, parameters
 

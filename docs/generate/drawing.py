@@ -109,16 +109,13 @@ class Drawing:
         """Draw a sign between two panels, such as × or −."""
         self.write((self.x - GAP / 2, TOP + 4 * CELL + 5), text, INK, "middle", 16)
 
-    def result(self, lines: Sequence[str], score: str, width: float = 120) -> None:
-        """Draw the last panel: formula and score."""
+    def result(self, lines: Sequence[str], score: str, width: float = 120) -> str:
+        """Draw the last panel, formula and score, and return the picture."""
         top = TOP + (self.height - TOP - BELOW) / 2 - 9 * len(lines)
         for number, line in enumerate(lines):
             self.write((self.x, top + 18 * number), line, INK, size=12)
         self.write((self.x, top + 18 * len(lines) + 10), score, INK, size=20)
         self.x += width
-
-    def svg(self) -> str:
-        """Return the picture."""
         size = f'width="{self.x:g}" height="{self.height:g}"'
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.x:g} {self.height:g}" {size} role="img" '
@@ -142,15 +139,10 @@ def _outline(mask: NDArray[np.bool_], left: float, cell: float) -> str:
     inside = np.pad(mask, 1)
     steps = []
     for row, column in np.argwhere(mask):
-        x, y = left + column * cell, TOP + row * cell
-        if not inside[row, column + 1]:
-            steps.append(f"M{x:g} {y:g}h{cell:g}")
-        if not inside[row + 2, column + 1]:
-            steps.append(f"M{x:g} {y + cell:g}h{cell:g}")
-        if not inside[row + 1, column]:
-            steps.append(f"M{x:g} {y:g}v{cell:g}")
-        if not inside[row + 1, column + 2]:
-            steps.append(f"M{x + cell:g} {y:g}v{cell:g}")
+        for down, right, step in ((0, -1, "v"), (-1, 0, "h"), (0, 1, "v"), (1, 0, "h")):
+            if not inside[row + 1 + down, column + 1 + right]:
+                x, y = left + (column + max(right, 0)) * cell, TOP + (row + max(down, 0)) * cell
+                steps.append(f"M{x:g} {y:g}{step}{cell:g}")
     return "".join(steps)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import functools
 import inspect
 import re
 import textwrap
+import tomllib
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,43 +24,8 @@ PAGE = Path(__file__).parents[1] / "explainers.md"
 
 #: Families in the order of the page, with a description of each.
 FAMILIES = {
-    "Gradients": "They measure how the output changes with each pixel, at the image or along a path.",
-    "Gradients with rules for ReLUs": (
-        "They change the gradient of every ReLU and ReLU6, including calls as functions. Another activation raises an "
-        "error."
-    ),
-    "Differences from a baseline": (
-        "They evaluate image and baseline together; each nonlinear operation propagates a quotient of differences."
-    ),
-    "Relevance": (
-        "They distribute the logit of the target over the inputs of the last layer, and so on down to the pixels. "
-        "Except for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is patented: "
-        "see [`attnlrp`](explainers/attnlrp.md)."
-    ),
-    "Patterns": (
-        "They describe the signal of a neuron in its input, which differs from its weights. They are fitted first: "
-        "`fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`."
-    ),
-    "Feature maps": (
-        "They compute a weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient "
-        "of the explained output with respect to A_k. The maps are not scaled to [0, 1]."
-    ),
-    "Attention": (
-        "They explain transformers with any implementation of attention: torchvision, timm, `nn.MultiheadAttention`. "
-        "All except `attention_rollout` depend on the class. Three combine the attention and its gradient to one value "
-        "per patch. The other three are Input × Gradient on pixels, with modified backward rules for some operations."
-    ),
-    "Perturbations": (
-        "They only evaluate the network on changed images, so they explain any network. `n_samples=None` means 2 F + "
-        "2048 for F features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 "
-        "(Kernel SHAP)."
-    ),
-    "Controls": (
-        "They do not use the network. A useful explainer scores above [all of them](truths.md#controls). `prior` is "
-        "fitted to the masks of the training split, so it is not among the default controls of `xb.evaluate`; give it "
-        "in `controls=`. Where the ground truth is at the same place in every image, it is perfect: scores on such a "
-        "data set cannot distinguish an explainer from a fixed map."
-    ),
+    heading: " ".join(text.split())
+    for heading, text in tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8")).items()
 }
 
 #: Classes whose parameters are described once, with the heading of the page (empty: parameters of most explainers).
@@ -163,17 +129,13 @@ def shared_parameters(part: type) -> str:
     shared: dict[str, list[str]] = {}
     for field in fields(part):
         if field.name in where_told:
-            default = "" if field.default is dataclasses.MISSING else f"={field.default!r}"
+            default = "" if field.default is MISSING else f"={field.default!r}"
             shared.setdefault(where_told[field.name], []).append(f"`{field.name}{default}`")
     return "".join(
         f"As in [{where or 'most explainers'}](../explainers.md#{anchor(where or 'Shared parameters')}): "
         f"{', '.join(names)}.\n\n"
         for where, names in shared.items()
     )
-
-
-def fields(part: type) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(part)
 
 
 def described(part: type) -> dict[str, str]:

@@ -54,21 +54,20 @@ def transport(e: Example, *, free_inside: bool = False) -> tuple[Drawing, float,
 def cheapest_plan(e: Example, metric: Metric) -> str:
     drawing, distance, _ = transport(e)
     assert abs(metric(e.map, e.mask) - distance) < 1e-9
-    drawing.result(["mean way", "of the mass"], f"{number(distance)} px")
-    return drawing.svg()
+    return drawing.result(["mean way", "of the mass"], f"{number(distance)} px")
 
 
 def cheapest_plan_turned(e: Example, metric: Metric) -> str:
     drawing, distance, largest = transport(e)
-    drawing.result(["1 − EMD / δ", f"1 − {number(distance)} / {number(largest)}"], number(metric(e.map, e.mask)))
-    return drawing.svg()
+    return drawing.result(["1 − EMD / δ", f"1 − {number(distance)} / {number(largest)}"], number(metric(e.map, e.mask)))
 
 
-def cheapest_plan_outside(e: Example, metric: Metric) -> str:
+def cheapest_plan_of_the_mass_outside(e: Example, metric: Metric) -> str:
     drawing, distance, largest = transport(e, free_inside=True)
     assert abs(metric(e.map, e.mask) - (1 - distance / largest)) < 1e-9
-    drawing.result(["1 − d / d max", f"1 − {number(distance)} / {number(largest)}"], number(1 - distance / largest))
-    return drawing.svg()
+    return drawing.result(
+        ["1 − d / d max", f"1 − {number(distance)} / {number(largest)}"], number(1 - distance / largest)
+    )
 
 
 def marked(drawing: Drawing, e: Example, chosen: NDArray[np.bool_], title: str, note: str) -> None:
@@ -85,8 +84,7 @@ def top_pixels(e: Example, metric: Metric) -> str:
     chosen[np.argsort(-np.abs(e.map).ravel(), kind="stable")[:8]] = True
     marked(drawing, e, chosen.reshape(8, 8), "top 8 pixels", "8 are in the ground truth")
     inside = int((chosen.reshape(8, 8) & e.mask).sum())
-    drawing.result([f"{inside} inside", "of 8"], number(metric(e.map, e.mask)))
-    return drawing.svg()
+    return drawing.result([f"{inside} inside", "of 8"], number(metric(e.map, e.mask)))
 
 
 def mass_inside(e: Example, metric: Metric) -> str:
@@ -96,8 +94,7 @@ def mass_inside(e: Example, metric: Metric) -> str:
     place = drawing.axes("mass", "", width=40)
     for low, high, color in ((0, inside / total, GREEN), (inside / total, 1, ORANGE)):
         drawing.curve([place(0.1, low), place(0.1, high), place(0.9, high), place(0.9, low)], fill=color)
-    drawing.result([f"{inside:.1f} inside", f"of {total:.1f}"], number(metric(e.map, e.mask)))
-    return drawing.svg()
+    return drawing.result([f"{inside:.1f} inside", f"of {total:.1f}"], number(metric(e.map, e.mask)))
 
 
 def cut_map(
@@ -112,10 +109,17 @@ def cut_map(
         above, below = terms(int((chosen & e.mask).sum()), int(chosen.sum()), int(e.mask.sum()))
         score = metric(e.map, e.mask, threshold=THRESHOLD)
         assert abs(score - above / below) < 1e-12
-        drawing.result([numerator, f"/ {denominator}", f"{above} / {below}"], number(score), 150)
-        return drawing.svg()
+        return drawing.result([numerator, f"/ {denominator}", f"{above} / {below}"], number(score), 150)
 
     return draw
+
+
+cut_map_of_either = cut_map("green", "any color", lambda both, chosen, truth: (both, chosen + truth - both))
+cut_map_of_the_marked = cut_map("green", "(green + orange)", lambda both, chosen, truth: (both, chosen))
+cut_map_of_the_truth = cut_map("green", "(green + gray)", lambda both, chosen, truth: (both, truth))
+cut_map_of_both_sizes = cut_map(
+    "2 · green", "(map + ground truth)", lambda both, chosen, truth: (2 * both, chosen + truth)
+)
 
 
 def largest_pixel(e: Example, metric: Metric) -> str:
@@ -127,8 +131,9 @@ def largest_pixel(e: Example, metric: Metric) -> str:
     at = drawing.grid(grown * 0.25, signed, "tolerance 1", "the mask, dilated", grown)
     drawing.dot(at(*peak), 6, INK, hollow=True)
     strict, lenient = metric(e.map, e.mask), metric(e.map, e.mask, tolerance=1)
-    drawing.result([f"tolerance 0: {strict:g}", f"tolerance 1: {lenient:g}"], "a miss" if strict == 0 else "a hit")
-    return drawing.svg()
+    return drawing.result(
+        [f"tolerance 0: {strict:g}", f"tolerance 1: {lenient:g}"], "a miss" if strict == 0 else "a hit"
+    )
 
 
 def steps(e: Example) -> tuple[Grid, Grid]:
@@ -139,7 +144,7 @@ def steps(e: Example) -> tuple[Grid, Grid]:
     return np.array(outside, dtype=float), np.array(inside, dtype=float)
 
 
-def outside_and_inside(e: Example, metric: Metric) -> str:
+def every_threshold_outside_and_inside(e: Example, metric: Metric) -> str:
     drawing, _ = ground_truth(e, "ROC AUC", "the receiver operating characteristic of the map's pixels")
     outside, inside = steps(e)
     place = drawing.axes("every threshold", "share of the outside marked →")
@@ -147,11 +152,10 @@ def outside_and_inside(e: Example, metric: Metric) -> str:
     drawing.curve([*curve, place(1, 0)], fill="#cfe8da")
     drawing.curve([place(0, 0), place(1, 1)], FAINT, dash="3 3")
     drawing.curve(curve, GREEN)
-    drawing.result(["area below the curve", "(dashed: chance)"], number(metric(e.map, e.mask)), 140)
-    return drawing.svg()
+    return drawing.result(["area below the curve", "(dashed: chance)"], number(metric(e.map, e.mask)), 140)
 
 
-def precision_at_recalls(e: Example, metric: Metric) -> str:
+def every_threshold_precision(e: Example, metric: Metric) -> str:
     drawing, _ = ground_truth(e, "Average precision", "precision at each recall, as steps")
     outside, inside = steps(e)
     place = drawing.axes("every threshold", "recall →")
@@ -163,11 +167,10 @@ def precision_at_recalls(e: Example, metric: Metric) -> str:
     chance = float(e.mask.mean())
     drawing.curve([place(0, chance), place(1, chance)], FAINT, dash="3 3")
     drawing.curve(points, GREEN)
-    drawing.result(["area below the steps", "(dashed: chance)"], number(metric(e.map, e.mask)), 140)
-    return drawing.svg()
+    return drawing.result(["area below the steps", "(dashed: chance)"], number(metric(e.map, e.mask)), 140)
 
 
-def against_chance(e: Example, metric: Metric) -> str:
+def score_chance_and_best(e: Example, metric: Metric) -> str:
     raw = METRICS.resolve(metric.info.skill_of)
     given = metric.info.skill_parameters
     drawing, _ = ground_truth(e, metric.info.label, "how far the score is from that of noise, on the way to the best")
@@ -178,8 +181,7 @@ def against_chance(e: Example, metric: Metric) -> str:
         drawing.curve([place(0.2, low), place(0.2, high), place(0.8, high), place(0.8, low)], fill=color)
     skill = metric(e.map, e.mask)
     assert abs(skill - (score - chance) / (1 - chance)) < 1e-12
-    drawing.result(["green / not gray", f"{number(score - chance)} / {number(1 - chance)}"], number(skill), 150)
-    return drawing.svg()
+    return drawing.result(["green / not gray", f"{number(score - chance)} / {number(1 - chance)}"], number(skill), 150)
 
 
 def sorted_mass(e: Example, metric: Metric) -> str:
@@ -192,8 +194,7 @@ def sorted_mass(e: Example, metric: Metric) -> str:
     drawing.curve([*curve, place(0, 0)], fill="#cfe8da")
     drawing.curve([place(0, 0), place(1, 1)], FAINT, dash="3 3")
     drawing.curve(curve, GREEN)
-    drawing.result(["twice the green area", "(dashed: constant map)"], number(metric(e.map)), 160)
-    return drawing.svg()
+    return drawing.result(["twice the green area", "(dashed: constant map)"], number(metric(e.map)), 160)
 
 
 def mass_of_each_pixel(e: Example, metric: Metric) -> str:
@@ -207,5 +208,4 @@ def mass_of_each_pixel(e: Example, metric: Metric) -> str:
             drawing.curve([place(left, 0), place(left, high), place(right, high), place(right, 0)], fill=GREEN)
     level = 1 / 64 / mass.max()
     drawing.curve([place(0, level), place(1, level)], FAINT, dash="3 3")
-    drawing.result(["entropy in nats", f"(dashed, constant: {number(np.log(64))})"], number(metric(e.map)), 165)
-    return drawing.svg()
+    return drawing.result(["entropy in nats", f"(dashed, constant: {number(np.log(64))})"], number(metric(e.map)), 165)

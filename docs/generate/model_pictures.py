@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -34,8 +35,11 @@ def pixels_changed(e: Example, metric: Metric, *, reveal: bool) -> str:
     points = [place(float(x), float(y)) for x, y in zip(curves.fractions, curves.values[0], strict=True)]
     drawing.curve([place(0, 0), *points, place(1, 0)], fill="#cfe8da")
     drawing.curve(points, GREEN)
-    drawing.result(["area"], number(score), 60)
-    return drawing.svg()
+    return drawing.result(["area"], number(score), 60)
+
+
+pixels_taken_away = functools.partial(pixels_changed, reveal=False)
+pixels_put_in = functools.partial(pixels_changed, reveal=True)
 
 
 def dimmed(e: Example, name: str) -> tuple[Drawing, float, float]:
@@ -51,17 +55,15 @@ def dimmed(e: Example, name: str) -> tuple[Drawing, float, float]:
     return drawing, before, after
 
 
-def dimmed_drop(e: Example, metric: Metric) -> str:
+def dimmed_image_drop(e: Example, metric: Metric) -> str:
     drawing, before, after = dimmed(e, "Average drop")
     lines = ["100 · (y − o) / y", f"100 · {number(before - after)} / {number(before)}"]
-    drawing.result(lines, f"{metric(*e.asked):.1f} %")
-    return drawing.svg()
+    return drawing.result(lines, f"{metric(*e.asked):.1f} %")
 
 
-def dimmed_rise(e: Example, metric: Metric) -> str:
+def dimmed_image_rise(e: Example, metric: Metric) -> str:
     drawing, before, after = dimmed(e, "Increase in confidence")
-    drawing.result(["o > y?", f"{number(after)} > {number(before)}"], f"{metric(*e.asked):g}")
-    return drawing.svg()
+    return drawing.result(["o > y?", f"{number(after)} > {number(before)}"], f"{metric(*e.asked):g}")
 
 
 def top_alone_or_gone(e: Example, metric: Metric, *, reveal: bool) -> str:
@@ -73,8 +75,13 @@ def top_alone_or_gone(e: Example, metric: Metric, *, reveal: bool) -> str:
     drawing.sign("−")
     title = "only the top 20 %" if reveal else "without the top 20 %"
     drawing.grid(pixels(shown), contrast, title, f"p = {number(e.probability(shown))}", e.mask)
-    drawing.result([f"{number(e.probability(e.image))} − {number(e.probability(shown))}"], number(metric(*e.asked)))
-    return drawing.svg()
+    return drawing.result(
+        [f"{number(e.probability(e.image))} − {number(e.probability(shown))}"], number(metric(*e.asked))
+    )
+
+
+without_the_top = functools.partial(top_alone_or_gone, reveal=False)
+only_the_top = functools.partial(top_alone_or_gone, reveal=True)
 
 
 def attacked_pixels(e: Example, metric: Metric) -> str:
@@ -84,8 +91,7 @@ def attacked_pixels(e: Example, metric: Metric) -> str:
     drawing.grid(pixels(top) * 0.6, signed, "attacked: top 10 %", f"6 pixels, by at most {EPSILON}", e.mask)
     drop = metric(*e.asked, epsilon=EPSILON)
     control = metric(*e.asked, epsilon=EPSILON, pixels="random")
-    drawing.result(["drop under attack", f"(6 random pixels: {number(control)})"], number(drop), 150)
-    return drawing.svg()
+    return drawing.result(["drop under attack", f"(6 random pixels: {number(control)})"], number(drop), 150)
 
 
 def erased_squares(e: Example, metric: Metric) -> str:
@@ -111,8 +117,7 @@ def erased_squares(e: Example, metric: Metric) -> str:
     place = drawing.axes("each dot a square", "β · sum of the map in it →")
     drawing.curve([place(0, 0), place(1, 1)], FAINT, dash="3 3")
     dots(drawing, place, (beta * sums - low) / (high - low), (falls - low) / (high - low))
-    drawing.result(["up: fall of p", "mean squared distance", "from the dashed line"], f"{score:.4f}", 150)
-    return drawing.svg()
+    return drawing.result(["up: fall of p", "mean squared distance", "from the dashed line"], f"{score:.4f}", 150)
 
 
 def dots(
@@ -142,8 +147,7 @@ def erased_subsets(e: Example, metric: Metric) -> str:
     assert abs(np.corrcoef(both)[0, 1] - score) < 1e-5
     sums, falls = (both - both.min(1, keepdims=True)) / np.ptp(both, axis=1, keepdims=True)
     dots(drawing, drawing.axes("each dot a set of pixels", "sum of the map in it →"), sums, falls)
-    drawing.result(["up: fall of the logit", "correlation"], number(score), 130)
-    return drawing.svg()
+    return drawing.result(["up: fall of the logit", "correlation"], number(score), 130)
 
 
 def imputed_pixels(e: Example, metric: Metric) -> str:
@@ -163,10 +167,9 @@ def imputed_pixels(e: Example, metric: Metric) -> str:
         values = [whole, *(whole + sign * float(value) for value in curves.values[0])]
         ends[order_name] = [place(x, y) for x, y in zip([0.0, *curves.fractions.tolist()], values, strict=True)]
         drawing.curve(ends[order_name], color)
-    drawing.result(
+    return drawing.result(
         ["half the mean distance", "green (least first)", "to orange (most first)"], number(metric(*e.asked)), 150
     )
-    return drawing.svg()
 
 
 class Watched:
@@ -204,8 +207,7 @@ def maps_without_pixels(e: Example, metric: Metric) -> str:
     score = metric(watched, e.model, e.image, e.target, relative=True)
     about = "Data consistency: the map before and after random pixels are removed"
     drawing = beside(watched, about, "10 % removed")
-    drawing.result(["mean |difference|", "/ mean |map|,", "of ten draws"], number(score))
-    return drawing.svg()
+    return drawing.result(["mean |difference|", "/ mean |map|,", "of ten draws"], number(score))
 
 
 def maps_under_noise(e: Example, metric: Metric) -> str:
@@ -213,8 +215,7 @@ def maps_under_noise(e: Example, metric: Metric) -> str:
     score = metric(watched, e.model, e.image, e.target, radius=0.2)
     about = "Sensitivity: the map before and after a little noise is added to the image"
     drawing = beside(watched, about, "with noise")
-    drawing.result(["‖difference‖ / ‖map‖,", "largest of ten draws"], number(score), 140)
-    return drawing.svg()
+    return drawing.result(["‖difference‖ / ‖map‖,", "largest of ten draws"], number(score), 140)
 
 
 def maps_of_forgetting_layers(e: Example, metric: Metric) -> str:
@@ -225,5 +226,4 @@ def maps_of_forgetting_layers(e: Example, metric: Metric) -> str:
     notes = ["", *(f"ρ = {number(float(value))}" for value in curves.values[0])]
     for found, title, note in zip(watched.maps, titles, notes, strict=True):
         drawing.grid(pixels(found) / float(found.abs().max()), signed, title, note)
-    drawing.result(["mean of ρ"], number(score), 80)
-    return drawing.svg()
+    return drawing.result(["mean of ρ"], number(score), 80)

@@ -1,23 +1,30 @@
-"""MkDocs hooks: read formulas; add generated pages, the math font and the example leaderboard; label tables."""
+"""MkDocs hooks: read formulas; add generated pages, a notebook, a font and a leaderboard; label tables."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import example_leaderboard
 import math_font
-import notebook_page
 import part_pages
 from api import pages
 from formulas import Formulas, block
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+
+from xaibench import leaderboard
+
+ROOT = Path(__file__).parents[2]
+RESULTS, NOTEBOOK = ROOT / "examples" / "leaderboard" / "results", ROOT / "examples" / "quickstart.ipynb"
+#: The notebook itself, next to its page.
+DOWNLOAD = "\n\n[Download the notebook](quickstart.ipynb){ .md-button download }\n"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -75,12 +82,34 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages and the font."""
     made = {f"api/{name}": content for name, content in pages().items()} | part_pages.pages()
-    made["quickstart"] = notebook_page.page()
+    made["quickstart"] = notebook_page()
     for name, content in made.items():
         files.append(File.generated(config, f"{name}.md", content=content))
-    files.append(File.generated(config, "quickstart.ipynb", content=notebook_page.NOTEBOOK.read_bytes()))
+    files.append(File.generated(config, "quickstart.ipynb", content=NOTEBOOK.read_bytes()))
     files.append(File.generated(config, math_font.FILE, content=math_font.woff()))
     return files
+
+
+def notebook_page() -> str:
+    """Return the notebook with its stored outputs as a Markdown page."""
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join(block for cell in cells for block in cell_blocks(cell)).replace("](../docs/", "](") + DOWNLOAD
+
+
+def cell_blocks(cell: dict[str, Any]) -> Iterator[str]:
+    """Yield the Markdown of a cell: its text, or its code and each of its outputs."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            png = "".join(data["image/png"]).strip()
+            yield f'<img alt="The picture that the code above draws" src="data:image/png;base64,{png}">'
+        else:
+            yield f"```text\n{''.join(output.get('text') or data['text/plain']).rstrip()}\n```"
 
 
 #: The folder of the example leaderboard below the site of the documentation; docs/leaderboard.md links to it.
@@ -88,8 +117,9 @@ EXAMPLE = "example-leaderboard"
 
 
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:
-    """Add the example leaderboard to the built site."""
-    example_leaderboard.write_example(Path(config.site_dir) / EXAMPLE)
+    """Add the leaderboard of the library's own results to the built site."""
+    title, out = "Explainers of xaibench", Path(config.site_dir) / EXAMPLE
+    leaderboard.write_site(RESULTS, out, strict=True, title=title, first="xai-tris-8x8")
 
 
 def on_page_content(html: str, **_: Any) -> str:

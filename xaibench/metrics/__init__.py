@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xaibench.metrics.localization.shares import Shares as Shares
     from xaibench.metrics.localization.shares import part_shares as part_shares
     from xaibench.metrics.localization.shares import shares as shares
-    from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
+    from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate)
     from xaibench.metrics.undefined import undefined_reasons as undefined_reasons
 
 _HOME = METRICS.names_by_module(__name__)

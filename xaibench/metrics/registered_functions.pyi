@@ -1,4 +1,4 @@
-# Written by docs/generate/typing_stubs.py from the table of metrics.
+# Written by docs/generate from the table of metrics.
 from xaibench.metrics.faithfulness.adversarial import adversarial as adversarial
 from xaibench.metrics.faithfulness.average_drop import average_drop as average_drop
 from xaibench.metrics.faithfulness.average_drop import increase_in_confidence as increase_in_confidence
