@@ -58,7 +58,7 @@ def test_a_damaged_file_is_set_aside_not_read(store, stage, damage):
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [(errno.ENOSPC, "No space is left to write .*run the same command again"), (errno.EROFS, "Cannot write .*--out")],
+    [(errno.ENOSPC, "run the same command again"), (errno.EROFS, "--out")],
 )
 def test_a_full_or_read_only_disk_leaves_nothing_half_written(tmp_path, number, message):
     def write_and_fail(path: Path) -> None:
@@ -67,8 +67,7 @@ def test_a_full_or_read_only_disk_leaves_nothing_half_written(tmp_path, number, 
 
     target = tmp_path / "result"
     target.write_bytes(b"the old result")
-    with pytest.raises(StoreError, match=message):
-        write_atomic(target, write_and_fail)
+    refused(StoreError, message, write_atomic, target, write_and_fail)
     assert target.read_bytes() == b"the old result"
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
 
