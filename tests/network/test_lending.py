@@ -222,8 +222,7 @@ def test_explaining_a_network_that_is_lent_in_another_thread(first, second, imag
     with stopped_inside(state, lambda: maps_of(network, images, first)) as finish, ThreadPoolExecutor(1) as pool:
         other = pool.submit(maps_of, network, images, second)
         # Without a lock the second thread would explain the half-lent network now; with it, it waits.
-        with pytest.raises(TimeoutError):
-            other.result(0.05)
+        refused(TimeoutError, "", other.result, 0.05)
         torch.testing.assert_close(finish(), expected[0])
         torch.testing.assert_close(other.result(20), expected[1])
     assert all(parameter.requires_grad for parameter in network.parameters())
@@ -247,8 +246,7 @@ def test_other_uses_of_a_lent_network_wait(work, images):
         ThreadPoolExecutor(1) as pool,
     ):
         other = pool.submit(uses[work])
-        with pytest.raises(TimeoutError):
-            other.result(0.05)
+        refused(TimeoutError, "", other.result, 0.05)
         finish()
         assert other.result(20) == expected
 
@@ -450,8 +448,7 @@ def test_an_exported_network_is_explained_scored_and_copied(images):
     refused(ValueError, "batch_size", lambda: xb.idsds(network, many, many[:, 0], torch.zeros(8, dtype=torch.int64)))
     with torch.no_grad():
         torch.testing.assert_close(copy_network(network)(images), twin(images))
-    with pytest.raises(xb.explainers.UnsupportedModelError):
-        maps_of(network, images, "gradcam")
+    refused(xb.explainers.UnsupportedModelError, "", maps_of, network, images, "gradcam")
 
 
 def test_an_exported_network_inside_of_another_is_evaluated():
@@ -499,8 +496,7 @@ def test_complex_weights_are_converted_and_randomized(images):
 def test_a_network_that_computes_in_inference_mode_has_no_gradient(images):
     network = xb.models.Wrapped(small_cnn(), torch.inference_mode()(lambda network, x: network(x)))
     for name in ("saliency", "gradcam", "deeplift", "lrp_epsilon", "guided_backprop"):
-        with pytest.raises(xb.explainers.UnsupportedModelError):
-            maps_of(network, images, name)
+        refused(xb.explainers.UnsupportedModelError, "", maps_of, network, images, name)
     torch.testing.assert_close(maps_of(network, images, "occlusion"), maps_of(small_cnn(), images, "occlusion"))
 
 
