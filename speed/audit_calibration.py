@@ -19,7 +19,6 @@ own seed, which is printed if the audit is wrong. Without ``--photographs``, clo
 
 from __future__ import annotations
 
-import argparse
 import concurrent.futures
 import functools
 import os
@@ -29,10 +28,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
+from measuring import command_line
 from scipy import ndimage
 from torch import nn
 
@@ -52,6 +53,7 @@ OUTPUTS = {
     "ten classes": (10, 10),
     "three labels": (3, 3),
 }
+T = TypeVar("T")
 #: Networks with known behavior.
 KNOWN = ("linear", "brightness", "corner", "additive", "trained")
 
@@ -162,37 +164,16 @@ def tagged(case: Case, count: int, rng: np.random.Generator) -> tuple[torch.Tens
     return finish(case, images), torch.from_numpy(labels)
 
 
-class Masked(nn.Module):
-    """A network that sees some pixels only."""
+class Function(nn.Module):
+    """A function of the images as a network."""
 
-    def __init__(self, network: nn.Module, area: np.ndarray) -> None:
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
-        self.network = network
-        self.register_buffer("area", torch.from_numpy(area).float())
+        self.function = function
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Compute the outputs."""
-        return self.network(images * self.area)
-
-
-class Mean(nn.Module):
-    """The mean brightness of a part of the image."""
-
-    def __init__(self, side: int) -> None:
-        super().__init__()
-        self.side = side
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Compute the outputs."""
-        return images[:, :, : self.side, : self.side].mean((2, 3))
-
-
-class Sum(nn.Module):
-    """The sum over all places."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Compute the outputs."""
-        return images.sum((2, 3))
+        return self.function(images)
 
 
 def network(case: Case, kind: str = "trained", seed: int | None = None) -> nn.Module:
@@ -206,12 +187,16 @@ def network(case: Case, kind: str = "trained", seed: int | None = None) -> nn.Mo
     elif kind == "linear":
         layers = [nn.Flatten(), nn.Linear(SIDE**2, outputs)]
     elif kind == "additive":
-        layers = [nn.Conv2d(1, 8, 4, stride=4), nn.ReLU(), Sum(), nn.Linear(8, outputs)]
+        layers = [nn.Conv2d(1, 8, 4, stride=4), nn.ReLU()]
+        layers += [Function(lambda maps: maps.sum((2, 3))), nn.Linear(8, outputs)]
     else:
-        layers = [Mean(8 if kind == "corner" else SIDE), nn.Linear(1, outputs)]
+        side = 8 if kind == "corner" else SIDE
+        layers = [Function(lambda images: images[:, :, :side, :side].mean((2, 3))), nn.Linear(1, outputs)]
         nn.init.normal_(layers[1].weight, std=20)
-    whole = nn.Sequential(*layers)
-    return (Masked(whole, disc(0.4)) if case.scene == "cropping network" else whole).eval()
+    if case.scene == "cropping network":
+        area = torch.from_numpy(disc(0.4)).float()
+        layers.insert(0, Function(lambda images: images * area))
+    return nn.Sequential(*layers).eval()
 
 
 def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, case: Case, epochs: int = 15) -> nn.Module:
@@ -228,19 +213,7 @@ def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, case: Ca
                 loss = nn.functional.cross_entropy(logits, labels[part])
             loss.backward()
             optimizer.step()
-    return nn.Sequential(Scale(scale), model).eval()
-
-
-class Scale(nn.Module):
-    """Multiplication by a constant."""
-
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Compute the outputs."""
-        return images * self.factor
+    return nn.Sequential(Function(lambda images: images * scale), model).eval()
 
 
 def given_labels(case: Case, labels: torch.Tensor) -> torch.Tensor:
@@ -339,7 +312,7 @@ def find_tag(case: Case) -> dict[str, bool]:
 
 def main() -> None:
     """Run all audits, print the counts, and exit with 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--null", type=int, default=100, help="audits of networks that know nothing, of each kind")
     parser.add_argument("--exact", type=int, default=250, help="audits of networks with known behavior")
     parser.add_argument("--tagged", type=int, default=50, help="audits of networks trained on a tag")
@@ -349,54 +322,37 @@ def main() -> None:
     chosen = parser.parse_args()
     started, rows = time.monotonic(), []
 
-    def report(kind: str, what: str, cases: list[Case], wrong: dict[int, object], bar: str) -> None:
+    def report(kind: str, what: str, found: dict[Case, object], bar: str) -> None:
+        """Count the cases whose result is not empty, and print those that speak against the library."""
         for scene in (*SCENES, "all"):
-            seeds = [case.seed for case in cases if scene in (case.scene, "all")]
-            count = sum(seed in wrong for seed in seeds)
-            rows.append(
-                {"networks": kind, "result": what, "images": scene, "audits": len(seeds), "count": count, "bar": bar}
-            )
-        print(
-            f"{kind}: {what}: {count} of {len(seeds)} (bar: {bar}) {wrong if bar.startswith('at most') else ''}",
-            flush=True,
-        )
+            counted = [bool(result) for case, result in found.items() if scene in (case.scene, "all")]
+            row = {"networks": kind, "result": what, "images": scene, "audits": len(counted), "count": sum(counted)}
+            rows.append(row | {"bar": bar})
+        bad = [case for case, result in found.items() if bool(result) == bar.startswith("at most")]
+        details = {case.seed: (case.outputs, case.scene, found[case]) for case in bad}
+        print(f"{kind}: {what}: {sum(counted)} of {len(counted)} (bar: {bar}) {details or ''}", flush=True)
 
-    def cases(count: int) -> list[Case]:
-        return [Case(seed, chosen.photographs) for seed in range(chosen.first_seed, chosen.first_seed + count)]
+    def audits(function: Callable[[Case], T], count: int) -> dict[Case, T]:
+        cases = [Case(seed, chosen.photographs) for seed in range(chosen.first_seed, chosen.first_seed + count)]
+        return dict(zip(cases, pool.map(function, cases), strict=True))
 
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         for kind in ("random weights", "random weights, no labels", "shuffled labels"):
-            found = dict(
-                zip(
-                    cases(chosen.null),
-                    pool.map(functools.partial(false_support, kind), cases(chosen.null)),
-                    strict=True,
-                )
-            )
-            wrong = {case.seed: names for case, names in found.items() if names}
-            report(kind, "supports an explainer", list(found), wrong, "at most 5 %")
-        found = dict(zip(cases(chosen.exact), pool.map(false_refutation, cases(chosen.exact)), strict=True))
+            found = audits(functools.partial(false_support, kind), chosen.null)
+            report(kind, "supports an explainer", found, "at most 5 %")
+        found = audits(false_refutation, chosen.exact)
         for kind in KNOWN:
             own = {case: names for case, names in found.items() if case.known == kind}
-            wrong = {case.seed: (case.outputs, case.scene, names) for case, names in own.items() if names}
-            report(kind, "refutes an exact explainer", list(own), wrong, "at most 5 %")
-        tags = dict(zip(cases(chosen.tagged), pool.map(find_tag, cases(chosen.tagged)), strict=True))
+            report(kind, "refutes an exact explainer", own, "at most 5 %")
+        tags = audits(find_tag, chosen.tagged)
         learned = {case: result for case, result in tags.items() if result["network learned the tag"]}
         for key in next(iter(tags.values()), {}):
-            right = {case.seed: True for case, result in learned.items() if result[key]}
             bar = "at least 90 %" if key.endswith(("found", "refuted")) else "for information"
-            report("trained on a tag", key, list(learned), right, bar)
-            print("   missed:", {c.seed: (c.scene, c.outputs) for c in learned if c.seed not in right}, flush=True)
-    missed = [
-        row
-        for row in rows
-        if row["images"] == "all"
-        and (
-            (row["bar"] == "at most 5 %" and row["count"] > 0.05 * row["audits"])
-            or (row["bar"] == "at least 90 %" and row["count"] < 0.9 * row["audits"])
-        )
-    ]
+            report("trained on a tag", key, {case: result[key] for case, result in learned.items()}, bar)
     table = pd.DataFrame(rows)
+    too_many = (table["bar"] == "at most 5 %") & (table["count"] > 0.05 * table["audits"])
+    too_few = (table["bar"] == "at least 90 %") & (table["count"] < 0.9 * table["audits"])
+    missed = table[(table["images"] == "all") & (too_many | too_few)].to_dict("records")
     if chosen.csv:
         table.to_csv(chosen.csv, index=False)
     table["counts"] = table["count"].astype(str) + " of " + table["audits"].astype(str)

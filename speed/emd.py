@@ -14,16 +14,14 @@ difference between the distance and the lower bound that proves it.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
+from measuring import command_line, print_head, print_row, timed
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import cdist
@@ -37,7 +35,6 @@ Masks = NDArray[np.bool_]
 KINDS = ("uniform", "smooth blobs", "90 % zeros", "heavy-tailed", "good")
 #: Required speed-up over the plain call.
 BARS = {64: 20, 8: 5}
-_T = TypeVar("_T")
 
 
 def blob(size: int, axes: int) -> Masks:
@@ -86,19 +83,13 @@ def proof(maps: Floats, masks: Masks) -> float:
     return max((state.upper - state.lower) / state.upper for state in states if state.done)
 
 
-def timed(call: Callable[[], _T]) -> tuple[_T, float]:
-    start = time.process_time()
-    result = call()
-    return result, time.process_time() - start
-
-
 def compare(size: int, count: int, few: int) -> float:
     """Time both on ``count`` maps of each kind, ``few`` at a time; returns how many times as fast over all."""
     truths = tetrominoes(size)
     pixels = np.argwhere(truths[0] >= 0)
     costs = cdist(pixels, pixels)
-    print(f"\n{size}×{size}, {truths[0].sum()} pixels marked, {count} maps of each kind; CPU ms a map")
-    print(f"{'kind':<14}{'released':>10}{'xaibench':>10}{'ratio':>9}{'of each':>16}{'error':>9}{'gap':>9}")
+    print(f"\n{size}×{size}, {truths[0].sum()} pixels marked, {count} maps of each kind; CPU ms a map\n")
+    print_head("kind", "released", "xaibench", "ratio", "of each", "error", "gap")
     rows = []
     for kind in KINDS:
         masks = np.stack([truths[seed % len(truths)] for seed in range(count)])
@@ -118,9 +109,9 @@ def compare(size: int, count: int, few: int) -> float:
 def show(kind: str, rows: Floats, count: int) -> None:
     theirs, ours = 1e3 * rows[:, :2].sum(axis=0) / count
     ratios = rows[:, 0] / rows[:, 1]
+    errors = (f"{largest:.0e}" for largest in rows[:, 2:].max(axis=0))
     each = f"{ratios.min():.1f} to {ratios.max():.1f}"
-    error, gap = rows[:, 2:].max(axis=0)
-    print(f"{kind:<14}{theirs:>10.3f}{ours:>10.3f}{theirs / ours:>8.1f}×{each:>16}{error:>9.0e}{gap:>9.0e}", flush=True)
+    print_row(kind, f"{theirs:.3f}", f"{ours:.3f}", f"{theirs / ours:.1f}", each, *errors)
 
 
 def compare_fni(size: int, count: int) -> float:
@@ -153,18 +144,18 @@ def large(size: int, axes: int, kind: str, exact: bool) -> tuple[float, float, f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line(__doc__)
     parser.add_argument("--large", action="store_true", help="224×224 and volumes instead")
     if parser.parse_args().large:
-        print(f"{'size':<12}{'kind':<14}{'result':>8}{'CPU s':>8}{'gap':>8}{'MB':>6}")
+        print_head("size", "kind", "result", "CPU s", "gap", "MB")
         cases = [(224, 2, kind, exact) for exact in (False, True) for kind in KINDS]
         volumes = ((16, True), (32, True), (32, False), (96, False))
         cases += [(size, 3, kind, exact) for size, exact in volumes for kind in ("uniform", "smooth blobs")]
         for size, axes, kind, exact in cases:
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 seconds, gap, peak = pool.apply(large, (size, axes, kind, exact))
-            row = f"{'×'.join([str(size)] * axes):<12}{kind:<14}{'exact' if exact else 'bounds':>8}"
-            print(f"{row}{seconds:>8.2f}{gap:>8.2%}{peak:>6.0f}", flush=True)
+            size_text, result = "×".join([str(size)] * axes), "exact" if exact else "bounds"
+            print_row(size_text, kind, result, f"{seconds:.2f}", f"{gap:.2%}", f"{peak:.0f}")
         return
     ratios = {("EMD", size): compare(size, count, few) for size, count, few in ((64, 3, 1), (8, 200, 100))}
     ratios |= {("FNI-EMD", size): compare_fni(size, count) for size, count in ((64, 1), (8, 100))}

@@ -19,13 +19,11 @@ saliency and Integrated Gradients on ResNet-18. Exits with 1 if a following call
 
 from __future__ import annotations
 
-import argparse
 import csv
 import functools
 import signal
 import statistics
 import sys
-import time
 import unittest.mock
 import warnings
 from collections.abc import Callable
@@ -33,6 +31,7 @@ from typing import Any
 
 import torch
 import torchvision
+from measuring import command_line, in_turn, least_seconds, print_head, print_row, timed
 from torch import Tensor, nn
 
 from xaibench.explainers import EXPLAINERS, ExplainedOutput, UnsupportedModelError, explain
@@ -43,17 +42,6 @@ from xaibench.explainers.perturbation.shapley_sampling import ShapleySampling
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
 from xaibench.models import build
 from xaibench.network import contract as network_contract
-
-
-def in_turn(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Processor seconds of each call in each round."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.process_time()
-            call()
-            times[name].append(time.process_time() - start)
-    return times
 
 
 def plainly(method: Explainer, *arguments: Any) -> Tensor:
@@ -68,16 +56,15 @@ def cheapest_pass(model: ExplainedOutput, images: Tensor, rounds: int) -> float:
     with torch.no_grad():
         for rows in (2**i for i in range(12 if images[0].numel() <= 64 else 8)):
             x, passes = images[:1].repeat(rows, 1, 1, 1), max(1, 128 // rows)
-            times = in_turn({"bare": lambda x=x, n=passes: [model(x) for _ in range(n)]}, rounds)["bare"]
-            found.append(1000 * min(times) / rows / passes)
+            seconds = least_seconds(lambda x=x, n=passes: [model(x) for _ in range(n)], rounds)
+            found.append(1000 * seconds / rows / passes)
     return min(found)
 
 
 def steps(rounds: int) -> bool:
     """Print the milliseconds per step and return whether they meet the target."""
     good = True
-    print("| network | explainer | bare pass | plain step | step | of the bare pass | largest difference |")
-    print("|---|---|---|---|---|---|---|")
+    print_head("network", "explainer", "bare pass", "plain step", "step", "of the bare pass", "largest difference")
     for kind, side, images in (("cnn", 64, 4), ("mlp", 64, 4), ("cnn", 8, 100), ("mlp", 8, 100)):
         model = ExplainedOutput(build(kind, in_shape=(1, side, side), num_classes=2).double().eval())
         generator = torch.Generator().manual_seed(0)
@@ -88,10 +75,9 @@ def steps(rounds: int) -> bool:
             own, plain = functools.partial(method, model, x, y), functools.partial(plainly, method, model, x, y)
             error = (own() - plain()).abs().max().item()
             count = method.passes(x) / 1000
-            step = min(in_turn({"own": own}, rounds)["own"]) / count
-            whole = min(in_turn({"plain": plain}, 1)["plain"]) / count
+            step, whole = least_seconds(own, rounds) / count, least_seconds(plain) / count
             cells = [f"{bare:.4f}", f"{whole:.4f}", f"{step:.4f}", f"{step / bare:.1%}", f"{error:.0e}"]
-            print(f"| {kind} {side}×{side} | {type(method).__name__} | {' | '.join(cells)} |", flush=True)
+            print_row(f"{kind} {side}×{side}", type(method).__name__, *cells)
             barred = (kind, side) == ("cnn", 64) and isinstance(method, ShapleySampling)
             good &= error < 1e-9 and (not barred or step < 0.08 * bare)
     return good
@@ -140,9 +126,7 @@ def cell(call: Callable[[], object], images: int = 1) -> str:
     signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
     try:
         while len(times) < 3 and sum(times) < 1000 / images:
-            start = time.process_time()
-            call()
-            times.append(1000 * (time.process_time() - start) / images)
+            times.append(1000 * timed(call)[1] / images)
     except UnsupportedModelError:
         return "refused"
     except TimeoutError:
@@ -181,10 +165,9 @@ def check(rounds: int) -> bool:
     torch.manual_seed(0)
     model = build("resnet18", (3, 224, 224), 1000, weights=None).eval()
     x = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
-    good, forward = True, 1000 * min(in_turn({"": lambda: model(x)}, 5)[""])
+    good, forward = True, 1000 * least_seconds(lambda: model(x), 5)
     print(f"A forward pass of two images takes {forward:.0f} ms.\n")
-    print("| explainer | without the check | first call | in forward passes | following calls | difference |")
-    print("|---|---|---|---|---|---|")
+    print_head("explainer", "without the check", "first call", "in forward passes", "following calls", "difference")
     for name, parameters in (("saliency", {}), ("integrated_gradients", {"n_steps": 10})):
         call = functools.partial(explain, name, model, x, 0, device="cpu", progress=False, **parameters)
 
@@ -197,19 +180,13 @@ def check(rounds: int) -> bool:
             return call()
 
         first()
-        times = in_turn({"unchecked": unchecked, "checked": call, "first": first}, rounds)
+        times = in_turn(rounds, unchecked=unchecked, checked=call, first=first)
         ms = {kind: 1000 * statistics.median(seconds) for kind, seconds in times.items()}
         ratios = (after / before for after, before in zip(times["checked"], times["unchecked"], strict=True))
         more = statistics.median(ratios) - 1
         passes = (ms["first"] - ms["unchecked"]) / forward
-        cells = [
-            f"{ms['unchecked']:.0f}",
-            f"{ms['first']:.0f}",
-            f"+{passes:.1f}",
-            f"{ms['checked']:.0f}",
-            f"{more:+.1%}",
-        ]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        unchecked_ms, checked_ms, first_ms = (f"{value:.0f}" for value in ms.values())
+        print_row(name, unchecked_ms, first_ms, f"+{passes:.1f}", checked_ms, f"{more:+.1%}")
         good &= more < 0.02
     return good
 
@@ -220,7 +197,7 @@ def stop(signal_number: int, frame: object) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     modes = parser.add_mutually_exclusive_group(required=True)
     modes.add_argument("--steps", action="store_true", help="time of a step with few changed values")
     modes.add_argument("--networks", nargs="*", choices=NETWORKS, help="every explainer on these networks")

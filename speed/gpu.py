@@ -375,14 +375,17 @@ def shapley(on: Machine) -> Iterator[Line]:
 
 
 def suites(on: Machine) -> Iterator[Line]:
-    """A quick suite's scores are the CPU's for the same networks; the GPU is busy in the reduced 64×64 suite."""
+    """A quick suite's scores are the CPU's for the same networks."""
     import pandas as pd
 
     with tempfile.TemporaryDirectory() as folder:
         here, there = Path(folder, "cpu"), Path(folder, "gpu")
-        run_suite("xai-tris-8x8", "--quick", "--device", "cpu", "--out", str(here))
-        shutil.copytree(here / "store", there / "store", ignore=shutil.ignore_patterns("explain", "score"))
-        run_suite("xai-tris-8x8", "--quick", "--device", on.device.type, "--out", str(there))
+        run = [sys.executable, "-m", "xaibench", "run", "xai-tris-8x8", "--quick"]
+        for device, out in (("cpu", here), (on.device.type, there)):
+            if out == there:
+                shutil.copytree(here / "store", there / "store", ignore=shutil.ignore_patterns("explain", "score"))
+            command = [*run, "--device", device, "--out", str(out)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         tables = [pd.read_parquet(each / "scores.parquet") for each in (here, there)]
         answers = ("value", "correct", "scored", "reason", "curve")
         keys = [column for column in tables[0].columns if column not in answers]
@@ -390,28 +393,6 @@ def suites(on: Machine) -> Iterator[Line]:
         assert len(both) == len(tables[0]) == len(tables[1]), "the two runs have other rows"
         largest = float((both["value_here"] - both["value_there"]).abs().max())
         yield Line("quick suite, largest difference from the CPU's scores", largest, 1e-4)
-        if on.device.type == "cuda":
-            share = busy(Path(folder, "large"))
-            yield Line("reduced 64×64 suite, GPU busy, %", share, 50, least=True, floor="of the first two minutes")
-
-
-def run_suite(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "xaibench", "run", *arguments], check=True, stdout=subprocess.DEVNULL)
-
-
-def busy(out: Path, seconds: float = 120.0) -> float:
-    """The share of the time in which the GPU ran a kernel, by the driver's own count, once training has begun."""
-    command = [sys.executable, "-m", "xaibench", "run", "xai-tris-64x64", "--device", "cuda", "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        found = []
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until and run.poll() is None:
-            ask = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-            found.append(float(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]))
-            time.sleep(0.5)
-        run.terminate()
-    begun = next((i for i, value in enumerate(found) if value > 0), 0)
-    return statistics.mean(found[begun:] or [0.0])
 
 
 @contextmanager

@@ -16,7 +16,6 @@ reject in more than 7 %, or if any of the 120 pairs of a run is significant afte
 the runs. With ``--quick``, the bounds allow for chance.
 """
 
-import argparse
 import functools
 import math
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from measuring import command_line, print_head, print_row
 from scipy.special import expit
 from scipy.stats import binom
 
@@ -35,6 +35,7 @@ from xaibench.scores.nested_draws import RELIABLE_GROUPS
 from xaibench.scores.summary import pair_tests
 
 METHODS = 16
+normal = np.random.Generator.standard_normal
 FIRST, SECOND = np.triu_indices(METHODS, 1)
 #: Numbers of data sets, trainings of each, and samples.
 SHAPES = (
@@ -52,6 +53,15 @@ SPREAD = 0.6
 LOWEST_COVERAGE, HIGHEST_REJECTION, HIGHEST_ANY = 0.93, 0.07, 0.07
 #: Samples per patient in the lines with groups.
 SLICES = 5
+
+
+#: Titles of the tables.
+TITLES = {
+    "coverage": "interval contains the mean",
+    "rejected": "test rejects",
+    "any_pair": "any pair is significant after Holm",
+    "bootstrap": "bootstrap contains the mean",
+}
 
 
 class Case(NamedTuple):
@@ -78,24 +88,17 @@ class Case(NamedTuple):
     lowest_special: float = LOWEST_COVERAGE
 
 
-def normal(rng, size):
-    return rng.normal(size=size)
-
-
 def heavy(rng, size):
     return rng.standard_t(3, size) / math.sqrt(3)
 
 
-def skewed(rng, size):
-    """Log-normal with mean 0 and standard deviation 1; its skewness is 1.75."""
-    sigma = 0.5
-    deviation = math.sqrt(math.expm1(sigma**2)) * math.exp(sigma**2 / 2)
-    return (rng.lognormal(0, sigma, size) - math.exp(sigma**2 / 2)) / deviation
+def log_normal(rng, size, sigma=0.5):
+    """Log-normal with mean 0 and standard deviation 1; its skewness is 1.75 for the default, and 6.2 for 1."""
+    mean = math.exp(sigma**2 / 2)
+    return (rng.lognormal(0, sigma, size) - mean) / (mean * math.sqrt(math.expm1(sigma**2)))
 
 
-def very_skewed(rng, size):
-    """Log-normal with mean 0 and standard deviation 1; its skewness is 6.2."""
-    return (rng.lognormal(0, 1, size) - math.exp(0.5)) / math.sqrt(math.expm1(1) * math.e)
+very_skewed = functools.partial(log_normal, sigma=1)
 
 
 def left(rng, size):
@@ -112,9 +115,8 @@ def nested(deviations, *, sets=normal, samples=left, rest=normal, factor=None):
         varied = d > 1, d * t > 1, True, True  # a level with a single unit has no effect
         total = np.zeros((*shape, METHODS))
         for level, (size, deviation, of, counts) in enumerate(zip(sizes, deviations, shapes, varied, strict=True)):
-            own = deviation * np.exp(rng.normal(0, SPREAD, METHODS))
-            if factor is not None and level < 2:
-                own = deviation * factor
+            spread = np.exp(rng.normal(0, SPREAD, METHODS))
+            own = deviation * (spread if factor is None or level > 1 else factor)
             total += counts * own * of(rng, (*size, METHODS))
         return total
 
@@ -227,10 +229,10 @@ CASES = (
     Case("CNN on XOR WHITE, as measured", nested(CNN_XOR)),
     Case("no effect of data sets or trainings", nested((0, 0, 0.017, 0.014))),
     Case("t with 3 degrees of freedom", nested(CNN_XOR, sets=heavy, samples=heavy, rest=heavy)),
-    Case("log-normal effect of data sets", nested(CNN_XOR, sets=skewed), shapes=REPEATED),
+    Case("log-normal effect of data sets", nested(CNN_XOR, sets=log_normal), shapes=REPEATED),
     Case(
         "the same, nearly without other effects",
-        nested((0.05, 0.0, 0.02, 0.02), sets=skewed),
+        nested((0.05, 0.0, 0.02, 0.02), sets=log_normal),
         shapes=REPEATED,
         lowest=0.91,
     ),
@@ -282,29 +284,16 @@ def design(shape):
     return SamplingDesign.of(int(np.prod(shape)), **names)
 
 
-class Rates(NamedTuple):
-    """Shares over the simulated runs.
-
-    Attributes:
-        coverage: Intervals that contain the true mean, of the methods with an interval.
-        special: The same, of the methods that vary more.
-        rejected: Tests of two methods that reject at 5 %.
-        any_pair: Runs in which any two methods differ significantly after Holm's correction.
-        bootstrap: Percentile intervals over samples that contain the true mean.
-    """
-
-    coverage: float
-    special: float
-    rejected: float
-    any_pair: float
-    bootstrap: float
-
-
 def simulate(case, shape, runs, drawn=None, seed=0):
-    """Return the rates of one case and shape."""
+    """Return the rates of one case and shape.
+
+    These are the shares of intervals that contain the true mean (of the methods with an interval, and of those that
+    vary more), tests of two methods that reject at 5 %, runs in which any two methods differ significantly after Holm's
+    correction, and percentile intervals over samples that contain the true mean.
+    """
     rng, drawn = np.random.default_rng([seed, *shape, *case.name.encode()]), drawn or design(shape)
     truth = hit_rate(0.7, 0.5, shape) if "trainings differ" in case.name else case.mean
-    found = {"coverage": [], "special": [], "rejected": [], "any_pair": [], "bootstrap": []}
+    found = {name: [] for name in (*TITLES, "special")}
     others = np.setdiff1d(np.arange(METHODS), np.arange(METHODS)[case.special])
     for run in range(runs):
         scores = case.draw(shape, rng).reshape(-1, METHODS)
@@ -319,8 +308,12 @@ def simulate(case, shape, runs, drawn=None, seed=0):
         found["rejected"] += [np.where(np.isnan(p), np.nan, p < 0.05)]
         found["any_pair"] += [np.array([(holm(p) < 0.05).any()])]
     joined = {name: np.concatenate(parts).astype(float) if parts else np.empty(0) for name, parts in found.items()}
-    shares = {name: float(np.nanmean(all_)) if (~np.isnan(all_)).any() else math.nan for name, all_ in joined.items()}
-    return Rates(**shares)
+    return {name: pd.Series(values).mean() for name, values in joined.items()}
+
+
+def simulate_groups(case, count, runs, groups):
+    """Return the rates of one data set and training whose samples have groups."""
+    return simulate(case, (1, 1, count), runs, SamplingDesign.of(len(groups), groups=groups))
 
 
 def bootstrap(scores, drawn, truth, rng, resamples=300):
@@ -341,17 +334,14 @@ def suite(kind, shape, rng, cells=12):
     names, drawn, tables = [f"method {number:02}" for number in range(METHODS)], design(shape), []
     for number in range(cells):
         place, network = divmod(number, 2)
-        factor = {"equal": None, "half": HALF, "one method": ONE_OUT}.get(kind)
-        if kind == "one cell" and number == 0:
-            factor = np.full(METHODS, 30.0)
-        if kind == "one method in one cell" and number == 0:
-            factor = ONE_OUT
+        factor = {"half": HALF, "one method": ONE_OUT}.get(kind)
+        if number == 0:
+            factor = {"one cell": np.full(METHODS, 30.0), "one method in one cell": ONE_OUT}.get(kind, factor)
         draw = eighths if kind == "ties" else nested(CNN_XOR if number % 3 else MLP_LIN, factor=factor)
         scores = draw(shape, rng).reshape(-1, METHODS)
-        tests = pair_tests(names, scores, drawn).assign(n_groups=shape[0] * shape[2])
-        tables.append(
-            tests.assign(**dict(zip(CELL, (f"place {place}", "", f"network {network}"), strict=True)), metric="score")
-        )
+        cell = dict(zip(CELL, (f"place {place}", "", f"network {network}"), strict=True))
+        tests = pair_tests(names, scores, drawn)
+        tables.append(tests.assign(n_groups=shape[0] * shape[2], **cell, metric="score"))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -380,27 +370,22 @@ def label(shape):
     return " × ".join(map(str, shape))
 
 
-def table(title, rows, columns):
-    """Return a Markdown table of ``{row: {column: text}}``."""
-    lines = [f"| {title} | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+def print_table(title, rows, columns):
+    """Print a Markdown table of ``{row: {column: text}}``."""
+    print_head(title, *columns)
     for name, cells in rows.items():
-        lines.append(f"| {name} | {' | '.join(cells.get(column, '') for column in columns)} |")
-    return "\n".join(lines) + "\n"
+        print_row(name, *(cells.get(column, "") for column in columns))
+    print()
 
 
-#: Titles of the tables.
-TITLES = {
-    "coverage": "interval contains the mean",
-    "rejected": "test rejects",
-    "any_pair": "any pair is significant after Holm",
-    "bootstrap": "bootstrap contains the mean",
-}
+def texts(found, field):
+    """Return the texts of one kind of rates."""
+    return {name: text_of(rates, field) for name, rates in found.items()}
 
 
 def text_of(rates, field):
-    value = getattr(rates, field)
-    special = f" ({rates.special:.3f})" if field == "coverage" and not math.isnan(rates.special) else ""
-    return "" if math.isnan(value) else f"{value:.3f}{special}"
+    special = f" ({rates['special']:.3f})" if field == "coverage" and not math.isnan(rates["special"]) else ""
+    return "" if math.isnan(rates[field]) else f"{rates[field]:.3f}{special}"
 
 
 class Checks:
@@ -411,8 +396,6 @@ class Checks:
 
     def add(self, name, value, bound, runs, *, lowest=False):
         """Note a share beyond its bound; with ``chance``, only if few runs do not explain it."""
-        if math.isnan(value):
-            return
         if self.chance:
             # The tests of one run are correlated, so a run counts once.
             bound = binom.ppf(0.001 if lowest else 0.999, runs, bound) / runs
@@ -421,52 +404,47 @@ class Checks:
 
     def add_rates(self, name, rates, runs, lowest, lowest_special=LOWEST_COVERAGE):
         """Note the rates of a line that are out of bounds."""
-        self.add(f"coverage, {name}", rates.coverage, lowest, runs, lowest=True)
-        self.add(f"coverage of the special methods, {name}", rates.special, lowest_special, runs, lowest=True)
-        self.add(f"rejected tests, {name}", rates.rejected, HIGHEST_REJECTION, runs)
-        self.add(f"any pair, {name}", rates.any_pair, HIGHEST_ANY, runs)
+        self.add(f"coverage, {name}", rates["coverage"], lowest, runs, lowest=True)
+        self.add(f"coverage of the special methods, {name}", rates["special"], lowest_special, runs, lowest=True)
+        self.add(f"rejected tests, {name}", rates["rejected"], HIGHEST_REJECTION, runs)
+        self.add(f"any pair, {name}", rates["any_pair"], HIGHEST_ANY, runs)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--runs", type=int, default=400, help="simulated runs per line; a fourth of it for suites")
     parser.add_argument("--quick", action="store_true", help="20 runs, in half a minute; bounds allow for chance")
     given = parser.parse_args()
     runs, checks = 20 if given.quick else given.runs, Checks(chance=given.quick)
     found = {case.name: {label(shape): simulate(case, shape, runs) for shape in case.shapes} for case in CASES}
-    patients_found = {}
-    for count in PATIENTS:
-        drawn = SamplingDesign.of(count, groups=np.repeat(np.arange(count // SLICES), SLICES))
-        patients_found[f"{count // SLICES} patients"] = simulate(Case("patients", patients), (1, 1, count), runs, drawn)
     for case in CASES:
         for where, rates in found[case.name].items():
             checks.add_rates(f"{case.name}, {where}", rates, runs, case.lowest, case.lowest_special)
-    for name, rates in patients_found.items():
-        checks.add_rates(f"{name} of {SLICES} samples each", rates, runs, LOWEST_COVERAGE)
-    large_found = {}
-    for count in GROUPS:
-        drawn = SamplingDesign.of(200 + 3 * (count - 1), groups=large_group(count))
-        rates = large_found[f"{count} groups"] = simulate(Case("large", one_large), (1, 1, count), runs, drawn)
-        if count >= RELIABLE_GROUPS:
-            checks.add_rates(f"one group of 200 and {count - 1} of 3 samples", rates, runs, LOWEST_COVERAGE)
     columns = list(map(label, sorted({*SHAPES, *SINGLE})))
-    tables = [
-        table(title, {name: {k: text_of(v, field) for k, v in row.items()} for name, row in found.items()}, columns)
-        for field, title in TITLES.items()
-    ]
-    rows = {title: {k: text_of(v, field) for k, v in patients_found.items()} for field, title in TITLES.items()}
-    tables.append(table(f"groups of {SLICES} samples", rows, list(patients_found)))
-    rows = {title: {k: text_of(v, field) for k, v in large_found.items()} for field, title in TITLES.items()}
-    tables.append(table("one group of 200 samples, others of 3", rows, list(large_found)))
-    suites: dict[str, dict[str, str]] = {}
+    for field, title in TITLES.items():
+        print_table(title, {name: texts(rates, field) for name, rates in found.items()}, columns)
+    found = {}
+    for count in PATIENTS:
+        drawn, name = np.repeat(np.arange(count // SLICES), SLICES), f"{count // SLICES} patients"
+        found[name] = simulate_groups(Case("patients", patients), count, runs, drawn)
+        checks.add_rates(f"{name} of {SLICES} samples each", found[name], runs, LOWEST_COVERAGE)
+    print_table(f"groups of {SLICES} samples", {title: texts(found, field) for field, title in TITLES.items()}, found)
+    found = {}
+    for count in GROUPS:
+        name = f"{count} groups"
+        found[name] = simulate_groups(Case("large", one_large), count, runs, large_group(count))
+        if count >= RELIABLE_GROUPS:
+            checks.add_rates(f"one group of 200 and {count - 1} of 3 samples", found[name], runs, LOWEST_COVERAGE)
+    title = "one group of 200 samples, others of 3"
+    print_table(title, {title: texts(found, field) for field, title in TITLES.items()}, found)
+    suites, runs = {}, max(runs // 4, 5)
     for kind, name in SUITES.items():
         for shape in SUITE_SHAPES:
-            any_pair, single = simulate_suites(kind, shape, max(runs // 4, 5))
-            checks.add(f"any pair of a suite, {name}, {label(shape)}", any_pair, HIGHEST_ANY, max(runs // 4, 5))
+            any_pair, single = simulate_suites(kind, shape, runs)
+            checks.add(f"any pair of a suite, {name}, {label(shape)}", any_pair, HIGHEST_ANY, runs)
             suites.setdefault(name, {})[label(shape)] = f"{any_pair:.3f} ({single:.3f})"
     title = "any pair of a suite is significant after Holm (one pair before)"
-    tables.append(table(title, suites, [label(shape) for shape in SUITE_SHAPES]))
-    print("\n".join(tables))
+    print_table(title, suites, [label(shape) for shape in SUITE_SHAPES])
     if checks.failed:
         raise SystemExit("Out of bounds:\n" + "\n".join(checks.failed))
 

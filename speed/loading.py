@@ -13,7 +13,6 @@ void rims, similar to PASCAL VOC 2012 (2,913 images, longer side 500 px, files o
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from measuring import command_line
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -119,7 +119,7 @@ def compare(root: Path, epochs: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--root", type=Path, help="folder that contains VOCdevkit/VOC2012; default: synthetic images")
     parser.add_argument("--epochs", type=int, default=9, help="pairs of epochs")
     arguments = parser.parse_args()

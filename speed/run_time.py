@@ -12,7 +12,6 @@ each, which compiles kernels, is not counted.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -21,10 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import pandas as pd
 import torch
+from measuring import command_line, least_seconds, print_head, print_row
 
 from xaibench import explainers
 from xaibench.explainers.shared.passes import GRADIENT, Countable
@@ -41,13 +42,8 @@ def seconds_per_row(model: str, shape: tuple[int, int, int]) -> float:
     network = build(model, shape, 2).eval()
     network = network.to(getattr(network, "explain_dtype", None))
     images = torch.zeros(ROWS, *shape, dtype=next(network.parameters()).dtype)
-    best = float("inf")
     with torch.no_grad():
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
-            network(images)
-            best = min(best, time.perf_counter() - start)
-    return best / ROWS
+        return least_seconds(lambda: network(images), ROUNDS) / ROWS
 
 
 def floors(folder: Path) -> pd.Series:
@@ -56,13 +52,13 @@ def floors(folder: Path) -> pd.Series:
     jobs = [job for job in plan.jobs if isinstance(job, ExplainJob) and job.network]
     kinds = {(job.network.model, job.data.image_shape) for job in jobs if job.network}
     row = {kind: seconds_per_row(*kind) for kind in kinds}
-    found: dict[str, float] = {}
+    found: dict[str, float] = defaultdict(float)
     for job in jobs:
         assert job.network
         part = explainers.build(job.explainer.use, **job.explainer.parameters)
         passes = part.passes(torch.zeros(1, *job.data.image_shape)) if isinstance(part, Countable) else GRADIENT
         seconds = job.amount * passes * row[job.network.model, job.data.image_shape]
-        found[job.explainer.name] = found.get(job.explainer.name, 0.0) + seconds
+        found[job.explainer.name] += seconds
     return pd.Series(found, name="floor")
 
 
@@ -71,16 +67,16 @@ def by_stage(folder: Path) -> None:
     torch.set_num_threads(1)
     jobs = pd.read_csv(folder / "jobs.csv")
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    print("| stage | jobs | processor seconds |\n|---|--:|--:|")
+    print_head("stage", "jobs", "processor seconds")
     for stage, rows in jobs.groupby("stage", sort=False):
-        print(f"| {stage} | {len(rows):,} | {rows['cpu_seconds'].sum():.1f} |")
+        print_row(stage, f"{len(rows):,}", f"{rows['cpu_seconds'].sum():.1f}")
     print(f"\n{environment['seconds']} s on {environment['workers']} processes, without the page.\n")
     spent = jobs[jobs["stage"] == "explain"].groupby("explainer")["cpu_seconds"].sum()
     table = pd.concat([spent, floors(folder)], axis=1, join="inner").sort_values("cpu_seconds", ascending=False)
-    print("| explainer | processor seconds | floor: passes alone |\n|---|--:|--:|")
-    for name, (found, least) in zip(table.index, table.to_numpy(), strict=True):
-        print(f"| {name} | {found:.1f} | {least:.1f} |")
-    print(f"| all | {table['cpu_seconds'].sum():.1f} | {table['floor'].sum():.1f} |")
+    table.loc["all"] = table.sum()
+    print_head("explainer", "processor seconds", "floor: passes alone")
+    for name, found, least in table.itertuples():
+        print_row(name, f"{found:.1f}", f"{least:.1f}")
 
 
 def timed_run(checkout: Path, arguments: list[str]) -> tuple[float, float]:
@@ -99,18 +95,18 @@ def paired(checkouts: list[Path], arguments: list[str], rounds: int) -> None:
     for checkout in checkouts:
         timed_run(checkout, arguments)
     ratios = []
-    print("| round | clock, old | clock, new | processor, old | processor, new |\n|--:|--:|--:|--:|--:|")
+    print_head("round", "clock, old", "clock, new", "processor, old", "processor, new")
     for number in range(rounds):
         pair = [timed_run(checkout, arguments) for checkout in checkouts[:: 1 if number % 2 else -1]]
         old, new = pair if number % 2 else pair[::-1]
         ratios.append((new[0] / old[0], new[1] / old[1]))
-        print(f"| {number} | {old[0]:.1f} | {new[0]:.1f} | {old[1]:.1f} | {new[1]:.1f} |", flush=True)
+        print_row(number, *(f"{each:.1f}" for each in (old[0], new[0], old[1], new[1])))
     clock, processor = (statistics.median(column) for column in zip(*ratios, strict=True))
     print(f"\nnew / old, median: {clock:.3f} by the clock, {processor:.3f} of processor time")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("run", help="a run folder; with --checkouts, a suite")
     parser.add_argument("--checkouts", nargs=2, type=Path, metavar=("OLD", "NEW"), help="folders with the package")
     parser.add_argument("--rounds", type=int, default=3)

@@ -12,7 +12,6 @@ import argparse
 import itertools
 import multiprocessing
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
@@ -21,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 import torch.nn.functional as F
+from measuring import command_line, print_head, print_row, timed, train_plainly
 from torch import nn
 
 import xaibench as xb
@@ -30,7 +30,7 @@ from xaibench.models import accuracy, build, fit_many
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.train import network_seed
 
-LOSSES = ("logits", "probabilities")
+LOSSES, WAYS = ("logits", "probabilities"), ("alone", "together")
 
 
 def cells() -> Iterator[tuple[str, str, float]]:
@@ -69,74 +69,61 @@ def study(given: argparse.Namespace) -> None:
             for dataset, model, _ in chosen
             for loss in LOSSES
         }
-        print(f"| cell | paper | {' | '.join(LOSSES)} |\n|---|--:|--:|--:|")
+        print_head("cell", "paper", *LOSSES)
         for dataset, model, paper in chosen:
             row = []
             for loss in LOSSES:
                 tests = found[dataset, model, loss].result()
                 gaps[loss].append(float(np.mean(tests)) - paper)
                 row.append(f"{np.mean(tests):.1f} ({', '.join(f'{test:.1f}' for test in tests)})")
-            print(f"| {dataset} {model} | {paper} | {' | '.join(row)} |", flush=True)
-    print(f"| mean distance to the paper | | {' | '.join(f'{np.abs(gaps[loss]).mean():.2f}' for loss in LOSSES)} |")
+            print_row(f"{dataset} {model}", paper, *row)
+    print_row("mean distance to the paper", "", *(f"{np.abs(gaps[loss]).mean():.2f}" for loss in LOSSES))
     ends = (f"{min(gaps[loss]):+.1f}, {max(gaps[loss]):+.1f}" for loss in LOSSES)
-    print(f"| lowest, highest relative to the paper | | {' | '.join(ends)} |")
+    print_row("lowest, highest relative to the paper", "", *ends)
 
 
 def alone(model: nn.Module, data: xb.data.Dataset, seed: int, epochs: int, lr: float) -> None:
-    """Train with a plain loop over tensors in memory and torch's Adam; the best weights are kept."""
-    images, targets = data.train.images, data.train.targets
+    """Train with a plain loop over tensors in memory."""
+    train, val = data.train, data.val
     order = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)  # dropout
-    optimizer, best = torch.optim.Adam(model.parameters(), lr=lr), float("inf")
-    for _ in range(epochs):
-        model.train()
-        for batch in torch.randperm(len(targets), generator=order).split(512):
-            loss = F.cross_entropy(model(images[batch]), targets[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            loss = F.cross_entropy(model(data.val.images), data.val.targets)
-        if loss < best:
-            best, weights = loss, {name: value.clone() for name, value in model.state_dict().items()}
-    model.load_state_dict(weights)
+
+    def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for rows in torch.randperm(len(train.targets), generator=order).split(512):
+            yield train.images[rows], train.targets[rows]
+
+    train_plainly(model, batches, lambda: [(val.images, val.targets)], F.cross_entropy, epochs, lr)
 
 
 def train_five(way: str, name: str, data: xb.data.Dataset, epochs: int, lr: float) -> tuple[float, float]:
     """Return the processor seconds and the mean test accuracy of five trainings, alone or in a stack."""
     models = [build(name, tuple(data.train.images.shape[1:]), 2, seed=seed) for seed in range(5)]
-    start = time.process_time()
     if way == "alone":
-        for seed, model in enumerate(models):
-            alone(model, data, seed, epochs, lr)
+        _, seconds = timed(lambda: [alone(model, data, seed, epochs, lr) for seed, model in enumerate(models)])
     else:
         splits = [data.train] * 5, [data.val] * 5
-        fit_many(models, *splits, epochs=epochs, lr=lr, stack=5, device="cpu", progress=False)
-    return time.process_time() - start, sum(100 * accuracy(model, data.test) for model in models) / 5
+        options = {"epochs": epochs, "lr": lr, "stack": 5, "device": "cpu", "progress": False}
+        _, seconds = timed(lambda: fit_many(models, *splits, **options))
+    return seconds, sum(100 * accuracy(model, data.test) for model in models) / 5
 
 
-def five(repeats: int) -> None:
+def five(given: argparse.Namespace) -> None:
     """Compare five trainings of a cell in a stack with five single ones: the smallest times, and test accuracy."""
-    print("| model | epochs | five alone, s | together, s | share of the time | accuracy alone, % | together, % |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
-    for side, name, epochs, lr in (
-        (8, "mlp", 40, 0.004),
-        (64, "mlp", 6, 0.0005),
-        (8, "cnn", 40, 0.004),
-        (64, "cnn", 1, 0.0005),
-    ):
+    titles = "five alone, s", "together, s", "share of the time", "accuracy alone, %", "together, %"
+    print_head("model", "epochs", *titles)
+    for side, name, epochs in ((8, "mlp", 40), (64, "mlp", 6), (8, "cnn", 40), (64, "cnn", 1)):
+        lr = 0.004 if side == 8 else 0.0005
         data = xb.load(f"xai-tris/lin-white-{side}x{side}", seed=0, n_samples=10_000 if side == 8 else 5_000)
         train_five("together", name, data, 1, lr)  # compiles
-        rounds = [[train_five(way, name, data, epochs, lr) for way in ("alone", "together")] for _ in range(repeats)]
+        rounds = [[train_five(way, name, data, epochs, lr) for way in WAYS] for _ in range(given.repeats)]
         (one, accuracy_one), (both, accuracy_both) = (min(results) for results in zip(*rounds, strict=True))
-        row = f"{one:.2f} | {both:.2f} | {both / one:.2f} | {accuracy_one:.1f} | {accuracy_both:.1f}"
-        print(f"| {name} {side}x{side} | {epochs} | {row} |", flush=True)
+        cells = f"{one:.2f}", f"{both:.2f}", f"{both / one:.2f}", f"{accuracy_one:.1f}", f"{accuracy_both:.1f}"
+        print_row(f"{name} {side}x{side}", epochs, *cells)
 
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     modes = parser.add_mutually_exclusive_group(required=True)
     modes.add_argument("--accuracy", action="store_true", help="test accuracy compared with the paper's")
     modes.add_argument("--five", action="store_true", help="five trainings together against five alone")
@@ -149,10 +136,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    if given.accuracy:
-        study(given)
-    else:
-        five(given.repeats)
+    (study if given.accuracy else five)(given)
 
 
 if __name__ == "__main__":

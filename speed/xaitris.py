@@ -12,14 +12,12 @@ given sizes.
 
 from __future__ import annotations
 
-import argparse
+import functools
 import sys
-import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import captum.attr
 import numpy as np
@@ -27,6 +25,7 @@ import ot
 import torch
 import torch.nn.functional as F
 from captum._utils.models.linear_model import SkLearnLasso
+from measuring import command_line, least_seconds, print_head, print_row, train_plainly
 from scipy.spatial.distance import cdist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -56,8 +55,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass
-class Row:
+class Row(NamedTuple):
     """Processor seconds of one stage, both ways, for the size that its name states."""
 
     name: str
@@ -65,30 +63,16 @@ class Row:
     ours: float
     bar: float | None = None
 
-    def __str__(self) -> str:
-        bar = f"   (bar: {self.bar:g})" if self.bar else ""
-        return f"{self.name:56}{self.literal:11.2f}{self.ours:11.2f}{self.literal / self.ours:9.1f}{bar}"
-
-
-def clock(call: Callable[[], Any], repeats: int = 1) -> float:
-    """The least processor time of some calls."""
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.process_time()
-        call()
-        best = min(best, time.process_time() - start)
-    return best
-
 
 def generate(size: int, count: int, few: int) -> Row:
     """LIN with CORR background."""
     white = np.random.default_rng(0).standard_normal((few, size, size))
     shapes = [[oracle.Placed("TL"[i % 2], 1, 0, *oracle.FIXED[size]["TL"[i % 2]])] for i in range(few)]
-    literal = clock(lambda: oracle.generate("lin", "corr", size, 0.02, shapes, white)) * count / few
+    literal = least_seconds(lambda: oracle.generate("lin", "corr", size, 0.02, shapes, white)) * count / few
     name = f"xai-tris/lin-corr-{size}x{size}"
     xb.load(name, n_samples=200, workers=1)
     some = min(count, 4_000)
-    ours = clock(lambda: xb.load(name, n_samples=some, workers=1), repeats=2) * count / some
+    ours = least_seconds(lambda: xb.load(name, n_samples=some, workers=1), 2) * count / some
     return Row(f"generation, {size}×{size}, {count:,} samples", literal, ours, bar=5 if size == 64 else None)
 
 
@@ -106,34 +90,22 @@ class Record(Dataset[tuple[torch.Tensor, torch.Tensor, np.ndarray]]):
         return self.images[i], self.targets[i], self.masks[i]
 
 
-def train_literally(model: nn.Module, train: Split, val: Split, epochs: int, lr: float) -> None:
-    """Batches of 512 collated from single samples; the best weights are kept."""
-    loader = DataLoader(Record(train), batch_size=512, shuffle=True)
-    val_loader = DataLoader(Record(val), batch_size=512)
-    shape = (-1, *train.images.shape[1:])
-    optimizer, best = torch.optim.Adam(model.parameters(), lr=lr), float("inf")
-    for _ in range(epochs):
-        model.train()
-        for images, targets, _ in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(model(images.float().view(shape)).softmax(1), targets).backward()
-            optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            loss = 0.0
-            for images, targets, _ in val_loader:
-                loss += float(F.cross_entropy(model(images.float().view(shape)).softmax(1), targets))
-        if loss < best:
-            best, weights = loss, {name: value.clone() for name, value in model.state_dict().items()}
-    model.load_state_dict(weights)
+def train_literally(model: nn.Module, data: xb.data.Dataset, epochs: int, lr: float) -> None:
+    """Train with batches of 512 collated from single samples."""
+
+    def batches(split: Split, *, shuffle: bool) -> Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor]]]:
+        loader, shape = DataLoader(Record(split), batch_size=512, shuffle=shuffle), (-1, *split.images.shape[1:])
+        return lambda: ((images.float().view(shape), targets) for images, targets, _ in loader)
+
+    def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits.softmax(1), targets)
+
+    train_plainly(model, batches(data.train, shuffle=True), batches(data.val, shuffle=False), loss, epochs, lr)
 
 
 def train(name: str, data: xb.data.Dataset, epochs: int) -> Row:
     """Three trainings of 500 epochs, from a few epochs of each."""
     shape = tuple(data.train.images.shape[1:])
-
-    def literally() -> None:
-        train_literally(build(name, shape, 2, seed=0), data.train, data.val, epochs, 0.004)
 
     def ours() -> None:
         models = [build(name, shape, 2, seed=seed) for seed in range(TRAININGS)]
@@ -141,7 +113,8 @@ def train(name: str, data: xb.data.Dataset, epochs: int) -> Row:
         fit_many(models, *splits, epochs=10 * epochs, lr=0.004, loss="probabilities", device="cpu", progress=False)
 
     ours()
-    one, three = clock(literally, repeats=2) * EPOCHS / epochs, clock(ours) / 10 * EPOCHS / epochs
+    one = least_seconds(lambda: train_literally(build(name, shape, 2, seed=0), data, epochs, 0.004), 2)
+    one, three = one * EPOCHS / epochs, least_seconds(ours) / 10 * EPOCHS / epochs
     return Row(f"training, 8×8 {name}, {TRAININGS} × {EPOCHS} epochs", TRAININGS * one, three)
 
 
@@ -192,10 +165,10 @@ def explain(name: str, model: nn.Module, data: xb.data.Dataset, count: int) -> R
         few = min(count, 50) if method in ("lime", "kernel_shap") else count
         explain_literally(method, model, images[:2], targets[:2])
         xb.explain(method, model, images[:2], targets[:2], device="cpu", **parameters)
-        literal += clock(lambda m=method, n=few: explain_literally(m, model, images[:n], targets[:n])) * EXPLAINED / few
-        ours += clock(lambda m=method, p=parameters: xb.explain(m, model, images, targets, device="cpu", **p)) * (
-            EXPLAINED / count
-        )
+        their_call = functools.partial(explain_literally, method, model, images[:few], targets[:few])
+        our_call = functools.partial(xb.explain, method, model, images, targets, device="cpu", **parameters)
+        literal += least_seconds(their_call) * EXPLAINED / few
+        ours += least_seconds(our_call) * (EXPLAINED / count)
     return Row(f"explaining, 8×8 {name}, {len(METHODS)} methods, {EXPLAINED} samples", literal, ours)
 
 
@@ -214,8 +187,8 @@ def score(size: int, maps: torch.Tensor, masks: torch.Tensor, count: int, few: i
     some, their = maps[:few].double().numpy(), masks[:few].double().numpy()
     score_literally(some[:1], their[:1], cost)
     xb.emd_perf(maps[:2], masks[:2])
-    literal = clock(lambda: score_literally(some, their, cost)) * count / few
-    ours = clock(lambda: (xb.emd_perf(maps, masks), xb.topk_precision(maps, masks))) * count / len(maps)
+    literal = least_seconds(lambda: score_literally(some, their, cost)) * count / few
+    ours = least_seconds(lambda: (xb.emd_perf(maps, masks), xb.topk_precision(maps, masks))) * count / len(maps)
     return Row(f"scoring, {size}×{size}, two metrics, {count:,} maps", literal, ours, bar=20 if size == 64 else None)
 
 
@@ -232,15 +205,16 @@ def maps_of(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line(__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer samples of each")
     quick = parser.parse_args().quick
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="\\s*Setting .*hooks")
-    print(f"{'processor seconds of one thread':56}{'literal':>11}{'xaibench':>11}{'ratio':>9}")
+    print_head("processor seconds of one thread", "literal", "xaibench", "ratio", "bar")
 
     def show(row: Row) -> Row:
-        print(row, flush=True)
+        bar = "" if row.bar is None else f"{row.bar:g}"
+        print_row(row.name, f"{row.literal:.2f}", f"{row.ours:.2f}", f"{row.literal / row.ours:.1f}", bar)
         return row
 
     show(generate(64, 40_000, 100 if quick else 400))
@@ -259,8 +233,8 @@ def main() -> None:
     fit(model, large.train, large.val, epochs=2, lr=0.0005, device="cpu", progress=False)
     maps, masks = maps_of(model, large, methods, 2 if quick else 4)
     show(score(64, maps, masks, len(METHODS) * 100, 1 if quick else 5))
-    show(Row("whole 8×8 pipeline: one data set, MLP and CNN", *(sum(getattr(row, side) for row in pipeline)
-         for side in ("literal", "ours")), bar=10))  # fmt: skip
+    literal, ours = (sum(seconds) for seconds in list(zip(*pipeline, strict=True))[1:3])
+    show(Row("whole 8×8 pipeline: one data set, MLP and CNN", literal, ours, bar=10))
 
 
 if __name__ == "__main__":
