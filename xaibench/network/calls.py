@@ -1,4 +1,4 @@
-"""Observe the calls of the modules and functions of a network: the only place that registers hooks on all layers."""
+"""Observe the calls of the modules and functions of a network."""
 
 from __future__ import annotations
 
