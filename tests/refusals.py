@@ -11,9 +11,13 @@ import pytest
 import xaibench
 
 
-def refused(error, name, call, *arguments):
-    """Require that ``call(*arguments)`` raises ``error``, and that its message has ``name``; return the error."""
-    with pytest.raises(error, match=re.escape(name) or None) as found:
+def refused(error, names, call, *arguments):
+    """Require that ``call(*arguments)`` raises ``error`` whose message has ``names``, in order; return it.
+
+    ``names`` is a string, or several that must all be there.
+    """
+    pattern = "(?s:.*)".join(map(re.escape, [names] if isinstance(names, str) else names))
+    with pytest.raises(error, match=pattern or None) as found:
         call(*arguments)
     return found.value
 

@@ -108,7 +108,7 @@ def test_a_mosaic_has_photographs_of_the_size(photographs, monkeypatch):
 def test_an_error_of_a_registered_network_names_the_option(photographs, monkeypatch):
     monkeypatch.setenv("XAIBENCH_DATA", str(photographs))
     suite = without_missing(narrowed(load_suite("photographs")[0], models=["vgg16"], size=16))[0]
-    refused(SuiteError, "state it with --size", make_plan, suite)
+    refused(SuiteError, ("expected sides of at least 32 pixels", "state it with --size"), make_plan, suite)
 
 
 @pytest.mark.parametrize("size", [0, True, 9.5, "96"])

@@ -89,7 +89,7 @@ def test_the_suite_as_run_is_written_down(bench):
 def test_sets_that_are_not_there_are_left_out_with_advice(bench, tmp_path):
     from generators.pet import write
 
-    refused(SuiteError, "prepare lidc", without_missing, bench)
+    refused(SuiteError, ("none of its data sets is there", "prepare lidc", "--download"), without_missing, bench)
     write(tmp_path)
     kept, missing = without_missing(bench)
     assert sets(kept) == ["pet"]
