@@ -113,6 +113,18 @@ def test_images_needed_follow_from_effect_and_spread():
     assert found.needed == pytest.approx(618, abs=2)
 
 
+def test_images_are_needed_where_only_the_correction_for_several_explainers_prevents_support():
+    spread = np.array([1.0, -1.0] * 10) * np.sqrt(19 / 20)
+    zero = np.zeros(20)
+    use = {"ig": 0.42 + spread, "cam": spread, "noise": zero, "edges": zero}
+    asked = [question("a", "intervention", ig=0.5, cam=0.5), Question("b", "use", "b", "?", use, np.arange(20))]
+    found = judged(asked)["ig"]
+    assert 0.05 / 2 < max(comparison.p for comparison in found.comparisons) <= 0.05 < found.p
+    assert found.outcome == "undecided"
+    assert "use" in found.reasons[0]
+    assert found.needed > 20
+
+
 def test_no_number_of_images_helps_an_explainer_that_is_behind():
     found = judged([question("a", "intervention", ig=0.5), question("b", "use", ig=0.5, edges=0.5)])["ig"]
     behind = judged([question("a", "intervention", ig=0.5), question("b", "use", ig=0.45, edges=0.5)])["ig"]

@@ -8,11 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from leaderboard.conftest import SUITE
 from leaderboard.forging import ATTACKS, OF_ONE_RESULT, OTHER, facts, inflated, with_scores, with_text
+from refusals import refused
 
 import xaibench as xb
-from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import result_checksum
+from xaibench.leaderboard.checks import _expected_rows, check
+from xaibench.leaderboard.facts import read_facts
+from xaibench.leaderboard.manifest import ResultError, result_checksum
 from xaibench.leaderboard.scores import read_scores
 from xaibench.leaderboard.site.read import read_results
 from xaibench.leaderboard.verification import compare_scores
@@ -55,6 +58,25 @@ def test_an_attack_is_refused_with_a_reason(name, result):
     problems = check(result)
     assert problems
     assert all(problem and problem.replace("\n", "").isprintable() for problem in problems)
+
+
+def test_facts_with_other_trainings_than_the_plan_are_named(result):
+    ATTACKS["facts with another training"](result)
+    (problem,) = check(result)
+    assert "has the trainings [0, 9] of" in problem
+
+
+def test_facts_lack_no_training_of_a_suite_that_explains_all(repository, ships):
+    (folder,) = repository.glob("suites/tiny@*")
+    every = SUITE.replace("samples = 6", "samples = 6\ntrainings = 'all'")
+    ships(every.replace("seeds = [0]\nepochs", "seeds = [0, 1]\nepochs"))
+    refused(ResultError, ["has the trainings [0] of", "expected [0, 1]"], _expected_rows, read_facts(folder), "tiny")
+
+
+def test_rows_that_do_not_match_are_all_that_is_said_of_a_result(result):
+    ATTACKS["later samples"](result)
+    problems = check(result)
+    assert ["not in the suite" in problem or "lacks" in problem for problem in problems] == [True, True], problems
 
 
 def test_attacks_take_neither_other_results_nor_the_site_down(repository, typed):

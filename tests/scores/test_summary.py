@@ -12,9 +12,11 @@ from oracles.report_tables import quantile
 from oracles.report_tables import summarize as literal_summary
 from scipy import stats
 
+from xaibench.component.info import MetricInfo
 from xaibench.report import best_methods
 from xaibench.runfolder.schema import KEYS
 from xaibench.scores.leaderboards import leaderboard
+from xaibench.scores.nested_draws import SamplingDesign
 from xaibench.scores.results import read_run
 from xaibench.scores.summary import (
     MAX_OUTLIERS,
@@ -23,6 +25,8 @@ from xaibench.scores.summary import (
     count_unscored,
     describe,
     infer,
+    method_numbers,
+    pair_tests,
     rank_means,
     summarize,
     undefined,
@@ -109,6 +113,16 @@ def test_a_group_without_a_correct_or_defined_score_is_listed(fresh_run):
     board = leaderboard(run, summary, pairs=pairs).set_index("explainer")
     assert pd.isna(board.loc["lrp", "place"])  # a mean over the remaining cells is another quantity
     assert board.loc["deep_shap", "place"] >= 1
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_who_is_better_follows_the_direction_of_the_metric(higher):
+    values, drawn = np.random.default_rng(0).random((20, 2)) / 10 + [0.0, 0.5], SamplingDesign.of(20)
+    metric = MetricInfo("Mine", "map", higher_is_better=higher, range=(0.0, 1.0))
+    tests = pair_tests(["low", "high"], values, drawn)
+    found = method_numbers(["low", "high"], values, drawn, metric, tests, [False, False])
+    counts = {name: (row["better_than"], row["worse_than"]) for name, row in found.items()}
+    assert counts == {"high" if higher else "low": (1, 0), "low" if higher else "high": (0, 1)}
 
 
 def test_leaderboard_counts(fresh_run):

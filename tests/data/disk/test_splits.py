@@ -40,6 +40,13 @@ def test_every_sample_goes_to_one_split_and_no_group_to_two(pairs, splits, seed)
     assert all(len(part) == 0 for part, share in zip(parts, splits, strict=True) if share == 0)
 
 
+def test_a_group_of_several_classes_is_divided_as_its_rarest(painted):
+    source = painted([0] * 30 + [1] * 5, groups=[*range(30), *range(5)])  # five patients show both
+    for seed in range(5):
+        parts = parts_of(source, seed=seed)
+        assert [np.count_nonzero(source.targets[part]) for part in parts] == [3, 1, 1]
+
+
 def test_three_images_of_a_class_are_enough_for_three_splits(painted):
     source = painted([0] * 20 + [1] * 3)
     assert all(1 in source.targets[part] for part in parts_of(source))

@@ -40,7 +40,7 @@ def test_a_hole_is_an_outline_without_inclusion(tmp_path):
     ids=["missing", "empty", "zero", "blank"],
 )
 def test_what_is_not_rated_is_no_nodule_but_touches_its_slice(tmp_path, ratings):
-    reading = reading_of(tmp_path, nodule("A", [roi("u", 0, BOX[:1])], ratings), non_nodule("v", 1))
+    reading = reading_of(tmp_path, nodule("A", [roi("u", 0, BOX)], ratings), non_nodule("v", 1))
     assert reading.marks == ()
     assert reading.touched == {"u", "v"}
 
