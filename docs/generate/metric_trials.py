@@ -23,7 +23,7 @@ import pandas as pd
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.meta_evaluation import MetaEvaluation, meta_evaluate
 from xaibench.metrics import METRICS
-from xaibench.scores.metric_verdicts import FILE
+from xaibench.scores.results import VERDICTS
 
 #: Samples per draw, about as many as a run explains per network.
 SAMPLES = 50
@@ -65,7 +65,7 @@ def run(job: tuple[list[str], Any, int, int]) -> pd.DataFrame:
 def verdicts(found: MetaEvaluation, seed: int) -> dict[str, Any]:
     """Return the content of the file that report pages read; metrics that were not tested again are kept."""
     table, overall = found.table(), found.verdicts()
-    tried, before = set(table["metric"]), json.loads(FILE.read_text(encoding="utf-8"))["metrics"]
+    tried, before = set(table["metric"]), json.loads(VERDICTS.read_text(encoding="utf-8"))["metrics"]
     metrics: dict[str, Any] = {
         name: {"revision": METRICS.resolve(name).info.revision, "truths": {}}
         if name in tried or name not in before
@@ -90,8 +90,8 @@ def main() -> None:
         trials = pd.concat(pool.map(run, jobs(options.draws, options.seed, options.only)), ignore_index=True)
     found = MetaEvaluation(trials, options.draws, SAMPLES)
     print(found.table().to_string())
-    FILE.write_text(json.dumps(verdicts(found, options.seed), indent=1) + "\n", encoding="utf-8")
-    print(f"wrote {FILE}; run `python docs/generate` for the tables of docs/metrics.md")
+    VERDICTS.write_text(json.dumps(verdicts(found, options.seed), indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {VERDICTS}; run `python docs/generate` for the tables of docs/metrics.md")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from prose import from_subfolder, plain, section, with_blocks
 
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS
 from xaibench.metrics import METRICS, chance_level
-from xaibench.scores.metric_verdicts import known_verdicts
+from xaibench.scores.results import known_verdicts
 
 PICTURES = Path(__file__).parents[1] / "images" / "metrics"
 PAGE = Path(__file__).parents[1] / "metrics.md"

@@ -6,9 +6,9 @@ import pytest
 
 from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.metrics import METRICS
-from xaibench.scores.metric_verdicts import FILE, known_verdicts
+from xaibench.scores.results import VERDICTS, known_verdicts
 
-TRIED = json.loads(FILE.read_text(encoding="utf-8"))
+TRIED = json.loads(VERDICTS.read_text(encoding="utf-8"))
 AGAIN = "run `python docs/generate/metric_trials.py`"
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 from matplotlib.colors import to_hex
 
-from xaibench.plots.figure_style import THEME
+from xaibench.plots.figures import THEME
 
 
 def test_each_panel_has_the_numbers_of_the_summary(scored):

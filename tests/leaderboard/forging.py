@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from xaibench.leaderboard.manifest import RESULT
+from xaibench.leaderboard.repository import RESULT
 from xaibench.leaderboard.scores import _PICTURE, read_picture
 
 

@@ -15,11 +15,10 @@ from refusals import refused
 import xaibench as xb
 from xaibench.leaderboard.checks import _expected_rows, check
 from xaibench.leaderboard.facts import read_facts
-from xaibench.leaderboard.manifest import ResultError, result_checksum
+from xaibench.leaderboard.repository import ResultError, Verification, record_verification, result_checksum
 from xaibench.leaderboard.scores import read_scores
-from xaibench.leaderboard.site.read import read_results
+from xaibench.leaderboard.site.results import read_results
 from xaibench.leaderboard.verification import compare_scores
-from xaibench.leaderboard.verified import Verification, record_verification
 
 
 def older_scores(table):

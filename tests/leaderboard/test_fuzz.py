@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import RESULT, ResultError, read_manifest
+from xaibench.leaderboard.repository import RESULT, ResultError, read_manifest
 from xaibench.leaderboard.scores import read_scores
 from xaibench.leaderboard.site.files import SiteError
 from xaibench.leaderboard.site.write import write_site

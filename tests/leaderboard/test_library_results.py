@@ -6,9 +6,8 @@ import pytest
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
-from xaibench.leaderboard.manifest import find_results, read_manifest, result_checksum
+from xaibench.leaderboard.repository import find_results, read_manifest, read_verified, result_checksum
 from xaibench.leaderboard.suites import official_suite
-from xaibench.leaderboard.verified import read_verified
 from xaibench.runner.suites.parsing import load_suite
 
 RESULTS = Path(__file__).parents[2] / "examples" / "leaderboard" / "results"

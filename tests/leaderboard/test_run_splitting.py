@@ -13,10 +13,9 @@ from refusals import refused
 from xaibench.core.pictures import levels
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.facts import read_facts
-from xaibench.leaderboard.manifest import ResultError, read_manifest
-from xaibench.leaderboard.pictures import decode_sheet
+from xaibench.leaderboard.repository import ResultError, read_manifest
 from xaibench.leaderboard.run_splitting import split_run
-from xaibench.leaderboard.scores import STEP, read_picture
+from xaibench.leaderboard.scores import STEP, decode_sheet, read_picture
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runfolder.schema import (
     ACCURACY,

@@ -5,7 +5,7 @@ from refusals import refused
 
 from xaibench.benchmarks.checksums import published_checksums
 from xaibench.leaderboard import suites
-from xaibench.leaderboard.manifest import ResultError
+from xaibench.leaderboard.repository import ResultError
 from xaibench.leaderboard.suites import official_suite
 
 

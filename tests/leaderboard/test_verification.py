@@ -9,16 +9,17 @@ import pytest
 from leaderboard.forging import with_scores, with_text
 from refusals import refused
 
-from xaibench.leaderboard.manifest import ResultError, result_checksum
-from xaibench.leaderboard.scores import STEP, read_scores
-from xaibench.leaderboard.verification import compare_scores, measure_dependence, verify
-from xaibench.leaderboard.verified import (
+from xaibench.leaderboard.repository import (
     VERIFIED,
+    ResultError,
     Verification,
     find_verification,
     read_verified,
     record_verification,
+    result_checksum,
 )
+from xaibench.leaderboard.scores import STEP, read_scores
+from xaibench.leaderboard.verification import compare_scores, measure_dependence, verify
 from xaibench.runner.request import RunRequest
 from xaibench.runner.suite_run import run
 

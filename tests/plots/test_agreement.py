@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import xaibench as xb
-from xaibench.plots.files import encode
+from xaibench.plots.figures import encode
 
 NAMES = ["iou", "deletion", "hit"]
 

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
 from xaibench.plots.box_plots import panel_grid, score_figure
-from xaibench.plots.figure_style import THEME
-from xaibench.plots.files import encode, inline_svg
+from xaibench.plots.figures import THEME, encode, inline_svg
 from xaibench.scores.results import read_run
 from xaibench.scores.summary import summarize
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from report.annotated import CONTROLS, write_annotated_run
 from report.pictures import make_jobs, make_samples
 
-from xaibench.plots.files import encode
+from xaibench.plots.figures import encode
 from xaibench.report import write_report
 from xaibench.report.page import figure_files, write
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors

@@ -9,8 +9,7 @@ from report.conftest import FEW_CELLS
 from report.pictures import change_samples
 
 from xaibench.report import RunFolderError, write_report
-from xaibench.scores.metric_verdicts import MetricVerdict, known_verdicts
-from xaibench.scores.results import read_run
+from xaibench.scores.results import MetricVerdict, known_verdicts, read_run
 
 
 def test_a_folder_without_scores_is_named(tmp_path):

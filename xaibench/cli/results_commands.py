@@ -36,7 +36,7 @@ def check_results(
     """Check that results are valid and have exactly the rows of their suite, without running anything."""
     with clear_errors():
         from xaibench.leaderboard.checks import check
-        from xaibench.leaderboard.manifest import find_results, open_repository
+        from xaibench.leaderboard.repository import find_results, open_repository
 
         refused = 0
         with open_repository(folder) as repository:
@@ -83,9 +83,8 @@ def verify_results(
     with clear_errors(goes_on=work is not None):
         import tempfile
 
-        from xaibench.leaderboard.manifest import describe_error, find_results
+        from xaibench.leaderboard.repository import describe_error, find_results, find_verification, record_verification
         from xaibench.leaderboard.verification import verify
-        from xaibench.leaderboard.verified import find_verification, record_verification
 
         failed = 0
         with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary:

@@ -114,7 +114,7 @@ def _render_page(result: Evaluation, name: str, maps: Any, samples: Split) -> st
 
     from xaibench.core.markup import html_page
     from xaibench.plots import show
-    from xaibench.plots.files import encode
+    from xaibench.plots.figures import encode
     from xaibench.plots.maps import VolumeFigure
 
     numbers = {identity: number for number, identity in enumerate(samples.ids)}

@@ -334,7 +334,7 @@ class Evaluation:
             UnknownNameError: If a metric was not evaluated.
             ModuleNotFoundError: If matplotlib is not installed.
         """
-        from xaibench.plots.figure_style import house_style
+        from xaibench.plots.figures import house_style
 
         chosen = self._choose_metrics(metrics)
         with house_style():  # without matplotlib, its error names the command that installs it

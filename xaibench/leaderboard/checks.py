@@ -11,11 +11,9 @@ import numpy as np
 
 from xaibench.core.messages import listed, printable
 from xaibench.leaderboard.facts import FACTS, SuiteFacts, read_facts
-from xaibench.leaderboard.manifest import RESULT, ResultError, describe_error, read_manifest
-from xaibench.leaderboard.pictures import decode_sheet, read_sample_sheet
-from xaibench.leaderboard.scores import read_picture, read_scores
+from xaibench.leaderboard.repository import RESULT, ResultError, describe_error, find_verification, read_manifest
+from xaibench.leaderboard.scores import decode_sheet, read_picture, read_sample_sheet, read_scores
 from xaibench.leaderboard.suites import official_suite
-from xaibench.leaderboard.verified import find_verification
 from xaibench.runfolder.schema import SCORES
 from xaibench.runner.plan.plan import CellPlan
 from xaibench.scores.summary import is_scored_as_chance

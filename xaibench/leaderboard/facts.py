@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.leaderboard.manifest import ResultError, parse_json, read_bytes
-from xaibench.leaderboard.pictures import SheetLayout, parse_layout, sheet_layout, write_sample_sheet
+from xaibench.leaderboard.repository import ResultError, parse_json, read_bytes
+from xaibench.leaderboard.scores import SheetLayout, parse_layout, sheet_layout, write_sample_sheet
 from xaibench.runfolder.descriptions import RunParts, parse_parts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.schema import ACCURACY, CLASSIFICATION, IMAGES, SAMPLES, SCORES, TRAININGS, TableSchema

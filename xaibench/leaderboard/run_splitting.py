@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 
 from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.facts import FACTS, shown_samples, write_facts
-from xaibench.leaderboard.manifest import RESULT, Manifest, ResultError
-from xaibench.leaderboard.pictures import draw_map_sheet
-from xaibench.leaderboard.scores import write_scores
+from xaibench.leaderboard.repository import RESULT, Manifest, ResultError
+from xaibench.leaderboard.scores import draw_map_sheet, write_scores
 from xaibench.leaderboard.suites import official_suite
 from xaibench.runfolder.descriptions import PARTS, SUITE, read_environment, read_parts
 from xaibench.runfolder.schema import FAILURES, JOBS, SCORES, RunFolderError

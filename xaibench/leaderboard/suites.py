@@ -14,7 +14,7 @@ import tomli_w
 
 from xaibench.benchmarks.checksums import published_checksums
 from xaibench.core.messages import listed, unknown
-from xaibench.leaderboard.manifest import ResultError
+from xaibench.leaderboard.repository import ResultError
 from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_networks import network_file_checksums
 from xaibench.runner.published_scores import identity

@@ -25,10 +25,9 @@ from xaibench.evaluation.apply import round_maps
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.facts import FACTS, different_facts, read_facts, write_facts
-from xaibench.leaderboard.manifest import Manifest, ResultError, read_manifest, result_checksum
+from xaibench.leaderboard.repository import Manifest, ResultError, Verification, read_manifest, result_checksum
 from xaibench.leaderboard.scores import read_scores, round_scores
 from xaibench.leaderboard.suites import official_suite
-from xaibench.leaderboard.verified import Verification
 from xaibench.metrics.shared.explainer_calls import randomized_copy
 from xaibench.runfolder.descriptions import read_environment
 from xaibench.runfolder.schema import SCORES

@@ -10,7 +10,7 @@ Example:
 
 from xaibench.plots.agreement import agreement
 from xaibench.plots.curves import budget, curves
-from xaibench.plots.files import save
+from xaibench.plots.figures import save
 from xaibench.plots.forest import forest
 from xaibench.plots.maps import show
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from xaibench.core.correlations import MetricAgreement
-from xaibench.plots.figure_style import THEME, house_style
+from xaibench.plots.figures import THEME, house_style
 
 #: Inches: cell, character of a label, outer margin, height of the note below.
 _CELL, _CHARACTER, _MARGIN, _FOOT = 0.62, 0.075, 0.15, 0.42

@@ -15,8 +15,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from xaibench.plots.figure_style import FONT, THEME, house_style
-from xaibench.plots.files import shorten_label
+from xaibench.plots.figures import FONT, THEME, house_style, shorten_label
 from xaibench.scores.results import RunResults, place
 
 _SERIES = [THEME[f"series-{i}"] for i in range(1, 5)]

@@ -11,8 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xaibench.plots.figure_style import THEME, house_style
-from xaibench.plots.files import shorten_label
+from xaibench.plots.figures import THEME, house_style, shorten_label
 
 _COLORS = [THEME[f"series-{i}"] for i in range(1, 5)]
 # Four colors of the theme, then the same four dashed and dotted.

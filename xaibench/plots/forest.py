@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.plots.figure_style import FONT, THEME, house_style
-from xaibench.plots.files import shorten_label
+from xaibench.plots.figures import FONT, THEME, house_style, shorten_label
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,7 @@ from PIL import Image
 
 from xaibench.benchmarks.facets import is_moving
 from xaibench.core.pictures import TOP, Floats, Levels, color_picture, fit, palette
-from xaibench.plots.figure_style import THEME, house_style
-from xaibench.plots.files import shorten_label
+from xaibench.plots.figures import THEME, house_style, shorten_label
 from xaibench.runfolder.sample_file import SampleCell
 from xaibench.scores.results import RunResults, place
 

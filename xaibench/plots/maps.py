@@ -19,8 +19,7 @@ from xaibench.core.checks import check_count, check_finite, check_map_shape
 from xaibench.core.pictures import color_picture
 from xaibench.core.slices import cut_slices, heaviest_slices, name_slices
 from xaibench.core.types import Array
-from xaibench.plots.figure_style import THEME, house_style
-from xaibench.plots.files import encode, shorten_label
+from xaibench.plots.figures import THEME, encode, house_style, shorten_label
 
 #: Inches: side of a tile, of an image and of three slices of a volume; gap between tiles, margins above and left.
 _SIDE, _VOLUME_SIDE, _GAP, _TOP, _LEFT = 1.35, 2.3, 0.06, 0.3, 0.1

@@ -1,4 +1,4 @@
-"""Tables of a run folder: their names, columns and column types, and functions to write and read them.
+"""Tables of a run folder: their names, columns and column types, functions to write and read them, and its location.
 
 The report writes ``SUMMARY`` and ``COMPARISONS``; the runner writes all others.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from xaibench.core.files import check_regular
 from xaibench.runfolder.sanitize import quote_formula, sanitize_text, unquote_formula
@@ -18,6 +19,7 @@ from xaibench.runfolder.sanitize import quote_formula, sanitize_text, unquote_fo
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
 
 #: Type of a column. Missing values are empty strings, or ``nan`` for floats.
 ColumnType: TypeAlias = Literal["str", "int", "float", "bool"]
@@ -389,3 +391,29 @@ COMPARISONS = TableSchema(
 
 #: All tables, the most important first.
 TABLES = (SUMMARY, SCORES, SHARES, COMPARISONS, ACCURACY, TRAININGS, CURVES, SAMPLES, IMAGES, JOBS, FAILURES)
+
+
+def resolve_location(folder: str | os.PathLike[str]) -> Path:
+    """Return a path object for a run folder.
+
+    Args:
+        folder: A path, or a URL such as ``"s3://bucket/run"``. Of remote files, only the required parts are read, such
+            as some columns of a table.
+
+    Returns:
+        A :class:`~pathlib.Path`, or for a URL an object with the same interface.
+
+    Raises:
+        ImportError: If it is a URL and ``universal-pathlib`` is not installed.
+        ValueError: If fsspec does not support the URL.
+    """
+    if isinstance(folder, Path) or "://" not in str(folder):
+        return cast("Path", folder) if not isinstance(folder, str) else Path(folder)
+    try:
+        from upath import UPath
+    except ImportError as error:
+        raise ImportError(
+            f'{folder} is a URL; reading it needs universal-pathlib: pip install "xaibench[remote]", and the fsspec '
+            "package for its protocol, such as s3fs."
+        ) from error
+    return cast("Path", UPath(str(folder)))

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.runfolder.locations import resolve_location
-from xaibench.runfolder.schema import CELL, IMAGES, KEYS, SAMPLES, SCORES, RunFolderError
+from xaibench.runfolder.schema import CELL, IMAGES, KEYS, SAMPLES, SCORES, RunFolderError, resolve_location
 from xaibench.scores import NestedMeans, SamplingDesign, holm, nested_means, unpaired_difference
 from xaibench.scores.rank_tests import kendall_tau
 from xaibench.scores.results import RunResults

@@ -2,8 +2,8 @@
 
 import pytest
 
-from xaibench.leaderboard.manifest import ResultError, read_manifest
-from xaibench.leaderboard.site import read
+from xaibench.leaderboard.repository import ResultError, read_manifest
+from xaibench.leaderboard.site import results
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -16,5 +16,5 @@ def made_up():
         return []
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "check", check)
+        patch.setattr(results, "check", check)
         yield

@@ -9,10 +9,8 @@ from report.conftest import FEW_CELLS, make_parts, make_scores
 from report.pictures import make_samples
 
 from xaibench.leaderboard.facts import FACTS, FACTS_FILE, NETWORKS, SuiteFacts
-from xaibench.leaderboard.manifest import RESULT, Manifest, result_checksum
-from xaibench.leaderboard.pictures import draw_map_sheet, sheet_layout, write_sample_sheet
-from xaibench.leaderboard.scores import read_picture, write_scores
-from xaibench.leaderboard.verified import Verification, record_verification
+from xaibench.leaderboard.repository import RESULT, Manifest, Verification, record_verification, result_checksum
+from xaibench.leaderboard.scores import draw_map_sheet, read_picture, sheet_layout, write_sample_sheet, write_scores
 from xaibench.runfolder.descriptions import parse_parts
 from xaibench.runfolder.schema import ACCURACY, SAMPLES, SCORES, TRAININGS
 

@@ -6,8 +6,7 @@ from report.browser import HOSTILE, axe, state, visiting
 from report.conftest import FEW_CELLS
 
 import xaibench as xb
-from xaibench.leaderboard.site.read import by_suite, read_results
-from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
+from xaibench.leaderboard.site.results import build_leaderboards, by_suite, read_results
 from xaibench.scores.leaderboards import overall_comparisons
 
 #: Printable, as the words of a result must be.

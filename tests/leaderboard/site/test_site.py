@@ -17,8 +17,7 @@ import xaibench as xb
 from xaibench.cli import app
 from xaibench.leaderboard import SiteError
 from xaibench.leaderboard.facts import FACTS_FILE
-from xaibench.leaderboard.site.read import by_suite, read_results
-from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
+from xaibench.leaderboard.site.results import build_leaderboards, by_suite, read_results
 from xaibench.leaderboard.site.write import _suite_entries
 from xaibench.report.page.content import board_rows, board_values
 from xaibench.report.page.tables import leaderboard_table

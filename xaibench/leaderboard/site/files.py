@@ -1,7 +1,11 @@
-"""Files of the site. They are written to a temporary folder that replaces the previous site when it is complete."""
+"""Files of the site. They are written to a temporary folder that replaces the previous site when it is complete.
+
+Maps are sprites: one image file per method with its maps of the same samples.
+"""
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from PIL import Image
 
-from xaibench.leaderboard.site.read import ExcludedResult
+from xaibench.core.pictures import palette
+from xaibench.leaderboard.facts import SuiteFacts
+from xaibench.leaderboard.repository import ResultError
+from xaibench.leaderboard.scores import SheetLayout, decode_sheet, read_picture, read_sample_sheet
+from xaibench.leaderboard.site.results import ExcludedResult
 from xaibench.report.page.templating import json_block, script, template_environment
 from xaibench.runfolder.sanitize import quote_formula
 
@@ -138,3 +149,57 @@ def replace_folder(out: Path) -> Iterator[Path]:
                 old.rename(out)
             raise
         shutil.rmtree(old, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class SpriteFiles:
+    """Sprites of a suite.
+
+    Attributes:
+        layout: Rows and columns of the sprites; None if the suite has no pictures.
+        samples: Address of the sprite of the samples.
+        maps: Method to the address of its sprite.
+        rows: Method to the rows of its sprite that have maps.
+    """
+
+    layout: SheetLayout | None
+    samples: str
+    maps: Mapping[str, str]
+    rows: Mapping[str, tuple[int, ...]]
+
+
+def write_pictures(site: Site, slug: str, facts: SuiteFacts, results: Mapping[str, Path]) -> SpriteFiles:
+    """Write the sprite of the samples of a suite, and one of each method's maps.
+
+    Args:
+        site: The site.
+        slug: The suite's name in addresses.
+        facts: Facts about the suite.
+        results: Method to the folder of its result; methods whose picture is missing or damaged have no sprite.
+    """
+    layout = facts.layout
+    try:
+        sheet = None if layout is None else read_sample_sheet(facts.folder, layout)
+    except ResultError:
+        sheet = None
+    if layout is None or sheet is None:  # the scores are shown without maps
+        return SpriteFiles(None, "", {}, {})
+    samples = f"data/{slug}/samples.webp"
+    site.write(samples, _encode_webp(sheet))
+    maps, rows = {}, {}
+    for name, folder in results.items():
+        try:
+            levels = decode_sheet(read_picture(folder), "The picture", layout.size)
+        except ResultError:
+            continue
+        if levels.any():
+            maps[name] = f"data/{slug}/maps-{site.methods[name]}.webp"
+            rows[name] = tuple(np.flatnonzero(levels.reshape(len(layout.cells), -1).any(axis=1)).tolist())
+            site.write(maps[name], _encode_webp(palette()[levels]))
+    return SpriteFiles(layout, samples, maps, rows)
+
+
+def _encode_webp(sheet: NDArray[np.uint8]) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(sheet).save(content, "WEBP", lossless=True, quality=50, method=2)
+    return content.getvalue()

@@ -8,10 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.leaderboard.site.files import Site, SuiteEntry
-from xaibench.leaderboard.site.read import Result
-from xaibench.leaderboard.site.sprites import SpriteFiles
-from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
+from xaibench.leaderboard.site.files import Site, SpriteFiles, SuiteEntry
+from xaibench.leaderboard.site.results import Result, SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import plain_text
 from xaibench.report.page.content import board_rows, records
 from xaibench.runfolder.schema import CELL, SCORES, SUMMARY

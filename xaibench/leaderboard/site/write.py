@@ -12,19 +12,18 @@ import pandas as pd
 
 from xaibench.core.messages import unknown
 from xaibench.core.truth_kinds import TRUTHS
-from xaibench.leaderboard.manifest import open_repository
-from xaibench.leaderboard.site.files import Site, SiteError, SuiteEntry, replace_folder
+from xaibench.leaderboard.repository import open_repository
+from xaibench.leaderboard.site.files import Site, SiteError, SuiteEntry, replace_folder, write_pictures
 from xaibench.leaderboard.site.method_page import MethodOnSuite, method_rows, write_method
-from xaibench.leaderboard.site.pairs import render_pairs, write_pairs
-from xaibench.leaderboard.site.read import ExcludedResult, Result, by_suite, read_results
-from xaibench.leaderboard.site.sprites import write_pictures
-from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
+from xaibench.leaderboard.site.results import ExcludedResult, Result, build_leaderboards, by_suite, read_results
 from xaibench.leaderboard.site.suite_page import (
     CHOICE,
     OVERVIEW,
     SuiteSummaryRow,
+    render_pairs,
     render_suite,
     suite_summary_rows,
+    write_pairs,
     write_tables,
 )
 from xaibench.report.page.figure_files import file_names

@@ -17,11 +17,17 @@ from xaibench import plots
 from xaibench.core.correlations import MetricAgreement
 from xaibench.core.files import write_file
 from xaibench.plots.box_plots import score_figure
-from xaibench.plots.files import Drawn, encode, inline_svg
+from xaibench.plots.figures import Drawn, encode, inline_svg
 from xaibench.plots.map_sheets import map_sheets, sheet_figure
-from xaibench.plots.method_panels import band_figure, budget_figure, curve_sets
-from xaibench.plots.rankings import forest_figure, ranking_figure
-from xaibench.plots.signal_to_noise import accuracy_figure, ratio_sheet
+from xaibench.plots.run_figures import (
+    accuracy_figure,
+    band_figure,
+    budget_figure,
+    curve_sets,
+    forest_figure,
+    ranking_figure,
+    ratio_sheet,
+)
 from xaibench.report.page.content import alternative
 from xaibench.scores.budgets import BudgetScores, budget_scores
 from xaibench.scores.leaderboards import Boards, Ranking, boards, rankings

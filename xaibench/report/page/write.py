@@ -14,7 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from xaibench.core.files import write_file
-from xaibench.plots.rankings import forest_content
+from xaibench.plots.run_figures import forest_content
 from xaibench.report.page.content import (
     accuracy_rows,
     board_rows,
@@ -23,17 +23,18 @@ from xaibench.report.page.content import (
     facts,
     left_out_text,
     method_pairs,
+    own_comparisons,
     page_values,
     parameters,
     records,
     scored_rule,
     scored_text,
     subject,
+    unranked,
+    verdict,
 )
 from xaibench.report.page.figure_files import FigureWriter, Findings, compute_findings, start_helper
-from xaibench.report.page.headlines import own_comparisons, unranked, verdict
-from xaibench.report.page.maps import map_strip, sheet_tables
-from xaibench.report.page.sample_browser import browser
+from xaibench.report.page.samples import browser, map_strip, sheet_tables
 from xaibench.report.page.tables import grid_tables, page_tables
 from xaibench.report.page.templating import json_block, script, template_environment
 from xaibench.runfolder.sample_file import MOST_VOXELS

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from report.known_scores import NOISE, make_board
 
-from xaibench.report.page.headlines import own_comparisons, unranked, verdict
+from xaibench.report.page.content import own_comparisons, unranked, verdict
 from xaibench.report.page.write import make_report
 from xaibench.scores.leaderboards import best_by_cell, boards, leaderboards_by_truth, overall_comparisons
 from xaibench.scores.summary import infer, summarize

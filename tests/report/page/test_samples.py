@@ -1,3 +1,5 @@
+"""Sheets of maps follow the cells of a run; the sample browser has as many samples as fit, with all maps and scores."""
+
 import base64
 import io
 
@@ -10,11 +12,38 @@ from report.pictures import change_samples, make_samples, make_volumes
 
 from xaibench.core.slices import name_slices
 from xaibench.report import write_report
-from xaibench.report.page import sample_browser
+from xaibench.report.page import samples
 from xaibench.report.page import write as page
-from xaibench.report.page.sample_browser import browser
+from xaibench.report.page.samples import SMALL, browser, sheet_tables
 from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.scores.results import read_run
+
+
+def test_sheets_of_generated_sets_follow_the_cells(shared_run):
+    run = read_run(shared_run)
+    example, mean = sheet_tables(run)
+    assert [label for label, _ in example["rows"]][:4] == [
+        *("LIN · WHITE · LLR", "LIN · WHITE · MLP", "LIN · WHITE · CNN", "LIN · CORR · LLR")
+    ]
+    tiles = dict(zip(example["sheet"].columns, example["rows"][0][1], strict=True))
+    assert tiles["image"].alt == "Image, LIN · WHITE · LLR"
+    assert [name for name, tile in tiles.items() if tile is None] == ["guided_gradcam"]
+    assert all("RIGID" not in label for label, _ in mean["rows"])
+
+
+def test_sheets_of_photographs_state_what_is_seen_and_stay_small(annotated_run, monkeypatch):
+    run = read_run(annotated_run)
+    (table, _) = sheet_tables(run)
+    label, (image, cam, *_) = table["rows"][0]
+    assert (label, image.alt) == ("pet_0.jpg: dog", "Image, pet_0.jpg: dog")
+    assert cam.alt.startswith("CAM, pet_0.jpg: dog: ")
+    assert cam.alt.endswith("% of its magnitude inside the ground truth")
+    data = base64.b64decode(cam.uri.removeprefix("data:image/webp;base64,"))
+    assert Image.open(io.BytesIO(data)).size == (96, 96)
+    assert len(data) < 6000
+    monkeypatch.setattr(samples, "MOST_TILES", 30)
+    assert [(len(one["rows"]), one["left_out"]) for one in sheet_tables(run)] == [(1, 2), (1, 2)]
+
 
 PLENTY = 10**7
 
@@ -104,7 +133,7 @@ def test_large_maps_are_reduced_only_where_too_few_would_fit(folder, tmp_path):
     assert np.abs(opened(cell["images"][0]).mean((0, 1)) - made.images[0].mean((0, 1))).max() < 8
     room = sum(len(text) for text in cell["maps"]) // 2
     small = browser(run, room)
-    assert small.reduced == sample_browser.SMALL
+    assert small.reduced == SMALL
     assert small.shown > 7
     assert opened(small.cells[0]["maps"][0]).shape[:2] == (32, 32 * count)
 

@@ -1,19 +1,40 @@
-"""Read the results of a repository that pass the check, and record why others are not shown."""
+"""Read the results of a repository that pass the check, and merge those of a suite into one run.
+
+The report's code computes the numbers of that run.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+import tomli_w
+
+from xaibench.component.parameters import Frozen
 from xaibench.core.checks import to_latin
 from xaibench.core.messages import printable
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.facts import FACTS, SuiteFacts, read_facts
-from xaibench.leaderboard.manifest import Manifest, describe_error, find_results, read_manifest
-from xaibench.leaderboard.verified import Verification, find_verification
+from xaibench.leaderboard.repository import (
+    Manifest,
+    ResultError,
+    Verification,
+    describe_error,
+    find_results,
+    find_verification,
+    read_manifest,
+)
+from xaibench.leaderboard.scores import read_scores
+from xaibench.leaderboard.suites import official_suite
+from xaibench.runfolder.descriptions import Environment, PartDescription
+from xaibench.runfolder.schema import FAILURES, SCORES
+from xaibench.scores.leaderboards import Boards, boards
+from xaibench.scores.results import RunResults, assemble_results
+from xaibench.scores.summary import UnscoredMaps, count_unscored, infer, summarize
 
 
 @dataclass(frozen=True)
@@ -136,3 +157,112 @@ def by_suite(results: Iterable[Result]) -> dict[str, list[Result]]:
     for one in sorted(results, key=lambda one: (one.manifest.suite, one.manifest.version)):
         groups.setdefault(one.manifest.suite_folder, []).append(one)
     return groups
+
+
+#: Columns of the scores that are merged (the reason is counted first), and smaller types for some.
+_COLUMNS = [name for name in SCORES.columns if name not in ("reason", "correct")]
+_DTYPES = {"sample": "int32", "seed": "int32"}
+#: Largest number of scores of a result.
+_MAX_ROWS = 20_000_000
+
+
+@dataclass(frozen=True)
+class SuiteLeaderboards:
+    """Methods and leaderboards of one suite.
+
+    Attributes:
+        results: Method to result.
+        run: All scores, with the methods as explainers.
+        summary: One row per cell, method and metric.
+        pairs: Paired tests of every two methods in every cell.
+        boards: Leaderboard by kind of truth.
+        unscored: Maps that were scored as chance, and undefined scores, of the methods that have any.
+    """
+
+    results: dict[str, Result]
+    run: RunResults
+    summary: pd.DataFrame
+    pairs: pd.DataFrame
+    boards: dict[str, Boards]
+    unscored: dict[str, UnscoredMaps]
+
+
+def build_leaderboards(results: Sequence[Result]) -> tuple[SuiteLeaderboards | None, list[ExcludedResult]]:
+    """Read the scores of a suite, one result at a time, and compute its leaderboards.
+
+    Args:
+        results: Its results.
+
+    Returns:
+        The leaderboards (None if no scores can be read), and the excluded results.
+    """
+    tables, shown, left_out = [], [], []
+    unscored: dict[str, UnscoredMaps] = {}
+    for one in results:
+        try:
+            rows = read_scores(one.folder, _MAX_ROWS, list(SCORES.columns)).astype(_DTYPES)
+            unscored |= count_unscored(rows)
+            tables.append(rows[_COLUMNS])
+            shown.append(one)
+        except Exception as error:  # rows of results of earlier versions of the suite were not checked before
+            left_out.append(ExcludedResult(one.manifest.folder, describe_error(error)))
+    if not shown:
+        return None, left_out
+    run = _merge_into_run(shown, _concatenate(tables))
+    summary, pairs = infer(run, summarize(run))
+    by_method = {one.manifest.method: one for one in shown}
+    return SuiteLeaderboards(by_method, run, summary, pairs, boards(run, summary, pairs), unscored), left_out
+
+
+def _concatenate(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate tables column by column, freeing each column so that it is in memory only once."""
+    columns = {}
+    for name in _COLUMNS:
+        parts = [table.pop(name) for table in tables]
+        if name in SCORES.text:
+            categories = pd.Index(list(dict.fromkeys(one for part in parts for one in part.cat.categories)))
+            parts = [part.cat.set_categories(categories) for part in parts]
+        columns[name] = pd.concat(parts, ignore_index=True)
+    return pd.DataFrame(columns)
+
+
+def _merge_into_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResults:
+    """Merge results into a run with the facts about their suite, which no single result can change."""
+    facts = results[0].facts
+    parts = dataclasses.replace(
+        facts.parts, explainers={one.manifest.method: _method_description(one) for one in results}
+    )
+    upwards = {name: part.higher_is_better for name, part in parts.metrics.items()}
+    scores["higher_is_better"] = scores["metric"].map(upwards).astype(bool)
+    return assemble_results(
+        facts.folder,
+        parts,
+        scores,
+        accuracy=facts.accuracy,
+        trainings=facts.trainings,
+        samples=facts.samples,
+        failures=FAILURES.empty(),
+        environment=Environment(),
+        suite_toml=_suite_text(results[0].manifest.suite),
+    )
+
+
+def _suite_text(name: str) -> str:
+    """Return the suite as TOML; empty if this version of the library does not have it."""
+    try:
+        return tomli_w.dumps(official_suite(name).tables)
+    except ResultError:
+        return ""
+
+
+def _method_description(result: Result) -> PartDescription:
+    method = result.manifest
+    return PartDescription(
+        method.method,
+        method.label,
+        control=result.is_control,
+        meaning=method.summary,
+        citation=method.citation,
+        parameters=Frozen(dict(method.parameters)),
+        passes=method.passes,
+    )

@@ -1,4 +1,4 @@
-"""Conversion of figures to files, and labels that fit them."""
+"""Style of all figures, for matplotlib's object interface (no pyplot, no global state), and conversion to files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,62 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from xaibench.core.files import atomic_file
-from xaibench.plots.figure_style import THEME, house_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Colors of the light theme by role. Series colors are from the color-blind safe palette of Okabe and Ito.
+THEME = {
+    "ink": "#1b2330",
+    "soft": "#5b6675",
+    "line": "#d5dae1",
+    "band": "#f3f5f8",
+    "paper": "#fffffe",
+    "series-1": "#0072b2",
+    "series-2": "#d55e00",
+    "series-3": "#009e73",
+    "series-4": "#cc79a7",
+}
+#: Font size in points.
+FONT = 8.5
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Use matplotlib's defaults with the library's settings, regardless of the user's configuration.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed; the message says how to install it.
+    """
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Figures need matplotlib: pip install matplotlib.", name=error.name) from error
+    defaults: dict[str, Any] = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
+    ours: dict[str, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "xaibench",
+        "font.size": FONT,
+        "axes.linewidth": 0.6,
+        "axes.facecolor": "none",
+        "figure.facecolor": THEME["paper"],
+        "savefig.facecolor": THEME["paper"],
+        # Labels are names, not formulas: dollar signs are printed.
+        "text.parse_math": False,
+    }
+    settings: Any = defaults | ours
+    with matplotlib.rc_context(settings):
+        yield
+
 
 #: The longest label of a figure in characters.
 _LONGEST = 26
@@ -64,14 +110,14 @@ def shorten_label(label: str) -> str:
 
 
 #: A figure, or None if there is nothing to draw.
-Drawn: TypeAlias = Figure | None
+Drawn: TypeAlias = "Figure | None"
 
 
 def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
     """Return a matplotlib SVG as an element of a page, with theme colors as CSS variables and the page's font.
 
     Args:
-        svg: Output of :func:`xaibench.plots.files.encode`.
+        svg: Output of :func:`xaibench.plots.figures.encode`.
         prefix: Prefix of every id, which keeps the ids of several drawings on a page distinct.
         title: Text alternative.
     """

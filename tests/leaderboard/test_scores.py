@@ -10,7 +10,7 @@ from report.conftest import FEW_CELLS, make_scores
 from report.pictures import make_samples, make_volumes
 
 from xaibench.core.pictures import levels
-from xaibench.leaderboard.pictures import (
+from xaibench.leaderboard.scores import (
     SAMPLE_SHEET,
     decode_sheet,
     draw_map_sheet,

@@ -1,6 +1,6 @@
 import pytest
 
-from xaibench.plots.rankings import ranking_figure
+from xaibench.plots.run_figures import ranking_figure
 from xaibench.scores.leaderboards import Ranking, boards, rankings
 from xaibench.scores.results import read_run
 
