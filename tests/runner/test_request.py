@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from refusals import refused
 
-from xaibench.cli.options import HELP
+from xaibench.cli.options import help_of
 from xaibench.cli.run_commands import run as run_command
 from xaibench.component.registry import UnknownNameError
 from xaibench.runner import RunRequest, estimate, run
@@ -115,8 +115,8 @@ def test_an_unknown_argument_names_the_nearest(function):
 def test_every_field_is_an_option_of_the_command_line_with_its_description():
     names = {field.name for field in dataclasses.fields(RunRequest)}
     assert inspect.signature(run_command).parameters.keys() == names | {"engine", "address", "plan"}
-    assert HELP.keys() == names
-    assert not re.search("``|:[a-z]+:`", " ".join(HELP.values()))
+    assert help_of(RunRequest).keys() == names
+    assert not re.search("``|:[a-z]+:`", " ".join(help_of(RunRequest).values()))
 
 
 IMAGENET = f"""{SUITE}

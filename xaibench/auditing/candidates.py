@@ -197,7 +197,7 @@ def choose_explainers(given: str | Sequence[Any] | Mapping[str, Any] | Any | Non
     """
     if given is None:
         return {name: name for name in DEFAULT}
-    if isinstance(given, str) and given == "all":
+    if given in ("all", ["all"]):
         parts = {name: EXPLAINERS.resolve(name) for name in EXPLAINERS}
         return {n: n for n, p in parts.items() if not getattr(p.info, "control", False) and not hasattr(p, "fit")}
     if isinstance(given, Mapping):

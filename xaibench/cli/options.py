@@ -1,4 +1,4 @@
-"""Options that are fields of a :class:`~xaibench.runner.RunRequest`, with the types and the help that it states.
+"""Options that are fields of a request, such as :class:`~xaibench.runner.RunRequest`, with the help that it states.
 
 The other commands with the same options take their help from here, too.
 """
@@ -9,34 +9,32 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from xaibench.cli.completion import completer
 from xaibench.runner.request import RunRequest
 
-_FIELDS = {field.name: field for field in dataclasses.fields(RunRequest)}
-_TYPES = get_type_hints(RunRequest)
 #: Names that can be completed.
 _COMPLETED = ("datasets", "models", "explainers", "metrics")
-_SMALLEST = {"workers": 1, "device_workers": 1, "size": 8}
+_SMALLEST = {"workers": 1, "device_workers": 1, "size": 8, "budget": 2}
 #: Fields with a path or something else, such as a URL.
 _NOT_ONLY_PATHS = ("store", "against")
 
 
-def _describe_fields() -> dict[str, str]:
-    """Return the description of each field from the docstring of the request, without markup."""
-    text = inspect.cleandoc(RunRequest.__doc__ or "").partition("Attributes:\n")[2]
+@functools.cache
+def help_of(request: type) -> Mapping[str, str]:
+    """Return the description of each field from the docstring of a request, without markup."""
+    text = inspect.cleandoc(request.__doc__ or "").partition("Attributes:\n")[2]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
-    plain = {name: re.sub(r"\s+", " ", entry).replace("``", "") for name, entry in entries}
-    lists = {name: " Separated by commas." for name, declared in _TYPES.items() if declared == Sequence[str] | None}
-    return {name: re.sub(r" \(:\w+:`.*?`\)", "", entry) + lists.get(name, "") for name, entry in plain.items()}
-
-
-HELP = _describe_fields()
+    plain = {name: re.sub(r" \(:\w+:`.*?`\)|``", "", re.sub(r"\s+", " ", entry)) for name, entry in entries}
+    lists = {name for name, declared in get_type_hints(request).items() if declared == Sequence[str] | None}
+    return plain | {
+        name: re.sub(r"( \[default.*)?$", r" Separated by commas.\1", plain[name], count=1) for name in lists
+    }
 
 
 def described(help: str, *flags: str, **settings: Any) -> Any:
@@ -44,56 +42,60 @@ def described(help: str, *flags: str, **settings: Any) -> Any:
     return typer.Option(*flags, help=help, show_default=False, **settings)
 
 
-def option(name: str, help: str = "") -> Any:
-    """Return the option for a field of the request.
+def option(name: str, default: object = None, request: type = RunRequest) -> Any:
+    """Return the option for a field of a request.
 
     Args:
         name: The field.
-        help: Another description than that of the field.
+        default: Its default, which is shown unless the help describes it.
+        request: The class of the request.
     """
     flag = "--model" if name == "models" else f"--{name.replace('_', '-')}"
     complete = completer(name, several=True) if name in _COMPLETED else None
-    shown = isinstance(_FIELDS[name].default, str)
+    shown = default is not None and not isinstance(default, bool)
     return typer.Option(
-        flag, help=help or HELP[name], min=_SMALLEST.get(name), autocompletion=complete, show_default=shown
+        flag, help=help_of(request)[name], min=_SMALLEST.get(name), autocompletion=complete, show_default=shown
     )
 
 
-def _parameter(name: str) -> inspect.Parameter:
+def _parameter(field: dataclasses.Field[Any], declared: Any, request: type) -> inspect.Parameter:
     """Return the parameter of a command for a field of the request."""
-    declared, default = _TYPES[name], _FIELDS[name].default
+    name, default, kind = field.name, field.default, declared
+    keyword = functools.partial(inspect.Parameter, name, inspect.Parameter.KEYWORD_ONLY)
     if default is dataclasses.MISSING:
-        argument = typer.Argument(help=HELP[name], autocompletion=completer("suites"))
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[str, argument])
-    kind: Any = str | None
-    if declared in (bool, str, int | None):
-        kind = declared
-    elif Path in declared.__args__ and name not in _NOT_ONLY_PATHS:
-        kind = Path | None
-    annotation = Annotated[kind, option(name)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        if field is dataclasses.fields(request)[0]:
+            complete = completer("suites") if request is RunRequest else None
+            argument = typer.Argument(help=help_of(request)[name], autocompletion=complete)
+            return keyword(annotation=Annotated[str, argument])
+        return keyword(annotation=Annotated[str, option(name, None, request)])
+    if declared not in (bool, str, int, float, Path, int | None):
+        kind = Path | None if Path in get_args(declared) and name not in _NOT_ONLY_PATHS else str | None
+    return keyword(default=default, annotation=Annotated[kind, option(name, default, request)])
 
 
 def takes_request(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command whose first argument is a request, so that it takes the fields of the request as options."""
     signature = inspect.signature(command, eval_str=True)
+    first, *own = signature.parameters.values()
+    request, types = first.annotation, get_type_hints(first.annotation)
+    fields = dataclasses.fields(request)
 
     @functools.wraps(command)
     def with_options(**options: Any) -> None:
-        values = {name: _read_value(name, options.pop(name)) for name in _FIELDS}
-        command(RunRequest(**values), **options)
+        values = {one.name: _read_value(types[one.name], options.pop(one.name)) for one in fields}
+        command(request(**values), **options)
 
-    own = list(signature.parameters.values())[1:]
-    every = [*map(_parameter, _FIELDS), *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+    every = [_parameter(one, types[one.name], request) for one in fields]
+    every += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
     with_options.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
     with_options.__annotations__ = {each.name: each.annotation for each in every}
     return with_options
 
 
-def _read_value(name: str, value: Any) -> Any:
-    if _TYPES[name] == Sequence[str] | None:
+def _read_value(declared: Any, value: Any) -> Any:
+    if declared == Sequence[str] | None:
         return names(value)
-    if name == "samples" and value and re.fullmatch("[0-9]{1,18}", value):
+    if int in get_args(declared) and isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
         return int(value)
     return value
 
