@@ -187,15 +187,15 @@ def test_progress_counts_what_takes_time(monkeypatch):
                 steps.setdefault(self._description, []).append((self.done, self.total))
             super().__exit__(*raised)
 
-    for module in ("api", "images"):
+    for module in ("api", "images", "plan"):
         monkeypatch.setattr(f"xaibench.auditing.{module}.ProgressBar", Bar)
     images, labels = tagged_images(20)
     collection = xb.data.open_images(images + 0.5, targets=labels)
     xb.audit(tag_network(), collection, explainers=["saliency"], budget=10)
     assert steps["reading"] == [(20, 20)]
-    assert steps["interventions"] == [(6 * 3 * 20, 6 * 3 * 20)]
-    ((done, total),) = steps["maps"]
-    assert done == total >= 6 * 20
+    for name, least in {"maps": 6 * 20, "interventions": 6 * 3 * 20}.items():
+        ((done, total),) = steps[name]
+        assert done == total >= least
 
 
 class OneSlice(nn.Module):

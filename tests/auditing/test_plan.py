@@ -8,9 +8,8 @@ from torch import nn
 from typer.testing import CliRunner
 
 import xaibench as xb
-from xaibench.auditing.candidates import Candidates, choose_explainers
 from xaibench.auditing.images import make_subject
-from xaibench.auditing.plan import BUDGET, EFFORTS, count_seconds, make_plan
+from xaibench.auditing.plan import BUDGET, EFFORTS, Candidates, choose_explainers, count_seconds, make_plan
 from xaibench.cli import app
 
 NAMES = ("saliency", "integrated_gradients", "rise", "lime")
@@ -35,16 +34,16 @@ class Slow(nn.Module):
 
 def test_random_explainers_get_what_their_papers_use():
     plan = planned()
-    assert plan.passes == {"saliency": 2, "integrated_gradients": BUDGET, "rise": 4000, "lime": 2120}
-    assert not plan.left_out
+    assert plan.candidates.passes == {"saliency": 2, "integrated_gradients": BUDGET, "rise": 4000, "lime": 2120}
+    assert not plan.candidates.inapplicable
 
 
 def test_a_slow_network_gets_fewer_passes_and_drops_what_would_not_be_stable():
     plan, fast = planned(Slow(), minutes=0.1), planned(minutes=0.1)
     assert EFFORTS.index(plan.effort) > EFFORTS.index(fast.effort)
-    assert set(plan.left_out) == {"rise", "lime"}
-    assert "4,000 passes" in plan.left_out["rise"]
-    assert plan.passes["integrated_gradients"] <= BUDGET
+    assert set(plan.candidates.inapplicable) == {"rise", "lime"}
+    assert "4,000 passes" in plan.candidates.inapplicable["rise"]
+    assert plan.candidates.passes["integrated_gradients"] <= BUDGET
     assert sum(plan.stages.values()) < sum(fast.stages.values())
 
 
@@ -65,13 +64,13 @@ def test_operations_and_values_are_counted():
 
 def test_a_given_budget_is_that_of_all():
     plan = planned(Slow(), budget=50, minutes=1.0)
-    assert plan.passes == {"saliency": 2, "integrated_gradients": 50, "rise": 50, "lime": 50}
+    assert plan.candidates.passes == {"saliency": 2, "integrated_gradients": 50, "rise": 50, "lime": 50}
 
 
 def test_functions_are_never_left_out_for_want_of_time():
     plan = planned(Slow(), {"mine": lambda model, images, targets: images[:, 0]}, minutes=0.01)
     assert plan.effort == EFFORTS[-1]
-    assert plan.passes == {"mine": None}
+    assert plan.candidates.passes == {"mine": None}
 
 
 def test_the_passes_are_counted_as_they_are_made():

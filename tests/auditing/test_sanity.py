@@ -8,8 +8,8 @@ import torch
 from oracles.tag_network import SIDE, edges, tag_network, tagged_images
 from torch import nn
 
-from xaibench.auditing.candidates import Candidates, Task
 from xaibench.auditing.images import make_subject
+from xaibench.auditing.plan import Candidates, Task
 from xaibench.auditing.sanity import (
     SanityCheck,
     agreement,
@@ -40,13 +40,9 @@ def of_the_network_only(model, images, targets):
 def sanity_checks(network, images, explainers, repeats=6, **given):
     """All checks of explainers on images, by key."""
     subject = make_subject(network, images, **given)
-    candidates = Candidates(explainers, dict.fromkeys(explainers, 10))
+    candidates = Candidates(explainers, dict.fromkeys(explainers, 10), controls=())
     tasks = sanity_tasks(subject, 0, repeats)
-    wanted = lambda label: [task for task in tasks if candidates.explains(label, task)]  # noqa: E731
-    own = Task("images", [(subject.model, subject.images, subject.targets)])
-    maps = {
-        label: candidates.compute(label, [own, *wanted(label)], subject, lambda count: None) for label in explainers
-    }
+    maps = candidates.explain(subject, [Task("images", [(subject.model, subject.images, subject.targets)]), *tasks])
     return {check.key: check for check in check_sanity(subject, candidates, maps, tasks, 16)}
 
 

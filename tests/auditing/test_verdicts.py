@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from xaibench.auditing.network_accuracy import NetworkTest
+from xaibench.auditing.plan import Candidates
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.auditing.verdicts import judge
@@ -21,8 +22,8 @@ def question(key, truth, groups=None, **means):
 
 
 def judged(questions, checks=(), network=GOOD_NETWORK, required=("intervention", "use")):
-    explainers = [label for label in questions[0].scores if label not in CONTROLS]
-    found = judge(explainers, CONTROLS, questions, checks, network, 20, required)
+    candidates = Candidates({label: label for label in questions[0].scores if label not in CONTROLS}, controls=CONTROLS)
+    found = judge(candidates, questions, checks, network, len(questions[0].groups), required)
     return {verdict.explainer: verdict for verdict in found}
 
 
@@ -147,6 +148,5 @@ def test_false_support_is_at_most_five_percent(correlated):
             Question("a", "intervention", "a", "?", dict(zip(labels, change.T, strict=True)), groups),
             Question("b", "use", "b", "?", dict(zip(labels, use.T, strict=True)), groups),
         ]
-        found = judge(labels[:10], CONTROLS, questions, [], GOOD_NETWORK, 16)
-        wrong += any(verdict.outcome == "supported" for verdict in found)
+        wrong += any(verdict.outcome == "supported" for verdict in judged(questions).values())
     assert wrong / 100 <= 0.05

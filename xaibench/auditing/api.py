@@ -15,13 +15,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from xaibench._version import __version__
-from xaibench.auditing.candidates import Candidates, Task, choose_explainers
 from xaibench.auditing.findings import find_suspicious_images
-from xaibench.auditing.images import Subject, logits_of, make_subject, read_samples
+from xaibench.auditing.images import logits_of, make_subject, read_samples
 from xaibench.auditing.network_accuracy import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
-from xaibench.auditing.plan import MINUTES, AuditPlan, make_plan
-from xaibench.auditing.questions import ask_interventions, ask_known_causes, ask_masks, score_masks
+from xaibench.auditing.plan import MINUTES, AuditPlan, Candidates, Task, choose_explainers, make_plan
+from xaibench.auditing.questions import ask_interventions, ask_known_causes, ask_masks, score
 from xaibench.auditing.sanity import agreement, check_sanity, sanity_tasks
 from xaibench.auditing.verdicts import REQUIRED, judge
 from xaibench.core.checks import check_amount, check_choice, check_count
@@ -139,67 +138,48 @@ def audit(
             given = read | {key: value for key, value in given.items() if value is not None}
             images = given.pop("images")
         subject = make_subject(model, images, output=output, device=device, **given)
-        candidates = Candidates(choose_explainers(explainers), output=output, seed=seed, device=device)
-        plan = make_plan(subject, candidates, budget=budget, minutes=minutes, train=train)
+        every = Candidates(choose_explainers(explainers), seed=seed)
+        plan = make_plan(subject, every, budget=budget, minutes=minutes, train=train)
+        effort, candidates = plan.effort, plan.candidates
         if show_plan is not None:
             show_plan(plan)
         begin(
-            f"about {plan.forecast} for {len(plan.passes)} explainers and {plan.images} images",
+            f"about {plan.forecast} for {len(candidates.passes)} explainers and {plan.images} images",
             always=plan.seconds > 10,
         )
-        candidates.budgets = plan.budgets
-        candidates.inapplicable.update(plan.left_out)
-        for label in plan.left_out:
-            del candidates.explainers[label]
         if folder is not None:
             logits = subject.logits.round(decimals=3).tolist()  # the last bits depend on the number of threads
             context = (weights_checksum(subject.model), logits, subject.device, torch.__version__, __version__)
             subject = dataclasses.replace(subject, store=Store(Path(folder) / "stored"), context=repr(context))
         begin("test of the network")
-        network = check_accuracy(subject, seed, progress, plan.effort.tested)
+        network = check_accuracy(subject, seed, progress, effort.tested)
         begin("decisive regions and other known causes")
-        asked = ask_known_causes(subject, plan.effort, seed, train, progress)
-        regions = asked[0]
+        causes = ask_known_causes(subject, effort, seed, train, progress)
+        regions, questions = causes[0], [ask_interventions(subject, effort), *causes, ask_masks(subject)]
         tasks = [Task("images", [(subject.model, subject.images, subject.targets)])]
-        tasks += [question.task(output) for question in asked if not question.skipped]
-        repeated = [
-            task for task in sanity_tasks(subject, seed, plan.effort.repeats) if task.key not in plan.effort.left_out
-        ]
-        maps = _compute_maps(candidates, [*tasks, *repeated], subject, progress, begin)
+        tasks += [question.task(output) for question in causes if not question.skipped]
+        repeated = [task for task in sanity_tasks(subject, seed, effort.repeats) if task.key not in effort.left_out]
+        maps = candidates.explain(subject, [*tasks, *repeated], progress, begin)
         begin("interventions")
-        own = {label: found["images"] for label, found in maps.items()}
-        total = plan.effort.metrics * len(own) * len(subject.images)
+        total = sum(len(question.metrics) * question.samples for question in questions) * len(maps)
         with ProgressBar("interventions", total, "score", shown=progress) as bar:
-            questions = [ask_interventions(subject, candidates, own, plan.effort, bar.advance)]
-        annotations = ask_masks(subject)
-        for found in maps.values():
-            found["annotations"] = found["images"][annotations.sources]
-        questions += [
-            one if one.skipped else score_masks(one, candidates, {label: maps[label][one.key] for label in maps})
-            for one in (*asked, annotations)
-        ]
+            questions = [score(question, subject, candidates, maps, bar.advance) for question in questions]
         begin("sanity checks")
-        checks = check_sanity(subject, candidates, maps, repeated, plan.effort.regions)
-    tested = list(candidates.explainers)
-    verdicts = judge(
-        tested, candidates.controls, questions, checks, network, len(subject.images), required, passes=plan.passes
-    )
+        checks = check_sanity(subject, candidates, maps, repeated, effort.regions)
+    own, tested = {label: found["images"] for label, found in maps.items()}, list(candidates.explainers)
+    verdicts = judge(candidates, questions, checks, network, len(subject.images), required)
     similar, agreements = agreement(own, tested)
     trusted = [v.explainer for v in verdicts if v.outcome == "supported"]
     trusted = trusted or [v.explainer for v in verdicts if v.outcome == "undecided"]
-    findings = find_suspicious_images(subject, own, trusted, agreements, regions)
-    about_network: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
-    record = make_record(
-        subject, candidates, plan, required, train, time.monotonic() - started, broken, **about_network
-    )
+    about: dict[str, Any] = {"name": name or type(model).__name__, "description": dict(description or {})}
     result = Audit(
         verdicts=verdicts,
         questions=questions,
         checks=checks,
         network=network,
-        findings=findings,
+        findings=find_suspicious_images(subject, own, trusted, agreements, regions),
         inapplicable={label: why.removeprefix(f"{label}: ") for label, why in candidates.inapplicable.items()},
-        record=record,
+        record=make_record(subject, plan, required, train, time.monotonic() - started, broken, **about),
         subject=subject,
         maps=own,
         agreement=similar,
@@ -213,24 +193,3 @@ def audit(
                 if not key.startswith("images-"):
                     subject.store.remove(stage, key)
     return result
-
-
-def _compute_maps(
-    candidates: Candidates, tasks: Sequence[Task], subject: Subject, progress: bool, begin: Callable[[str], None]
-) -> dict[str, dict[str, Tensor]]:
-    """Compute all maps of all explainers and controls; leave out explainers that do not support the network."""
-    maps, labels = {}, candidates.labels
-    wanted = {label: [task for task in tasks if candidates.explains(label, task)] for label in labels}
-    total = sum(len(task) for chosen in wanted.values() for task in chosen)
-    with ProgressBar("maps", total, "map", shown=progress, keep=True) as bar:
-        for number, label in enumerate(labels, 1):
-            begin(f"maps {number} of {len(labels)}: {label}")
-            try:
-                maps[label] = candidates.compute(label, wanted[label], subject, bar.advance)
-            except ValueError as error:
-                candidates.inapplicable[label] = str(error)
-                del candidates.explainers[label]
-    if not candidates.explainers:
-        reasons = "; ".join(f"{label}: {why}" for label, why in candidates.inapplicable.items())
-        raise ValueError(f"None of the explainers supports this network. {reasons}")
-    return maps

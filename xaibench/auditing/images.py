@@ -52,7 +52,7 @@ class Subject:
         output: The explained output as the user gave it (:func:`xaibench.explain`).
         classes: Names of the classes.
         labels: ``[N]`` true classes, or ``[N, K]`` of 0 and 1 for several labels per image; None if unknown.
-        masks: ``[N, H, W]`` bool, annotations; all false where an image has none. None if no image has one.
+        masks: ``[N, H, W]`` bool, annotations; all false where an image has none.
         groups: ``[N]`` group of each image, such as a patient.
         device: Where the network is called.
         logits: ``[N, K]`` float64, the network's outputs for the images.
@@ -68,7 +68,7 @@ class Subject:
     output: OutputOrFunction | None
     classes: Sequence[str]
     labels: Tensor | None
-    masks: Tensor | None
+    masks: Tensor
     groups: NDArray[np.int64]
     device: str
     logits: Tensor
@@ -86,6 +86,11 @@ class Subject:
     def targets(self) -> Tensor:
         """The explained class of each image ``[N]``: the one that the network is most sure of."""
         return self.logits.argmax(1)
+
+    @property
+    def batch(self) -> Sample:
+        """The images with masks and targets."""
+        return self.images, self.masks, self.targets
 
     @property
     def canvas(self) -> Tensor:
@@ -243,10 +248,12 @@ def make_subject(
     if len(names) != outputs and not callable(output):
         raise ValueError(f"classes: got {len(names)} names, expected one for each of the {outputs} outputs.")
     y = None if labels is None else torch.as_tensor(labels).cpu()
-    m = None if masks is None else torch.as_tensor(masks).cpu() != 0
-    _check_labels(y, len(x), outputs)
-    if m is not None:
-        check_map_shape(m, x[:, 0].shape, "masks")
+    if y is not None and y.shape not in ((len(x),), (len(x), outputs)):
+        raise ValueError(f"labels: got {list(y.shape)}, expected [{len(x)}] class numbers, or [{len(x)}, {outputs}].")
+    if y is not None and y.ndim == 1:
+        check_classes(y, outputs, "labels")
+    m = torch.zeros_like(x[:, 0], dtype=torch.bool) if masks is None else torch.as_tensor(masks).cpu() != 0
+    check_map_shape(m, x[:, 0].shape, "masks")
     named = [str(one) for one in (range(len(x)) if ids is None else ids)]
     groups = np.arange(len(x)) if groups is None else np.asarray(groups)
     for what, given in (("ids", named), ("groups", groups)):
@@ -258,20 +265,8 @@ def make_subject(
             f"groups: got {len(different)} different ones, expected at least {FEWEST_GROUPS}: images of a group, such "
             "as a patient, count as one. Add images of other groups."
         )
-    return Subject(
-        model,
-        x,
-        named,
-        output,
-        names,
-        y,
-        m,
-        numbers.astype(np.int64),
-        device,
-        logits,
-        label_names=label_names or {},
-        left_out=left_out or {},
-    )
+    facts: tuple[Any, ...] = (label_names or {}, left_out or {})
+    return Subject(model, x, named, output, names, y, m, numbers.astype(np.int64), device, logits, *facts)
 
 
 def _without_softmax(model: nn.Module, images: Tensor, outputs: Tensor, output: OutputOrFunction | None) -> nn.Module:
@@ -285,17 +280,6 @@ def _without_softmax(model: nn.Module, images: Tensor, outputs: Tensor, output: 
     if layer:
         warn_caller(f"The network ends in a softmax ({layer!r}); its inputs, the logits, are audited.")
     return copied if layer else model
-
-
-def _check_labels(labels: Tensor | None, count: int, outputs: int) -> None:
-    if labels is None:
-        return
-    if labels.shape not in ((count,), (count, outputs)):
-        raise ValueError(
-            f"labels: got {list(labels.shape)}, expected [{count}] class numbers, or [{count}, {outputs}]."
-        )
-    if labels.ndim == 1:
-        check_classes(labels, outputs, "labels")
 
 
 def read_samples(
@@ -343,7 +327,7 @@ def read_samples(
     return {
         "images": images,
         "labels": labels if labeled else None,
-        "masks": masks if bool(masks.any()) else None,
+        "masks": masks,
         "ids": [ids[number] for number in numbers.tolist()],
         "groups": None if groups is None else groups[numbers],
         "classes": classes or _name_outputs(collection, label_names, outputs),

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.auditing.candidates import Candidates
 from xaibench.auditing.findings import Finding
 from xaibench.auditing.images import Subject
 from xaibench.auditing.network_accuracy import LEVEL, NetworkTest
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 def make_record(
     subject: Subject,
-    candidates: Candidates,
     plan: AuditPlan,
     required: Sequence[Truth],
     train: bool,
@@ -51,8 +49,7 @@ def make_record(
 
     Args:
         subject: Network and images.
-        candidates: Explainers and controls.
-        plan: How thorough the audit was.
+        plan: How thorough the audit was, and its explainers and controls.
         required: Kinds of truth that support rests on.
         train: Whether a copy of the network was fine-tuned.
         seconds: Duration of the audit.
@@ -78,7 +75,7 @@ def make_record(
             "count": len(subject.images),
             "groups": len(np.unique(subject.groups)),
             "left_out": dict(subject.left_out),
-            "with_mask": 0 if subject.masks is None else int(subject.masks.flatten(1).any(1).sum()),
+            "with_mask": int(subject.masks.flatten(1).any(1).sum()),
             "shape": list(subject.images.shape[1:]),
             "range": [float(subject.images.min()), float(subject.images.max())],
             "sha256": hashlib.sha256(subject.images.contiguous().numpy().tobytes()).hexdigest(),
@@ -87,15 +84,15 @@ def make_record(
             "budget": plan.effort.budget,
             "effort": asdict(plan.effort),
             "output": "a function of the outputs" if callable(output) else output,
-            "seed": candidates.seed,
+            "seed": plan.candidates.seed,
             "required": list(required),
-            "controls": list(candidates.controls),
+            "controls": list(plan.candidates.controls),
             "trained_copy": train,
         },
         "versions": {"xaibench": versions["xaibench"], "python": versions["python"], **versions["versions"]},
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seconds": round(seconds, 1),
-        "seconds_per_explainer": {label: round(t, 2) for label, t in candidates.seconds.items()},
+        "seconds_per_explainer": {label: round(t, 2) for label, t in plan.candidates.seconds.items()},
         "broken_assumptions": list(broken_assumptions),
         "description": dict(description),
     }
@@ -446,7 +443,7 @@ def _finding_pictures(audit: Audit, finding: Finding) -> list[dict[str, Any]]:
 def _sample(audit: Audit, index: int, explainers: Sequence[str], region: Region | None = None) -> dict[str, Any]:
     """Return the pictures of an image and its maps with a description; the mask is a decisive region, if given."""
     subject = audit.subject
-    mask = None if subject.masks is None else subject.masks[index].numpy()
+    mask = subject.masks[index].numpy()
     row = _describe_image(subject, index)
     lines = []
     if subject.head != "function":

@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from xaibench.auditing.candidates import Candidates, Task
 from xaibench.auditing.images import Subject, divided_axes
-from xaibench.auditing.plan import LEFT_OUT, Effort
+from xaibench.auditing.plan import LEFT_OUT, Candidates, Effort, Task
 from xaibench.core.progress import ProgressBar
 from xaibench.core.truth_kinds import Truth
 from xaibench.evaluation.apply import AppliedMetric
@@ -92,6 +91,7 @@ class Question:
             mask is the part that decides, or what people marked.
         tried: Number of candidates; candidates that passed the interventions are samples.
         regions: The decisive regions of all images that have one, also beyond the samples.
+        metrics: The metrics that score maps, with their parameters.
     """
 
     key: str
@@ -106,6 +106,7 @@ class Question:
     batches: Sequence[tuple[nn.Module, Batch]] = ()
     tried: int = 0
     regions: Sequence[Region] = ()
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def samples(self) -> int:
@@ -184,12 +185,12 @@ def _ask(
     """
     names = ("Eight", "an eighth") if divided_axes(subject.images) == 3 else ("Four", "a quarter")
     title, text, missing = (words.format(four=names[0], part=names[1]) for words in CAUSES[key])
+    metric = "mass_accuracy" if key == "blinded_copies" else "use_auc"
+    question = Question(key, "use", title, text, tried=tried, regions=regions, metrics={metric: {}})
     sources = np.asarray(sources, dtype=np.int64)
     groups = subject.groups[sources]
     if (different := len(np.unique(groups))) >= FEWEST:
-        return Question(
-            *(key, "use", title, text), groups=groups, sources=sources, batches=batches, tried=tried, regions=regions
-        )
+        return replace(question, groups=groups, sources=sources, batches=batches)
     if tried:
         impossible = (
             f"{missing} ({len(sources)} of {tried} candidates passed the interventions; independent images: "
@@ -199,7 +200,7 @@ def _ask(
         impossible = "a function of the outputs has no classes"
     elif not impossible:
         impossible = f"the network gives the same answer for all images, {subject.classes[int(subject.targets[0])]}"
-    return Question(key, "use", title, text, skipped=impossible, tried=tried, regions=regions)
+    return replace(question, skipped=impossible)
 
 
 def ask_known_causes(subject: Subject, effort: Effort, seed: int, train: bool, progress: bool) -> list[Question]:
@@ -585,61 +586,34 @@ def _loss(logits: Tensor, targets: Tensor, subject: Subject) -> Tensor:
     return functional.binary_cross_entropy_with_logits(logits, rows)
 
 
-def ask_interventions(
-    subject: Subject,
-    candidates: Candidates,
-    maps: Mapping[str, Tensor],
-    effort: Effort,
-    advance: Callable[[int], None] = lambda rows: None,
-) -> Question:
-    """Score how much the output changes when the marked pixels change: SRG, ROAD and IDSDS.
-
-    The three scores of a sample are each divided by their standard deviation over all samples, explainers and controls,
-    and averaged (O'Brien: Procedures for Comparing Samples with Multiple Endpoints, Biometrics 1984), so that there is
-    one test. 0 is what random maps score on average. An undefined score, of a constant map, counts as 0.
+def ask_interventions(subject: Subject, effort: Effort) -> Question:
+    """Make the question whether the output changes when the marked pixels change: SRG, ROAD and IDSDS.
 
     Args:
         subject: Network and images.
-        candidates: Explainers and controls.
-        maps: Their maps of the images.
         effort: Parameters of the metrics.
-        advance: Called with the number of maps scored by one of the metrics.
 
     Returns:
-        The question with its scores.
+        The question without scores.
     """
     canvas = subject.canvas.flatten().tolist()
-    settings: dict[str, dict[str, Any]] = {
+    metrics: dict[str, dict[str, Any]] = {
         "srg": {"steps": effort.steps, "baseline": canvas} if effort.steps else {},
         "road": {"percentiles": effort.percentiles} if effort.percentiles else {},
         "idsds": {"grid_size": effort.grid_of(subject.images), "baseline": canvas},
     }
-    settings = {name: parameters for name, parameters in settings.items() if parameters}
-    batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
-    shared: dict[str, Tensor] = {}
-    found: dict[str, dict[str, Floats]] = {name: {} for name in settings}
-    for name, parameters in settings.items():
-        metric = AppliedMetric(name, parameters, protocol="area", device=candidates.device, output=subject.output)
-        for label in candidates.labels:
-            score = functools.partial(score_maps, metric, maps[label], batch, subject.model, shared)
-            found[name][label] = subject.stored("audit", name, [metric.identity, maps[label]], score).numpy()
-            advance(len(maps[label]))
-    names = " and ".join(", ".join(map(str.upper, settings)).rsplit(", ", 1))
-    scales = {name: float(np.nanstd(list(scores.values()))) or 1.0 for name, scores in found.items()}
-    combined = {
-        label: np.mean([np.nan_to_num(found[name][label]) / scales[name] for name in found], axis=0)
-        for label in candidates.labels
-    }
+    metrics = {name: parameters for name, parameters in metrics.items() if parameters}
+    names = " and ".join(", ".join(map(str.upper, metrics)).rsplit(", ", 1))
     return Question(
         "interventions",
         "intervention",
         "Changing marked pixels",
         "Does the network's output change more when the pixels change that the map marks? "
         f"{names}, each in units of its standard deviation, averaged.",
-        combined,
-        subject.groups,
-        np.arange(len(subject.images)),
-        {name: {label: defined_mean(one) for label, one in scores.items()} for name, scores in found.items()},
+        groups=subject.groups,
+        sources=np.arange(len(subject.images)),
+        batches=[(subject.model, subject.batch)],
+        metrics=metrics,
     )
 
 
@@ -652,52 +626,88 @@ def ask_masks(subject: Subject) -> Question:
     Returns:
         The question without scores; skipped if fewer than :data:`FEWEST` images have a mask.
     """
-    title = "Annotations"
     text = "Does the map mark what people marked? A network may rightly look elsewhere, so no verdict rests on this."
-    masks = torch.zeros(0) if subject.masks is None else subject.masks
-    marked = masks.flatten(1).any(1).nonzero().flatten() if len(masks) else torch.zeros(0, dtype=torch.int64)
+    question = Question("annotations", "human", "Annotations", text, metrics={"roc_auc": {}})
+    x, masks, y = subject.batch
+    marked = torch.arange(0) if subject.masks is None else masks.flatten(1).any(1).nonzero().flatten()
     if len(marked) < FEWEST:
-        why = f"at least {FEWEST} images with a mask are needed, got {len(marked)}"
-        return Question("annotations", "human", title, text, skipped=why)
-    sources = marked.numpy()
-    batch = (subject.images[marked], masks[marked], subject.targets[marked])
-    return Question(
-        *("annotations", "human", title, text),
-        groups=subject.groups[sources],
-        sources=sources,
-        batches=[(subject.model, batch)],
-    )
+        return replace(question, skipped=f"at least {FEWEST} images with a mask are needed, got {len(marked)}")
+    batches, sources = [(subject.model, (x[marked], masks[marked], y[marked]))], marked.numpy()
+    return replace(question, groups=subject.groups[sources], sources=sources, batches=batches)
 
 
-def score_masks(question: Question, candidates: Candidates, maps: Mapping[str, Tensor]) -> Question:
-    """Score whether maps mark the masks of a question.
+def score(
+    question: Question,
+    subject: Subject,
+    candidates: Candidates,
+    maps: Mapping[str, Mapping[str, Tensor]],
+    advance: Callable[[int], None] = lambda rows: None,
+) -> Question:
+    """Score maps by the metrics of a question. 0 is the expected score of a random map.
 
-    By magnitude: the area under the ROC curve; for blinded copies the share of the map's mass in the mask, since the
-    copy need not use all that it sees. Both are rescaled so that 0 is the expected score of a random map and 1 the best
-    score.
+    The scores of several metrics are each divided by their standard deviation over all samples, explainers and
+    controls, and averaged (O'Brien: Procedures for Comparing Samples with Multiple Endpoints, Biometrics 1984), so that
+    there is one test. An undefined score, of a constant map, then counts as 0. A single metric compares the magnitude
+    of maps with masks, and is rescaled so that 1 is the best score.
 
     Args:
         question: The question.
+        subject: Network and images.
         candidates: Explainers and controls.
-        maps: Their maps of the samples.
+        maps: Their maps, by explainer and task: of the samples of the question, or of all images (``"images"``).
+        advance: Called with the number of maps scored by one of the metrics.
 
     Returns:
-        The question with its scores.
+        The question with its scores; without, if it is skipped.
     """
-    batch = question.batch
-    name = {"blinded_copies": "mass_accuracy", "annotations": "roc_auc"}.get(question.key, "use_auc")
-    metric = AppliedMetric(name, protocol="area", sign="magnitude", device=candidates.device)
+    if question.skipped:
+        return question
+    batch, found, answers = question.batch, dict[str, dict[str, Floats]](), dict[str, Tensor]()
+    for name, parameters in question.metrics.items():
+        found[name] = {}
+        for label in candidates.labels:
+            own = maps[label].get(question.key, maps[label]["images"][question.sources])
+            found[name][label] = score_maps(subject, own, batch, name, parameters, answers=answers)
+            advance(len(own))
+    if question.truth == "intervention":
+        scales = {name: float(np.nanstd(list(scores.values()))) or 1.0 for name, scores in found.items()}
+        scaled = {
+            label: [np.nan_to_num(scores[label]) / scales[name] for name, scores in found.items()]
+            for label in candidates.labels
+        }
+        parts = {name: {label: defined_mean(one) for label, one in scores.items()} for name, scores in found.items()}
+        return replace(question, scores={label: np.mean(one, axis=0) for label, one in scaled.items()}, parts=parts)
+    ((name, values),) = found.items()
     chance = batch[1].flatten(1).double().mean(1).numpy() if name == "mass_accuracy" else 0.5
-    values = {label: score_maps(metric, maps[label], batch).numpy() for label in candidates.labels}
     return replace(question, scores={label: (one - chance) / (1 - chance) for label, one in values.items()})
 
 
 def score_maps(
-    metric: AppliedMetric,
+    subject: Subject,
     maps: Tensor,
     batch: Batch,
-    model: nn.Module | None = None,
+    metric: str,
+    parameters: Mapping[str, Any],
+    *,
+    output: Any = None,
     answers: dict[str, Tensor] | None = None,
-) -> Tensor:
-    """Return the scores ``[n]`` of maps, float64; the arguments are those of the metric."""
-    return torch.tensor(metric(maps, batch, model, answers=answers)["value"].to_numpy(np.float64))
+) -> Floats:
+    """Return the scores ``[n]`` of maps by a metric, which reads their magnitude or evaluates the network.
+
+    Args:
+        subject: Network and images.
+        maps: ``[n, H, W]``.
+        batch: The samples of the maps.
+        metric: Name of the metric.
+        parameters: Its parameters.
+        output: The scored output of the network; None: that of the audit.
+        answers: Outputs of the network that do not depend on the maps, shared by all maps of the samples.
+    """
+    applied = AppliedMetric(
+        metric, parameters, protocol="area", sign="magnitude", device=subject.device, output=output or subject.output
+    )
+
+    def compute() -> Tensor:
+        return torch.tensor(applied(maps, batch, subject.model, answers=answers)["value"].to_numpy(np.float64))
+
+    return subject.stored("audit", metric, [applied.identity, maps, batch[1]], compute).numpy()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,11 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.auditing.candidates import COMPLETE, Candidates, Task
 from xaibench.auditing.images import Subject
-from xaibench.auditing.plan import LEFT_OUT
-from xaibench.auditing.questions import defined_mean
-from xaibench.evaluation.apply import AppliedMetric
+from xaibench.auditing.plan import COMPLETE, LEFT_OUT, Candidates, Task
+from xaibench.auditing.questions import defined_mean, score_maps
 from xaibench.metrics.shared.explainer_calls import randomized_copy
 from xaibench.metrics.shared.perturb import score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE, centered_ranks, correlation
@@ -69,7 +67,7 @@ class SanityCheck:
     failure: str
     limit: float | None
     fails: Literal["above", "below"]
-    values: Mapping[str, Floats]
+    values: Mapping[str, Floats] = field(default_factory=dict)
     outcome: Literal["refuted", "not stable"] = "refuted"
     regions: Mapping[str, Floats] = field(default_factory=dict)
     yardstick: Mapping[str, Floats] = field(default_factory=dict)
@@ -118,6 +116,65 @@ class SanityCheck:
                     how = f"the network's own dependence on the regions of the image is as similar ({own:.2f})"
                 reasons[label] = f"cannot be told from the architecture: {how}"
         return reasons
+
+
+#: The checks, without results. The reason of ``skipped`` is that of a check without maps.
+CHECKS = (
+    SanityCheck(
+        "weights",
+        "Depends on the weights",
+        "Rank correlation of the magnitudes with the map of a copy of the network with random weights.",
+        "does not depend on the network: random weights give the same map",
+        0.9,
+        "above",
+    ),
+    SanityCheck(
+        "class",
+        "Depends on the class",
+        "Rank correlation with the map of the second most likely class.",
+        "gives the same map for another class",
+        0.99,
+        "above",
+        skipped="with two classes, the map of one may be that of the other",
+    ),
+    SanityCheck(
+        "image",
+        "Depends on the image",
+        "Rank correlation of the magnitudes with the map of another image. A network may look at the same place of all "
+        "images, so no explainer fails.",
+        "",
+        None,
+        "above",
+    ),
+    SanityCheck(
+        "seed",
+        "Repeatable with another seed",
+        "Rank correlation with the map that another seed of the random numbers gives.",
+        "gives another map with another seed",
+        0.3,
+        "below",
+        outcome="not stable",
+    ),
+    SanityCheck(
+        "noise",
+        "Stable under noise",
+        f"Rank correlation with the map of the image with noise of {_NOISE:.0%} of the range of the images.",
+        "gives an unrelated map if the image changes invisibly",
+        0.1,
+        "below",
+        skipped=LEFT_OUT,
+    ),
+    SanityCheck(
+        "completeness",
+        "Adds up",
+        "For methods that promise it: mean difference between the sum of the map and the change of the output from a "
+        "black image, relative to the mean change.",
+        "does not add up to the change of the output, as it promises",
+        0.5,
+        "above",
+        outcome="not stable",
+    ),
+)
 
 
 def choose_images(subject: Subject, count: int) -> NDArray[np.int64]:
@@ -176,87 +233,39 @@ def check_sanity(
         One entry per check.
     """
     changed = {task.key: task for task in tasks}
-    copied, x, y = changed["weights"].parts[0]
-    chosen = choose_images(subject, len(x))
-    numbers = torch.stack([divide_pixels(image, regions) for image in x])
-    own = _region_logits(subject, subject.model, x, numbers)
-    logits = {"class": own, "weights": _region_logits(subject, copied, x, numbers)}
-    if "noise" in changed:
-        logits["noise"] = _region_logits(subject, subject.model, changed["noise"].parts[0][1], numbers)
+    y = changed["weights"].parts[0][2]
+    chosen = choose_images(subject, len(y))
+    numbers = torch.stack([divide_pixels(image, regions) for image in subject.images[chosen]])
+    before = _region_logits(subject, subject.model, subject.images[chosen], numbers)
+    # With the same network and images, only the class differs.
+    after = {"class": before} | {
+        key: _region_logits(subject, *changed[key].parts[0][:2], numbers)
+        for key in ("weights", "noise")
+        if key in changed
+    }
 
-    def compare(key: str, magnitude: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {"values": {}, "regions": {}, "yardstick": {}}
+    def compare(key: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"values": {}, "regions": {}, "yardstick": {}, "skipped": ""}
         found["errors"] = {label: why for (label, task), why in candidates.errors.items() if task == key}
         for label in candidates.explainers:
             if key not in maps[label]:
                 continue
-            after = maps[label][key]
-            before = maps[label]["images"][chosen]
-            found["values"][label] = similarity(before, after, magnitude=magnitude)
-            if key == "seed":
-                continue
-            sums = (_region_sums(one, numbers) for one in (before, after))
-            found["regions"][label] = similarity(*sums, magnitude=magnitude, fewest=_REGIONS)
-            output, targets = candidates.explained_output(label), changed[key].parts[0][2]
-            drops = (_drops(subject, output, *given) for given in ((own, y), (logits[key], targets)))
-            found["yardstick"][label] = similarity(*drops, magnitude=magnitude, fewest=_REGIONS)
+            both, magnitude = (maps[label]["images"][chosen], maps[label][key]), key == "weights"
+            found["values"][label] = similarity(*both, magnitude=magnitude)
+            if key in after:
+                sums = (_region_sums(one, numbers) for one in both)
+                found["regions"][label] = similarity(*sums, magnitude=magnitude, fewest=_REGIONS)
+                output, targets = explained_output(subject, candidates, label), changed[key].parts[0][2]
+                drops = (_drops(subject, output, *given) for given in ((before, y), (after[key], targets)))
+                found["yardstick"][label] = similarity(*drops, magnitude=magnitude, fewest=_REGIONS)
         return found
 
-    return [
-        SanityCheck(
-            "weights",
-            "Depends on the weights",
-            "Rank correlation of the magnitudes with the map of a copy of the network with random weights.",
-            "does not depend on the network: random weights give the same map",
-            0.9,
-            "above",
-            **compare("weights", True),
-        ),
-        SanityCheck(
-            "class",
-            "Depends on the class",
-            "Rank correlation with the map of the second most likely class.",
-            "gives the same map for another class",
-            0.99,
-            "above",
-            **compare("class", False),
-            skipped="" if "class" in changed else "with two classes, the map of one may be that of the other",
-        ),
-        SanityCheck(
-            "image",
-            "Depends on the image",
-            "Rank correlation of the magnitudes with the map of another image. A network may look at the same place of "
-            "all images, so no explainer fails.",
-            "",
-            None,
-            "above",
-            {
-                label: similarity(maps[label]["images"], maps[label]["images"].roll(1, 0), magnitude=True)
-                for label in candidates.explainers
-            },
-        ),
-        SanityCheck(
-            "seed",
-            "Repeatable with another seed",
-            "Rank correlation with the map that another seed of the random numbers gives.",
-            "gives another map with another seed",
-            0.3,
-            "below",
-            compare("seed", False)["values"],
-            "not stable",
-        ),
-        SanityCheck(
-            "noise",
-            "Stable under noise",
-            f"Rank correlation with the map of the image with noise of {_NOISE:.0%} of the range of the images.",
-            "gives an unrelated map if the image changes invisibly",
-            0.1,
-            "below",
-            **compare("noise", False),
-            skipped="" if "noise" in changed else LEFT_OUT,
-        ),
-        _check_completeness(subject, candidates, maps),
-    ]
+    own = {label: maps[label]["images"] for label in candidates.explainers}
+    found = {key: compare(key) for key in changed} | {
+        "image": {"values": {label: similarity(one, one.roll(1, 0), magnitude=True) for label, one in own.items()}},
+        "completeness": {"values": _measure_completeness(subject, candidates, own)},
+    }
+    return [replace(check, **found.get(check.key, {})) for check in CHECKS]
 
 
 def divide_pixels(image: Tensor, regions: int) -> Tensor:
@@ -314,35 +323,25 @@ def _drops(subject: Subject, output: Any, logits: Tensor, targets: Tensor) -> Te
     return score_drops(head[torch.arange(len(head)), :, column])
 
 
-def _check_completeness(
-    subject: Subject, candidates: Candidates, maps: Mapping[str, Mapping[str, Tensor]]
-) -> SanityCheck:
-    batch = (subject.images, torch.ones(subject.images[:, 0].shape, dtype=torch.bool), subject.targets)
+def explained_output(subject: Subject, candidates: Candidates, label: str) -> Any:
+    """Return the output that an explainer explains on the images."""
+    return subject.output or getattr(candidates.part(label), "explains", None) or "probability"
+
+
+def _measure_completeness(subject: Subject, candidates: Candidates, maps: Mapping[str, Tensor]) -> dict[str, Floats]:
     values = {}
     for label, explainer in candidates.explainers.items():
         if explainer not in COMPLETE:
             continue
-        output = candidates.explained_output(label)
+        output = explained_output(subject, candidates, label)
         absolute, relative = (
-            AppliedMetric(
-                "completeness_error", {"relative": kind}, protocol="area", device=candidates.device, output=output
-            )(maps[label]["images"], batch, subject.model)["value"].to_numpy(np.float64)
+            score_maps(subject, maps[label], subject.batch, "completeness_error", {"relative": kind}, output=output)
             for kind in (False, True)
         )
         known = relative > 0  # also False for nan, where the output does not change
         total = float((absolute[known] / relative[known]).sum())
         values[label] = np.array([absolute[known].sum() / total if total else 0.0])
-    return SanityCheck(
-        "completeness",
-        "Adds up",
-        "For methods that promise it: mean difference between the sum of the map and the change of the output from a "
-        "black image, relative to the mean change.",
-        "does not add up to the change of the output, as it promises",
-        0.5,
-        "above",
-        values,
-        "not stable",
-    )
+    return values
 
 
 def similarity(first: Tensor, second: Tensor, *, magnitude: bool, fewest: int = _PIXELS) -> Floats:

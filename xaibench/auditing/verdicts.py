@@ -24,6 +24,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from xaibench.auditing.network_accuracy import MOST_IMAGES, POWER, NetworkTest
+from xaibench.auditing.plan import Candidates
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
 from xaibench.core.truth_kinds import Truth
@@ -87,33 +88,30 @@ class Verdict:
 
 
 def judge(
-    explainers: Sequence[str],
-    controls: Sequence[str],
+    candidates: Candidates,
     questions: Sequence[Question],
     checks: Sequence[SanityCheck],
     network: NetworkTest,
     images: int,
     required: Sequence[Truth] = REQUIRED,
-    passes: Mapping[str, int | None] | None = None,
 ) -> list[Verdict]:
     """Judge all explainers.
 
     Args:
-        explainers: Their labels.
-        controls: Labels of the controls.
+        candidates: Explainers and controls.
         questions: The questions, with scores of all of them.
         checks: The sanity checks.
         network: The test of the network.
         images: Number of images of the audit.
         required: The kinds of truth that support rests on.
-        passes: Passes per image of each explainer.
 
     Returns:
         A verdict for each explainer.
     """
+    explainers = list(candidates.explainers)
     asked = [question for question in questions if not question.skipped and question.truth in required]
     missing = [kind for kind in required if not any(q.truth == kind for q in asked)]
-    compared = {one: _compare_all(one, controls, asked) for one in explainers}
+    compared = {one: _compare_all(one, candidates.controls, asked) for one in explainers}
     untested = bool(missing) or not network.passed
     p = [np.nan if untested else max(c.p for c in compared[one]) for one in explainers]
     corrected = dict(zip(explainers, holm(p).tolist(), strict=True))
@@ -139,7 +137,9 @@ def judge(
             needed = _images_needed(undecided, len(explainers), images)
         if outcome != "refuted":
             reasons = [*reasons, *(f"{c.title}: {c.reasons[one]}." for c in checks if one in c.reasons and c.limit)]
-        verdicts.append(Verdict(one, outcome, reasons, corrected[one], needed, compared[one], (passes or {}).get(one)))
+        verdicts.append(
+            Verdict(one, outcome, reasons, corrected[one], needed, compared[one], candidates.passes.get(one))
+        )
     return verdicts
 
 
