@@ -19,7 +19,7 @@ ROOT = Path(xaibench.__file__).parent
 #: The modules that raise reasons, and catch them.
 REASONS = {
     "data/photographs/pascal_voc.py",
-    "data/scans/lidc_readings.py",
+    "data/scans/lidc_index.py",
     "data/scans/sixray_luggage.py",
     "data/photographs/human_masks.py",
     "data/scans/ct_reading.py",

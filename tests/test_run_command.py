@@ -14,7 +14,7 @@ from xaibench.cli import terminal
 
 def test_the_fork_server_starts_before_torch_is_imported():
     code = (
-        "import sys, xaibench.tensors.fork_server as server\n"
+        "import sys, xaibench.tensors.workers as server\n"
         "server.start_fork_server = lambda: sys.exit(f'torch: {\"torch\" in sys.modules}')\n"
         "sys.argv = ['xaibench', 'run', 'xai-tris-8x8']\n"
         "from xaibench.cli import main; main()\n"

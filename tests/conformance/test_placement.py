@@ -22,8 +22,8 @@ from torch import nn
 import xaibench as xb
 from xaibench.explainers import EXPLAINERS, build
 from xaibench.explainers.gradients import smoothgrad
-from xaibench.explainers.perturbation import kernel_shap
-from xaibench.explainers.perturbation.kernel_shap import least_squares_of_sum
+from xaibench.explainers.perturbation import surrogate
+from xaibench.explainers.perturbation.surrogate import least_squares_of_sum
 from xaibench.metrics import METRICS
 from xaibench.metrics.faithfulness import road as imputation
 from xaibench.models import build as build_network
@@ -140,7 +140,7 @@ def drawing(threads, *given):
 def test_what_the_host_computes_is_done_beside_the_device(name, network, monkeypatch):
     threads = set()
     monkeypatch.setattr(smoothgrad, "sample_generators", functools.partial(drawing, threads))
-    monkeypatch.setattr(kernel_shap, "least_squares_of_sum", noted(least_squares_of_sum, threads))
+    monkeypatch.setattr(surrogate, "least_squares_of_sum", noted(least_squares_of_sum, threads))
     monkeypatch.setattr(imputation, "imputed", noted(imputation.imputed, threads))
     for device in ("cpu", "pretend"):
         threads.clear()

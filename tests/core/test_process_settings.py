@@ -1,7 +1,10 @@
+import gc
 import threading
 import warnings
 
-from xaibench.core.process_settings import SharedSetting, ignored_warnings
+import pytest
+
+from xaibench.core.process_settings import SharedSetting, collect_rarely, ignored_warnings
 
 
 def in_thread(work):
@@ -33,3 +36,20 @@ def test_warnings_are_hidden_in_overlapping_blocks_and_the_filters_come_back():
         assert warnings.filters == before
         warnings.warn("noise afterwards", stacklevel=1)
     assert [str(each.message) for each in shown] == ["noise afterwards"]
+
+
+def collections():
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+
+def test_a_block_collects_rarely_and_the_settings_come_back():
+    before = gc.get_threshold()
+    with collect_rarely():
+        count = collections()
+        kept = [[] for _ in range(50_000)]
+        assert collections() == count
+        assert gc.isenabled()
+    assert gc.get_threshold() == before
+    with pytest.raises(IndexError), collect_rarely():
+        kept.pop(len(kept))
+    assert gc.get_threshold() == before

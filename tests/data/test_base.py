@@ -5,7 +5,7 @@ import pytest
 import torch
 from refusals import refused
 
-from xaibench.data import Split
+from xaibench.data import PartSplit, Split
 
 
 def split(count=3, **own):
@@ -41,3 +41,49 @@ def test_names_and_groups_are_kept():
 )
 def test_names_and_groups_that_do_not_fit(own, error, message):
     refused(error, message, lambda: split(**own))
+
+
+@pytest.fixture
+def part_split_split():
+    generator = torch.Generator().manual_seed(0)
+    images, behind = (torch.rand(3, 2, 4, 5, generator=generator) for _ in range(2))
+    parts = torch.randint(0, 4, (3, 4, 5), generator=generator).to(torch.uint8)
+    return PartSplit(images, parts == 1, torch.arange(3), parts, behind)
+
+
+def test_a_removed_part_is_replaced_pixel_by_pixel(part_split_split):
+    for index in range(3):
+        for part in (1, 2, 3):
+            image = part_split_split.without(index, part)
+            for row in range(4):
+                for column in range(5):
+                    source = (
+                        part_split_split.behind
+                        if part_split_split.parts[index, row, column] == part
+                        else part_split_split.images
+                    )
+                    assert torch.equal(image[:, row, column], source[index, :, row, column])
+
+
+def test_part_masks_are_where_the_part_is_visible(part_split_split):
+    masks = part_split_split.part_masks(2)
+    assert masks.shape == (part_split_split.part_count, 4, 5) == (3, 4, 5)
+    assert all(torch.equal(masks[part - 1], part_split_split.parts[2] == part) for part in (1, 2, 3))
+
+
+def test_metrics_get_the_rows_of_their_samples(part_split_split):
+    for index in (slice(1, 3), torch.tensor([2, 0])):
+        given = part_split_split.metric_inputs(index)
+        assert {*given} == {"parts", "behind"}
+        assert torch.equal(given["parts"], part_split_split.parts[index])
+        assert torch.equal(given["behind"], part_split_split.behind[index])
+    assert Split(*part_split_split[:]).metric_inputs(slice(0, 2)) == {}
+
+
+def test_bad_input_is_refused(part_split_split):
+    for part in (0, 4, -1):
+        refused(ValueError, "1 to 3", part_split_split.without, 0, part)
+    parts, behind = part_split_split.parts, part_split_split.behind
+    refused(ValueError, "parts", lambda: PartSplit(*part_split_split[:], parts[:2], behind))
+    refused(ValueError, "behind", lambda: PartSplit(*part_split_split[:], parts, behind[:, :1]))
+    refused(TypeError, "torch.uint8", lambda: PartSplit(*part_split_split[:], parts.long(), behind))

@@ -20,7 +20,7 @@ from xaibench.component.registry import UnknownNameError
 from xaibench.data import Split
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
 from xaibench.explainers.controls import Uniform
-from xaibench.explainers.perturbation.lime import LIME
+from xaibench.explainers.perturbation.surrogate import LIME
 from xaibench.tensors.device import precision_context
 
 #: Those that must be fitted first, or explain other networks, are tested with these in files of their own.

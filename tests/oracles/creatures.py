@@ -3,8 +3,7 @@
 from fractions import Fraction
 from math import floor
 
-from xaibench.benchmarks.creatures.creatures import BODY_PARTS, HALF, Ellipse
-from xaibench.benchmarks.creatures.scenes import CLUTTER
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLUTTER, HALF, Ellipse
 
 
 def center(number, size):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from xaibench.core.slices import cut_slices
+from xaibench.core.pictures import cut_slices
 from xaibench.runfolder.sample_file import (
     SAMPLES_FILE,
     SampleCell,

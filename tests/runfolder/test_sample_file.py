@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from xaibench.core.slices import cut_slices
+from xaibench.core.pictures import cut_slices
 from xaibench.runfolder.sample_file import (
     SAMPLES_FILE,
     SampleCell,

@@ -20,7 +20,7 @@ from xaibench.runner import engines
 from xaibench.runner.engines import MAX_TRIES, Processes, Schedule, helper_process
 from xaibench.runner.plan.jobs import DataJob, Job, Outcome
 from xaibench.runner.store import Store, StoreError
-from xaibench.tensors.fork_server import _SpawnContext, start_fork_server, worker_context
+from xaibench.tensors.workers import _SpawnContext, start_fork_server, worker_context
 
 
 def _job(seed):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from killed_runs import launch
 
-from xaibench.tensors.fork_server import worker_context
+from xaibench.tensors.workers import worker_context
 
 #: The kills that hit worker processes. Few, because the fork server imports torch again in each.
 OF_PROCESSES = {4, 10}

@@ -7,9 +7,9 @@ from .certified.planted_triggers import plant_trigger as plant_trigger
 from .certified.planted_triggers import triggered as triggered
 from .mosaics.photo_mosaics import make_mosaics as make_mosaics
 from .mosaics.photo_mosaics import select_confident as select_confident
-from .watermarks.effects import WatermarkUse as WatermarkUse
-from .watermarks.effects import watermark_use as watermark_use
-from .watermarks.networks import SmallCNN as SmallCNN
+from .watermarks.regimes import SmallCNN as SmallCNN
+from .watermarks.regimes import WatermarkUse as WatermarkUse
+from .watermarks.regimes import watermark_use as watermark_use
 from .xai_tris.networks import CNN as CNN
 from .xai_tris.networks import LLR as LLR
 from .xai_tris.networks import MLP as MLP

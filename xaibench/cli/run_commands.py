@@ -24,8 +24,8 @@ from xaibench.cli.terminal import (
     progress_bars,
 )
 from xaibench.core.files import name_file_in_errors
-from xaibench.core.garbage import collect_rarely
 from xaibench.core.messages import listed
+from xaibench.core.process_settings import collect_rarely
 from xaibench.core.progress import format_duration
 from xaibench.core.truth_kinds import question_of
 from xaibench.runner.request import RunRequest
@@ -59,7 +59,7 @@ def run(
     garbage = collect_rarely() if engine != "serial" else contextlib.nullcontext()
     with clear_errors(goes_on=True), garbage:
         if engine == "processes" and not plan:
-            from xaibench.tensors.fork_server import start_fork_server
+            from xaibench.tensors.workers import start_fork_server
 
             start_fork_server()
         from xaibench import runner

@@ -1,4 +1,5 @@
 from .base import Dataset as Dataset
+from .base import PartSplit as PartSplit
 from .base import Split as Split
 from .exchange.datasets_library import from_datasets as from_datasets
 from .exchange.datasets_library import to_datasets as to_datasets
@@ -7,6 +8,5 @@ from .exchange.parquet import write_parquet as write_parquet
 from .loaders import load as load
 from .loaders import loading as loading
 from .open_images import open_images as open_images
-from .part_split import PartSplit as PartSplit
 from .registered import DATASETS as DATASETS
 from .whitening import whiten as whiten

@@ -18,8 +18,7 @@ _MODULES = {
     "localization.skill": ("emd_skill", "fni_emd_skill", "precision_skill", "iou_skill", "average_precision_skill"),
     "localization.used_pixels": ("mass_outside", "grid_pointing", "use_auc", "use_ap"),
     "sparsity": ("sparseness", "complexity"),
-    "faithfulness.insertion_deletion": ("deletion", "insertion"),
-    "faithfulness.srg": ("srg",),
+    "faithfulness.insertion_deletion": ("deletion", "insertion", "srg"),
     "faithfulness.idsds": ("idsds",),
     "faithfulness.part_rank": ("part_rank",),
     "faithfulness.saco": ("saco",),
@@ -33,8 +32,7 @@ _MODULES = {
     "faithfulness.monotonicity_correlation": ("monotonicity_correlation",),
     "faithfulness.road": ("road",),
     "sensitivity": ("data_consistency", "sensitivity_max"),
-    "randomization.mprt": ("parameter_randomization", "smooth_mprt", "efficient_mprt"),
-    "randomization.random_logit": ("random_logit",),
+    "randomization.mprt": ("parameter_randomization", "smooth_mprt", "efficient_mprt", "random_logit"),
 }
 
 #: Name -> function of maps and masks, of maps, of a model, images, maps and targets, or of an explainer

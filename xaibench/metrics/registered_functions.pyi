@@ -10,12 +10,12 @@ from xaibench.metrics.faithfulness.idsds import idsds as idsds
 from xaibench.metrics.faithfulness.infidelity import infidelity as infidelity
 from xaibench.metrics.faithfulness.insertion_deletion import deletion as deletion
 from xaibench.metrics.faithfulness.insertion_deletion import insertion as insertion
+from xaibench.metrics.faithfulness.insertion_deletion import srg as srg
 from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation as monotonicity_correlation
 from xaibench.metrics.faithfulness.part_rank import part_rank as part_rank
 from xaibench.metrics.faithfulness.road import road as road
 from xaibench.metrics.faithfulness.saco import saco as saco
 from xaibench.metrics.faithfulness.sensitivity_n import sensitivity_n as sensitivity_n
-from xaibench.metrics.faithfulness.srg import srg as srg
 from xaibench.metrics.localization.emd import emd as emd
 from xaibench.metrics.localization.emd import emd_perf as emd_perf
 from xaibench.metrics.localization.fni_emd import fni_emd as fni_emd
@@ -40,8 +40,8 @@ from xaibench.metrics.localization.used_pixels import use_ap as use_ap
 from xaibench.metrics.localization.used_pixels import use_auc as use_auc
 from xaibench.metrics.randomization.mprt import efficient_mprt as efficient_mprt
 from xaibench.metrics.randomization.mprt import parameter_randomization as parameter_randomization
+from xaibench.metrics.randomization.mprt import random_logit as random_logit
 from xaibench.metrics.randomization.mprt import smooth_mprt as smooth_mprt
-from xaibench.metrics.randomization.random_logit import random_logit as random_logit
 from xaibench.metrics.sensitivity import data_consistency as data_consistency
 from xaibench.metrics.sensitivity import sensitivity_max as sensitivity_max
 from xaibench.metrics.sparsity import complexity as complexity

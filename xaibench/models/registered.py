@@ -25,7 +25,7 @@ MODELS = Registry(
         "llr": "xaibench.benchmarks.xai_tris.networks:LLR",
         "mlp": "xaibench.benchmarks.xai_tris.networks:MLP",
         "cnn": "xaibench.benchmarks.xai_tris.networks:CNN",
-        "small_cnn": "xaibench.benchmarks.watermarks.networks:SmallCNN",
+        "small_cnn": "xaibench.benchmarks.watermarks.regimes:SmallCNN",
         "vit": "xaibench.models.networks.tiny_vit:ViT",
         "parts_cnn": "xaibench.benchmarks.creatures.networks:PartsCNN",
         "parts_vit": "xaibench.benchmarks.creatures.networks:PartsViT",

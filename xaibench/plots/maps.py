@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from xaibench.core.checks import check_count, check_finite, check_map_shape
-from xaibench.core.pictures import color_picture
-from xaibench.core.slices import cut_slices, heaviest_slices, name_slices
+from xaibench.core.pictures import color_picture, cut_slices, heaviest_slices, name_slices
 from xaibench.core.types import Array
 from xaibench.plots.figures import THEME, encode, house_style, shorten_label
 

@@ -227,7 +227,7 @@ def place_slices(panels: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return the picture of a volume: slice d ``[h, w]``, to its right column w ``[h, d]``, and below row h ``[d, w]``.
 
     Args:
-        panels: The three slices, as :func:`xaibench.core.slices.cut_slices` returns them, with equal leading axes.
+        panels: The three slices, as :func:`xaibench.core.pictures.cut_slices` returns them, with equal leading axes.
 
     Returns:
         ``[..., h + d, w + d]``, 0 in the corner below the second panel.

@@ -16,8 +16,8 @@ from xaibench.runner.parts import ModelPart, build_network
 from xaibench.runner.plan.jobs import STAGES, ExplainJob, TrainJob
 from xaibench.runner.request import RunRequest
 from xaibench.tensors.device import devices_of, resolve_device
-from xaibench.tensors.host_threads import available_cpus, single_thread
 from xaibench.tensors.random_numbers import isolated_rng
+from xaibench.tensors.workers import available_cpus, single_thread
 
 if TYPE_CHECKING:
     import pandas as pd

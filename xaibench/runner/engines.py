@@ -33,8 +33,7 @@ from typing import Any, Self
 from xaibench.runner.plan.jobs import STAGES, Job, Outcome
 from xaibench.runner.store import Store, StoreError
 from xaibench.tensors.device import devices_of, memory_of
-from xaibench.tensors.fork_server import worker_context
-from xaibench.tensors.host_threads import available_cpus
+from xaibench.tensors.workers import available_cpus, worker_context
 
 log = logging.getLogger("xaibench")
 

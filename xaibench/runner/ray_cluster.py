@@ -22,7 +22,7 @@ from ray.exceptions import OutOfMemoryError, RayTaskError
 from xaibench.runner.engines import Engine, keep_freed_memory, run_job
 from xaibench.runner.plan.jobs import Job, Outcome
 from xaibench.runner.store import Store, is_remote
-from xaibench.tensors.host_threads import available_cpus
+from xaibench.tensors.workers import available_cpus
 
 log = logging.getLogger("xaibench")
 

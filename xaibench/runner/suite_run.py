@@ -32,7 +32,7 @@ from xaibench.runner.stages.execute import reuse_scores
 from xaibench.runner.stages.samples import dataset_notes
 from xaibench.runner.store import CorruptResultError, Store, write_atomic, writing
 from xaibench.tensors.device import resolve_device
-from xaibench.tensors.host_threads import available_cpus
+from xaibench.tensors.workers import available_cpus
 
 #: Names of the engines, which run the jobs.
 ENGINES = ("serial", "processes", "ray")

@@ -5,7 +5,7 @@ The packages that explainers and metrics import at their first call are among th
 
 import gc
 
-from xaibench.core.garbage import collect_rarely
+from xaibench.core.process_settings import collect_rarely
 
 with collect_rarely():
     import pandas  # noqa: F401

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.tensors.host_threads import background_threads
+from xaibench.tensors.workers import background_threads
 
 #: Number of blocks that are drawn ahead of the device.
 _AHEAD = 4

@@ -8,8 +8,7 @@ from refusals import refused
 
 import xaibench as xb
 from xaibench.benchmarks.creatures.creature_images import draw_sample
-from xaibench.benchmarks.creatures.creatures import BODY_PARTS, DECIDING
-from xaibench.benchmarks.creatures.scenes import render
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, DECIDING, render
 from xaibench.data import DATASETS, PartSplit, load
 from xaibench.data.stratified_splits import stratified_split
 

@@ -10,13 +10,8 @@ from oracles import cam as oracle
 from torch import nn
 
 from xaibench import explain
-from xaibench.explainers.cam.ablationcam import AblationCAM
-from xaibench.explainers.cam.finercam import FinerCAM
 from xaibench.explainers.cam.gradcam import CAM, EigenCAM, GradCAM
-from xaibench.explainers.cam.hirescam import HiResCAM
-from xaibench.explainers.cam.kpcacam import KPCACAM
-from xaibench.explainers.cam.shapleycam import ShapleyCAM
-from xaibench.explainers.cam.xgradcam import XGradCAM
+from xaibench.explainers.cam.newer_maps import KPCACAM, AblationCAM, FinerCAM, HiResCAM, ShapleyCAM, XGradCAM
 
 
 def flattened():

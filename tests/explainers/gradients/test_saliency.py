@@ -1,8 +1,11 @@
 import captum.attr
 import torch
+from generators.gradient_networks import batch, bending, outputs
 from oracles import explainers as oracle
+from torch import nn
 
 from xaibench.explainers import ExplainedOutput, explain
+from xaibench.explainers.gradients.saliency import InputXGradient
 
 
 def test_saliency_is_the_signed_gradient(double, images, targets):
@@ -28,3 +31,15 @@ def test_a_saturated_network_still_has_a_gradient(mlp, images, targets):
     class_margins = explain("saliency", mlp, images, targets, output="margin")
     for one, other in zip(maps.flatten(1), class_margins.flatten(1), strict=True):
         torch.testing.assert_close(one / one.abs().max(), other / other.abs().max(), rtol=1e-9, atol=1e-12)
+
+
+def test_input_x_gradient_is_captums_summed_over_the_channels():
+    model, (images, targets) = bending(), batch()
+    theirs = captum.attr.InputXGradient(model).attribute(images.clone().requires_grad_(), target=targets)
+    torch.testing.assert_close(InputXGradient()(model, images, targets), theirs.sum(1).detach())
+
+
+def test_input_x_gradient_of_a_linear_model_sums_to_its_output():
+    model, (images, targets) = nn.Sequential(nn.Flatten(), nn.Linear(126, 2, bias=False)).double(), batch()
+    found = InputXGradient()(model, images, targets)
+    torch.testing.assert_close(found.sum((1, 2)), outputs(model, images, targets))

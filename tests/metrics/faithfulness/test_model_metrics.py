@@ -16,11 +16,11 @@ from xaibench.metrics.faithfulness.completeness import completeness_error
 from xaibench.metrics.faithfulness.f_fidelity import f_fidelity
 from xaibench.metrics.faithfulness.idsds import idsds
 from xaibench.metrics.faithfulness.infidelity import infidelity
+from xaibench.metrics.faithfulness.insertion_deletion import srg
 from xaibench.metrics.faithfulness.monotonicity_correlation import monotonicity_correlation
 from xaibench.metrics.faithfulness.road import road
 from xaibench.metrics.faithfulness.saco import saco
 from xaibench.metrics.faithfulness.sensitivity_n import sensitivity_n
-from xaibench.metrics.faithfulness.srg import srg
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 METRICS = {

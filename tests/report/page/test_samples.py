@@ -10,7 +10,7 @@ from PIL import Image
 from report.conftest import FEW_CELLS, make_scores, write_run
 from report.pictures import change_samples, make_samples, make_volumes
 
-from xaibench.core.slices import name_slices
+from xaibench.core.pictures import name_slices
 from xaibench.report import write_report
 from xaibench.report.page import samples
 from xaibench.report.page import write as page

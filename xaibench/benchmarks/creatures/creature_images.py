@@ -21,12 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, DECIDING
-from xaibench.benchmarks.creatures.scenes import Scene, draw_scene, render
+from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, DECIDING, Scene, draw_scene, render
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
-from xaibench.data.base import Dataset, Split
-from xaibench.data.part_split import PartSplit
+from xaibench.data.base import Dataset, PartSplit, Split
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 
 _CITATION = (

@@ -1,4 +1,4 @@
-"""The training regimes of the watermark sets.
+"""The training regimes of the watermark sets, the network of their suite, and the effect of a watermark on an output.
 
 Clark, Oliveira, Wilming, Haufe: Feature salience, not task-informativeness, drives machine learning model explanations,
 2026, arXiv 2602.09238. The defaults of their code are kept: a white watermark at the top of the image with opacity 0.8;
@@ -8,16 +8,22 @@ class (*suppressor*), or on none (*none*); 70, 15 and 15 % of the images are for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from xaibench.component.info import ModelInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Split
+from xaibench.models.networks.base import Network, he_normal_
+from xaibench.network.outputs import check_plane
 
 Regime: TypeAlias = Literal["confounder", "suppressor", "none"]
 REGIMES: tuple[Regime, ...] = get_args(Regime)
@@ -181,3 +187,118 @@ def blend(images: NDArray[np.float64], mask: NDArray[np.bool_], opacity: float) 
     if not 0 < opacity <= 1:
         raise ValueError(f"opacity={opacity!r}: expected a number in (0, 1]; 0 would leave no watermark.")
     return np.where(mask, (1 - opacity) * images + opacity, images)
+
+
+_BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class WatermarkUse:
+    """Comparison of the outputs for the same images with and without the watermark.
+
+    The output is the difference of the second logit and the first. Changes are divided by its standard deviation over
+    the images without watermark.
+
+    Attributes:
+        change: Mean change of the output when the watermark is added: positive = towards the second class.
+        magnitude: Mean absolute change; 0 = the network provably does not use the watermark on these images.
+        flipped: Share of the images whose predicted class changes.
+        accuracy_watermarked: Share of the images with the watermark that are classified correctly.
+        accuracy_plain: The same without the watermark.
+    """
+
+    change: float
+    magnitude: float
+    flipped: float
+    accuracy_watermarked: float
+    accuracy_plain: float
+
+
+def watermark_use(network: Callable[[Tensor], Tensor], split: PairedSplit) -> WatermarkUse:
+    """Measure whether a network uses the watermark, by removing it.
+
+    Args:
+        network: Maps images ``[n, C, H, W]`` to two logits ``[n, 2]``, in evaluation mode.
+        split: Test images of a watermark set.
+
+    Returns:
+        The effect of the watermark on the output and the accuracy.
+
+    Raises:
+        TypeError: If the split has no pairs.
+        ValueError: If the network does not return two logits, or all its outputs are equal.
+
+    Example:
+        >>> import xaibench as xb
+        >>> split = xb.load("watermarks/none", n_samples=40).test
+        >>> brightness = lambda images: torch.stack([torch.zeros(len(images)), images.mean((1, 2, 3))], 1)
+        >>> use = watermark_use(brightness, split)
+        >>> use.change == use.magnitude > 0
+        True
+    """
+    if not isinstance(split, PairedSplit):
+        raise TypeError(
+            f"split is a {type(split).__name__}, expected the test images of a watermark set, in pairs with and "
+            'without watermark: xb.load("watermarks/confounder").test.'
+        )
+    shown, plain = (_outputs(network, images) for images in (split.watermarked, split.plain))
+    spread = float(plain.std())
+    if not spread > 0:
+        raise ValueError(
+            f"The outputs for {len(plain)} images have the standard deviation {spread}; expected a trained network and "
+            "at least two images, so that changes can be compared with it."
+        )
+    changes, targets = (shown - plain) / spread, split.targets[::2] == 1
+    return WatermarkUse(
+        change=float(changes.mean()),
+        magnitude=float(changes.abs().mean()),
+        flipped=float(((shown > 0) != (plain > 0)).double().mean()),
+        accuracy_watermarked=float(((shown > 0) == targets).double().mean()),
+        accuracy_plain=float(((plain > 0) == targets).double().mean()),
+    )
+
+
+def _outputs(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Return the difference of the two logits, ``[N]`` in float64."""
+    with torch.no_grad():
+        logits = torch.cat([network(batch) for batch in torch.split(images, _BATCH_SIZE)]).double()
+    if logits.ndim != 2 or logits.shape[1] != 2:
+        raise ValueError(f"network returns {list(logits.shape)} for {len(images)} images, expected two logits [N, 2].")
+    return logits[:, 1] - logits[:, 0]
+
+
+@ModelInfo("Small CNN", citation=CITATION)
+class SmallCNN(Network):
+    """Three blocks of 3×3 convolution, ReLU and max-pooling (8, 12 and 16 filters), and a linear layer.
+
+    The convolutional part has the form of the network of Clark et al. 2026 (arXiv 2602.09238). Departures: 8, 12 and 16
+    filters instead of 64, 128 and 256, no batch normalization, and one linear layer instead of three with dropout.
+
+    Args:
+        in_shape: ``(C, H, W)``; height and width are multiples of 8.
+        num_classes: Number of logits.
+
+    Raises:
+        ValueError: If the images cannot be halved three times, or there are fewer than 2 classes.
+
+    Example:
+        >>> model = SmallCNN((1, 64, 64))
+        >>> sum(weight.numel() for weight in model.parameters())
+        4750
+    """
+
+    def __init__(self, in_shape: tuple[int, ...] = (1, 64, 64), num_classes: int = 2) -> None:
+        check_plane("SmallCNN", in_shape)
+        channels, height, width = in_shape
+        if min(in_shape) < 1 or height % 8 or width % 8:
+            raise ValueError(
+                f"SmallCNN: in_shape is {tuple(in_shape)}, expected (channels, height, width) with a height and a "
+                "width that are multiples of 8, as images are halved three times."
+            )
+        if num_classes < 2:
+            raise ValueError(f"SmallCNN: num_classes is {num_classes}, but a classifier needs at least 2.")
+        layers: list[nn.Module] = []
+        for before, after in pairwise((channels, 8, 12, 16)):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        super().__init__(*layers, nn.Linear(16 * (height // 8) * (width // 8), num_classes))
+        he_normal_(self)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from xaibench.core.files import atomic_file, default_cache_dir
 from xaibench.data.disk.file_readers import DAMAGED_FILE_ERRORS, DataFileError, MissingDataError, wrap_file_errors
-from xaibench.tensors.fork_server import worker_context
+from xaibench.tensors.workers import worker_context
 
 _LOGGER = logging.getLogger("xaibench")
 

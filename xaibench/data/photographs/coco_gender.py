@@ -18,11 +18,11 @@ from xaibench.data.disk.cache_folders import cache_folder, digest_files
 from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.disk.image_files import is_image
 from xaibench.data.disk.image_lists import ImageEntry
-from xaibench.data.photographs.masked_photographs import MarkedPhotographs
+from xaibench.data.photographs.human_masks import MarkedPhotographs
 
 
 class Gender(MarkedPhotographs):
-    """Gender classification on photographs of one person (:class:`.marked_photographs.MarkedPhotographs`).
+    """Gender classification on photographs of one person (:class:`.human_masks.MarkedPhotographs`).
 
     If only MS COCO is on disk, images of one man or one woman are selected by their captions
     (:func:`~xaibench.data.photographs.coco_gender.gender_of`). The masks of this data set are not COCO's outlines of

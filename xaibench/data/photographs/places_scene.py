@@ -8,7 +8,7 @@ from pathlib import Path
 from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.file_readers import DataFileError, read_lines
 from xaibench.data.disk.image_lists import ImageEntry, list_images
-from xaibench.data.photographs.masked_photographs import MarkedPhotographs
+from xaibench.data.photographs.human_masks import MarkedPhotographs
 
 #: The categories of Places365 in each class, as in ``categories_places365.txt``.
 CATEGORIES = {
@@ -23,7 +23,7 @@ _VAL = ("val_256", "val_large")
 
 
 class Scene(MarkedPhotographs):
-    """Scene recognition, nature or urban (:class:`~xaibench.data.photographs.masked_photographs.MarkedPhotographs`).
+    """Scene recognition, nature or urban (:class:`~xaibench.data.photographs.human_masks.MarkedPhotographs`).
 
     If only Places365 is on disk, all images of the paper's twelve categories are listed. The 2,086 images of the paper
     are only known from its masks.

@@ -47,7 +47,7 @@ class Lidc(AnnotatedSet):
     """Lung nodules of at least 3 mm in CT slices (Armato et al. 2011).
 
     Outlines of different readers that are close together are one nodule
-    (:func:`~xaibench.data.scans.lidc_readings.find_nodules`); an outline of a single reader is a nodule too. The mask
+    (:func:`~xaibench.data.scans.lidc_index.find_nodules`); an outline of a single reader is a nodule too. The mask
     of a slice is the consensus on all of its nodules: the pixels marked by at least the fraction ``consensus`` of the
     readers *who marked that nodule*. A slice selected for several nodules is one sample, so that no image occurs twice;
     the published data set has one sample per nodule. A nodule without a consensus pixel is not annotated. Nodules under

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.info import ExplainerInfo
+from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
@@ -253,3 +255,124 @@ def gamma_rules(linear: float, convolution: float) -> BackwardRules:
     """
     gammas = {"linear": linear, "conv2d": convolution, "conv3d": convolution}
     return {name: partial(_apply_gamma_rule, gamma) for name, gamma in gammas.items() if gamma}
+
+
+@ExplainerInfo(
+    "Conservative Input × Gradient",
+    family="Attention",
+    citation="Ali et al.: XAI for Transformers: Better Explanations through Conservative Propagation. ICML 2022.",
+    passes=2,
+)
+@dataclass(frozen=True, kw_only=True)
+class ConservativeInputXGradient(RuleBasedInputXGradient):
+    """The image times a gradient that treats attention weights and the denominators of normalizations as constants.
+
+    In the backward pass, the attention p_ij of y_j = sum_i x_i p_ij(x) and the sqrt(eps + Var[x]) under x - E[x] are
+    constants (section 4, LRP-AH and LRP-LN). All other operations have their usual gradient. Such linear layers
+    conserve the relevance, whereas a plain gradient changes its sum. Without biases, with zero position embeddings and
+    class token and with ReLU activations, the map sums to the logit. GELU keeps its gradient; LibraGrad treats it.
+    """
+
+    name: ClassVar[str] = "conservative_input_x_gradient"
+
+    def rules(self) -> BackwardRules:
+        """Return the backward rules: constant attention and constant denominators.
+
+        Returns:
+            Rules by the name under which torch reports a call.
+        """
+        return {**CONSTANT_DENOMINATORS, **CONSTANT_ATTENTION}
+
+
+@ExplainerInfo(
+    "LibraGrad",
+    family="Attention",
+    citation="Mehri et al.: LibraGrad: Balancing Gradient Flow for Universally Better Vision Transformer "
+    "Attributions. CVPR 2025.",
+    passes=2,
+)
+@dataclass(frozen=True, kw_only=True)
+class LibraGrad(RuleBasedInputXGradient):
+    """The image times a balanced gradient: every operation is affine or splits the gradient between its factors.
+
+    In the backward pass, these are constants: the attention weights, the denominators of normalizations, and the gate
+    f(x) / x of an activation with f(0) = 0 (GELU, SiLU). A product of two numbers that both depend on the image passes
+    half of its gradient to each. The network is then FullGrad-complete: image times gradient, plus every bias, position
+    embedding and class token times its gradient, sums to the logit. The paper balances any gradient-based method; this
+    is its Input×Gradient, on pixels.
+    """
+
+    name: ClassVar[str] = "libragrad"
+
+    def rules(self) -> BackwardRules:
+        """Return the backward rules.
+
+        Constant attention weights, denominators and gates, and halved gradients of products.
+
+        Returns:
+            Rules by the name under which torch reports a call.
+        """
+        return {**CONSTANT_DENOMINATORS, **CONSTANT_ATTENTION, **CONSTANT_GATES, **HALVED_PRODUCTS}
+
+
+#: How relevance passes through the attention.
+AttentionRule: TypeAlias = Literal["uniform", "constant"]
+
+
+@ExplainerInfo(
+    "AttnLRP",
+    family="Attention",
+    citation="Achtibat et al.: AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers. ICML 2024.",
+    passes=2,
+)
+@dataclass(frozen=True, kw_only=True)
+class AttnLRP(RuleBasedInputXGradient):
+    """Layer-wise relevance propagation from the target's logit through attention and all other layers to the pixels.
+
+    Linear layers and convolutions distribute R_j over their inputs by the gamma rule (see :class:`LayerwiseRelevance`).
+    A matrix product O = A V gives A_ji V_ip R_jp / (2 O_jp) to each of its factors (the uniform rule). A softmax s
+    gives x_i (R_i - s_i sum(R_j)), its Taylor decomposition at x. Layer normalization is linear, with a constant
+    denominator. GELU and SiLU pass on all of R_i (the identity rule). A sum of branches is distributed in proportion to
+    the branches.
+
+    The relevance of biases, position embeddings and the class token is not assigned to any pixel. On timm's ViT, the
+    map agrees with the authors' package (LXT 2.1, with the gamma rule of zennit) to 10⁻⁷ of the largest value. For
+    torchvision's ViT, that package has no gamma rule within ``nn.MultiheadAttention``.
+
+    LRP is patented (US 12061966, EP 3271863; Fraunhofer and TU Berlin). The authors' package, LXT, is under the Clear
+    BSD license, which grants no patent rights; its README says that LRP may be used free of charge for personal and
+    scientific purposes only. This implementation was written from the equations and grants no patent rights either.
+
+    Attributes:
+        gamma: Gamma of linear layers. The authors tune it for each network; this default and that for convolutions are
+            values from their example.
+        gamma_convolution: Gamma of convolutions.
+        attention_rule: ``"uniform"``: as above. ``"constant"``: the softmax passes on nothing and the values get all
+            relevance, as in Conservative Input × Gradient and in the authors' package for vision transformers.
+    """
+
+    gamma: float = 0.05
+    gamma_convolution: float = 0.25
+    attention_rule: AttentionRule = "uniform"
+    name: ClassVar[str] = "attnlrp"
+    #: No other output can be explained.
+    explains_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("attention_rule", self.attention_rule, get_args(AttentionRule), owner="AttnLRP")
+        if not (self.gamma >= 0 and self.gamma_convolution >= 0):
+            raise ValueError(
+                f"AttnLRP(gamma={self.gamma!r}, gamma_convolution={self.gamma_convolution!r}): expected neither to be "
+                "negative."
+            )
+
+    def rules(self) -> BackwardRules:
+        """Return the backward rules.
+
+        Returns:
+            Rules by the name under which torch reports a call.
+        """
+        through = CONSTANT_ATTENTION if self.attention_rule == "constant" else {}
+        gamma = gamma_rules(self.gamma, self.gamma_convolution)
+        return {**CONSTANT_DENOMINATORS, **CONSTANT_GATES, **HALVED_PRODUCTS, **through, **gamma}

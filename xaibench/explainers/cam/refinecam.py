@@ -12,8 +12,7 @@ from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.base import chunks
 from xaibench.explainers.cam.gradcam import FeatureMaps, GradCAM, GradCAMPlusPlus, LayerCAM
-from xaibench.explainers.cam.hirescam import HiResCAM
-from xaibench.explainers.cam.xgradcam import XGradCAM
+from xaibench.explainers.cam.newer_maps import HiResCAM, XGradCAM
 from xaibench.explainers.shared.layers import Layer, find_finer_layers, find_layer, forward_rows, resize_maps
 from xaibench.explainers.shared.passes import GRADIENT
 

@@ -20,7 +20,7 @@ from xaibench.explainers.base import blocks, chunks, target_output
 from xaibench.explainers.shared.layers import forward_rows
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
-from xaibench.kernels.pixel_updates.stage_tables import FloatArray
+from xaibench.kernels.pixel_updates.network_stages import FloatArray
 from xaibench.tensors.random_numbers import sample_generators
 
 #: The distribution that a pixel is resampled from: marginal, or conditional on all other pixels of the image.

@@ -19,8 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.kernels.compilation import kernels_enabled
-from xaibench.kernels.pixel_updates.network_stages import FILTER_MULTIPLE, ConvStage, find_stages
-from xaibench.kernels.pixel_updates.stage_tables import FloatArray, IntArray, StageTables
+from xaibench.kernels.pixel_updates.network_stages import (
+    FILTER_MULTIPLE,
+    ConvStage,
+    FloatArray,
+    IntArray,
+    StageTables,
+    find_stages,
+)
 from xaibench.network.explained_output import ExplainedOutput
 from xaibench.tensors.batching import BatchSize
 

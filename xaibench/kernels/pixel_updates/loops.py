@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 
 from xaibench.kernels.compilation import MINIMA, SUMS, kernel, subroutine
-from xaibench.kernels.pixel_updates.stage_tables import FloatArray, IntArray
+from xaibench.kernels.pixel_updates.network_stages import FloatArray, IntArray
 
-#: Columns of ``stages``; see :class:`xaibench.kernels.pixel_updates.stage_tables.StageTables`.
+#: Columns of ``stages``; see :class:`xaibench.kernels.pixel_updates.network_stages.StageTables`.
 IN, OUT, STRIDE, RUN, RUNS, REACH, REACHED, WINDOW, PIXELS, RELU, SUM, UNIT, NEXT, WINDOWS = range(14)
 
 

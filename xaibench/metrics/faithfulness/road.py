@@ -27,7 +27,7 @@ from xaibench.metrics.shared.model_scores import (
     random_generator,
 )
 from xaibench.metrics.shared.perturb import constant, ranks, reduce_curves
-from xaibench.tensors.host_threads import background_threads
+from xaibench.tensors.workers import background_threads
 
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.
 Order: TypeAlias = Literal["both", "morf", "lerf"]

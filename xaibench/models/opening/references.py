@@ -14,7 +14,7 @@ from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import first_line
 from xaibench.models.networks.pretrained import find_normalization
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, weights_checksum
-from xaibench.models.opening.onnx_files import open_onnx
+from xaibench.models.opening.exported_files import open_onnx, open_torchscript
 from xaibench.models.opening.sources import (
     OpenedNetwork,
     Preprocessing,
@@ -26,7 +26,6 @@ from xaibench.models.opening.sources import (
     open_timm,
     open_torchvision,
 )
-from xaibench.models.opening.torchscript import open_torchscript
 from xaibench.models.registered import MODELS
 from xaibench.network.lending import set_evaluation
 from xaibench.network.outputs import probe

@@ -19,8 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xaibench.kernels.training.dense_blocks import DenseBlock
-from xaibench.kernels.training.linear_layers import perceptron
+from xaibench.kernels.training.dense_blocks import DenseBlock, perceptron
 from xaibench.models.networks.base import Network
 
 #: One or more layers of all members: a function of their weights by name, ``[M, ...]``, and of images ``[M, B, ...]``.

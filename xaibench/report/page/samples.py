@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.pictures import data_uri, fit, levels, picture_uri, scale_levels
-from xaibench.core.slices import name_slices
+from xaibench.core.pictures import data_uri, fit, levels, name_slices, picture_uri, scale_levels
 from xaibench.plots.map_sheets import COLUMNS, draw_tile, map_array, map_sheets
 from xaibench.report.page.content import round_for_page
 from xaibench.runfolder.sample_file import SampleCell, Voxels

@@ -40,7 +40,7 @@ from xaibench.runner.stages.samples import (
 from xaibench.runner.stages.train import make_network, train
 from xaibench.runner.store import PARTIAL, CorruptResultError, Store
 from xaibench.tensors.device import current_precision, precision_context, resolve_device
-from xaibench.tensors.host_threads import single_thread
+from xaibench.tensors.workers import single_thread
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.pictures import fit
-from xaibench.core.slices import cut_slices, heaviest_slices
+from xaibench.core.pictures import cut_slices, fit, heaviest_slices
 from xaibench.runfolder.sample_file import MOST_VOXELS, SIDE, SampleCell, Voxels, place_slices
 from xaibench.runner.plan.jobs import DataJob, ExplainJob
 from xaibench.runner.plan.plan import CellPlan

@@ -3,7 +3,7 @@ import threading
 import pytest
 import torch
 
-from xaibench.tensors.host_threads import background_threads
+from xaibench.tensors.workers import background_threads
 
 GPU = torch.device("cuda")
 

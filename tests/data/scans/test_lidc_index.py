@@ -10,7 +10,7 @@ from oracles.readers import marked
 from refusals import refused
 
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.scans.lidc_readings import Contour, Mark, draw_contours, find_nodules, read_reading
+from xaibench.data.scans.lidc_index import Contour, Mark, draw_contours, find_nodules, read_reading
 
 BOX = outline((10, 20, 14, 25))
 

@@ -2,14 +2,14 @@ import math
 
 import pytest
 import torch
+from generators.planted_transformer import batch, swin_of_timm, swin_of_torchvision
 from part_cases import ExplainerCase
 from torch import nn
 from torchvision.models import VisionTransformer
 
 from xaibench.explainers import UnsupportedModelError, explain
-from xaibench.explainers.attention.rollout import AttentionRollout
-
-CASES = {"attention_rollout": ExplainerCase(network="generators.networks:Attending")}
+from xaibench.explainers.attention.attention_maps import AttentionRollout
+from xaibench.explainers.shared.tokens import record_attention
 
 
 class Small(nn.Module):
@@ -45,7 +45,7 @@ def seeded(build):
         return model.double().eval()
 
 
-def batch(n=3):
+def color_batch(n=3):
     rng = torch.Generator().manual_seed(1)
     return torch.randn(n, 3, 8, 12, generator=rng, dtype=torch.float64), torch.arange(n) % 2
 
@@ -65,7 +65,7 @@ def attention_by_hand(module, x):
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_oracle(class_token, batch_first):
     model = seeded(lambda: Small(class_token, batch_first))
-    images, targets = batch()
+    images, targets = color_batch()
     maps = AttentionRollout(resize=None)(model, images, targets)
     assert maps.shape == (3, 2, 3)
     for found, image in zip(maps, images, strict=True):
@@ -105,14 +105,14 @@ def test_the_built_in_encoder_is_seen_too():
         def forward(self, x):
             return self.head(self.encoder(self.patches(x).flatten(2).transpose(1, 2)).mean(1))
 
-    images, targets = batch()
+    images, targets = color_batch()
     assert AttentionRollout(resize=None)(seeded(Encoder), images, targets).std() > 0
 
 
 def test_batch_size_does_not_matter_and_the_model_is_unharmed():
     model = seeded(Small).train()
-    images, targets = batch()
-    here = "xaibench.explainers.attention.rollout:AttentionRollout"
+    images, targets = color_batch()
+    here = "xaibench.explainers.attention.attention_maps:AttentionRollout"
     expected = explain(here, model, images, targets)
     torch.testing.assert_close(explain(here, model, images, targets, batch_size=1), expected)
     assert all(
@@ -135,4 +135,26 @@ class Cut(Small):
 @pytest.mark.parametrize(("build", "layer"), [(Pooled, "attentions.1"), (Cut, "attentions.0")])
 def test_attention_over_other_tokens_than_positions_is_an_error(build, layer):
     with pytest.raises(UnsupportedModelError, match=layer):
-        AttentionRollout()(seeded(build), *batch())
+        AttentionRollout()(seeded(build), *color_batch())
+
+
+@pytest.mark.parametrize("build", [swin_of_torchvision, swin_of_timm])
+def test_what_lies_in_windows_is_put_where_it_lies(build):
+    """The sum over the map is that over all windows, and a patch's value moves with the patch's own window."""
+    model, (images, targets) = build(), batch(32)
+    maps = explain("attention_x_gradient", model, images, targets, device="cpu", resize=None)
+    with record_attention(model) as seen:
+        logits = model(images).gather(1, targets[:, None])
+    weights = seen[-1].weights
+    (gradient,) = torch.autograd.grad(logits.sum(), weights)
+    product = (weights * gradient).detach().mean(1).sum(1).reshape(len(images), -1)
+    assert maps.shape == (3, 4, 4)
+    assert maps.abs().max() > 1e-6
+    torch.testing.assert_close(maps.sum((1, 2)), product.sum(1))
+    torch.testing.assert_close(maps.flatten(1).sort(1).values, product.sort(1).values)
+
+
+CASES = {
+    "attention_rollout": ExplainerCase(network="generators.networks:Attending"),
+    "attention_x_gradient": ExplainerCase(network="generators.networks:Attending"),
+}

@@ -1,20 +1,23 @@
-"""Open an ONNX file as a module of layers with gradients that takes images ``[N, C, H, W]``.
+"""Open ONNX and TorchScript files as networks with gradients that take images ``[N, C, H, W]``.
 
 The library onnx2torch makes a layer of each operation. The input is then adapted as the file states it (channels last,
-without channels, integers, half precision), and dense layers become ``nn.Linear``.
+without channels, integers, half precision), and dense layers become ``nn.Linear``. A TorchScript file is a program; it
+is opened after a look at the operators that it calls.
 """
 
 from __future__ import annotations
 
 import importlib
 import operator
+import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from xaibench.core.messages import first_line
+from xaibench.core.messages import first_line, warn_caller
 from xaibench.models.opening.sources import Preprocessing, Request, Source, import_extra
 
 #: Types of the input that are accepted, and the value of a white pixel.
@@ -235,3 +238,55 @@ def _adapt_input(network: fx.GraphModule, white: float, last: range | None, *, d
             x = graph.call_method("squeeze", (x, 1))
     for user in users:
         user.replace_input_with(image, x)
+
+
+#: Namespaces of operators that only compute. Others belong to extensions, which can do anything.
+_COMPUTING = "aten|prim|prims|quantized|torchvision|sparse|mkldnn|mkldnn_prepacked|prepacked|xnnpack"
+
+#: White space and comments, which may separate the parts of a name.
+_GAP = r"(?:[\s\\]|#[^\n]*)*"
+
+#: Names by which a program reads or writes files, or calls other machines; ``ops`` and ``classes`` of an extension.
+_UNSAFE = re.compile(
+    rf"\b(?:from_file|rpc_async|rpc_sync|rpc_remote|PythonOp)\b|\.{_GAP}save\b"
+    rf"|(?<![.\w])ops\b(?!{_GAP}\.{_GAP}(?:{_COMPUTING})\b)(?:\.\w+)*"
+    r"|torch\.classes\.(?!(?:quantized|rnn|sparse|xnnpack)\b)[\w.]+"
+)
+
+
+def open_torchscript(file: Path) -> Source:
+    """Load a TorchScript file whose program only computes.
+
+    Loading runs methods that restore the state of modules, so the program is read before.
+
+    Raises:
+        ValueError: If it is another kind of file, or calls an operator that can do more than compute; names it.
+    """
+    programs = _read_programs(file)
+    if not programs:
+        raise ValueError(
+            f"{file} is no TorchScript file. A pickled module or an exported program is not read, since a pickle could "
+            "run any code, and weights alone name no architecture. Write a file net.py with a function that builds the "
+            "network and loads the weights (torch.load(file, weights_only=True)), and pass 'net.py:function'; or save "
+            "torch.jit.trace(network, image)."
+        )
+    unsafe = sorted(
+        {re.sub(_GAP, "", found.group()).lstrip(".") for text in programs for found in _UNSAFE.finditer(text)}
+    )
+    if unsafe:
+        raise ValueError(
+            f"{file} is a program that calls {', '.join(unsafe)}, and may read or write files, so it is not opened. If "
+            "you trust it, load it in a file net.py (network = torch.jit.load(...)), and pass 'net.py:network'."
+        )
+    warn_caller(f"{file} is TorchScript, a program that runs when it is opened. Open only files that you trust.")
+    load: Any = torch.jit.load  # without type annotations
+    return Source(load(str(file), map_location="cpu"))
+
+
+def _read_programs(file: Path) -> list[str]:
+    """Return the source texts in an archive; archives of ``torch.save`` have none."""
+    if not zipfile.is_zipfile(file):
+        return []
+    with zipfile.ZipFile(file) as archive:
+        entries = [entry for entry in archive.infolist() if entry.filename.endswith(".py")]
+        return [archive.read(entry).decode(errors="replace") for entry in entries]
