@@ -17,12 +17,7 @@ from xaibench.core.messages import listed
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
-from xaibench.data.disk.image_lists import (
-    UNLABELED,
-    ImageEntry,
-    ListedSource,
-    choose_optional_classes,
-)
+from xaibench.data.disk.image_lists import UNLABELED, ImageEntry, ListedSource, choose_optional_classes
 from xaibench.data.disk.lazy_split import DiskSplit, check_gray_or_color, resize_mask, write_image
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import choose_classes

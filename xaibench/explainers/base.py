@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, Union, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
 
+from xaibench.component.parameters import Frozen, annotations_of
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.registered import gradient_free_advice
 from xaibench.network.explained_output import UnsupportedModelError
@@ -49,8 +51,41 @@ class Explainer(Protocol):
         ...
 
 
+@functools.cache
+def _checked_fields(owner: type) -> dict[str, tuple[bool, Any]]:
+    """Return whether None is accepted by each choice and each count of a class, and the choices; None for a count."""
+    found = {}
+    for name, annotation in annotations_of(owner).items():
+        kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+        others = [kind for kind in kinds if kind is not type(None)]
+        if len(others) == 1 and name != "seed" and (others[0] is int or get_origin(others[0]) is Literal):
+            found[name] = len(kinds) > 1, None if others[0] is int else get_args(others[0])
+    return found
+
+
+class CheckedParameters:
+    """Base class of explainers that checks their choices and counts when they are made.
+
+    A field of a ``Literal`` type must be one of its values. An ``int`` other than ``seed`` must be at least 1, or what
+    ``least`` states for it. None is accepted where the type has it.
+    """
+
+    #: The smallest value of counts for which it is not 1.
+    least: ClassVar[Frozen] = Frozen()
+
+    def __post_init__(self) -> None:
+        for name, (is_optional, choices) in _checked_fields(type(self)).items():  # type: ignore[arg-type]  # a class is hashable
+            value, owner = getattr(self, name), type(self).__name__
+            if value is None and is_optional:
+                continue
+            if choices:
+                check_choice(name, value, choices, owner=owner)
+            else:
+                check_count(name, value, self.least.get(name, 1), owner=owner)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Attribution:
+class Attribution(CheckedParameters):
     """Base class with the parameters of every explainer that reduces channels.
 
     Attributes:
@@ -61,15 +96,6 @@ class Attribution:
 
     channels: Channels = "sum"
     batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("channels", self.channels, get_args(Channels), owner=type(self).__name__)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.default is None:
-                continue
-            if field.name.startswith("n_") or field.name == "batch_size":
-                check_count(field.name, value, owner=type(self).__name__)
 
     def rows(self, images: Tensor) -> int:
         """Return the number of rows per forward pass.

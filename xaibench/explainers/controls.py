@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_amount, check_choice
+from xaibench.core.checks import check_amount
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
 from xaibench.explainers.shared.fitting import mean_mask, not_fitted
 from xaibench.tensors.random_numbers import sample_generators
@@ -39,10 +39,6 @@ class Sobel(Attribution):
 
     channels: Channels = "max_abs"
     direction: Direction = "both"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("direction", self.direction, get_args(Direction), owner="Sobel")
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``; model and targets are ignored."""

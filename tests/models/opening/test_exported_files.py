@@ -10,6 +10,7 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.models import open_network
+from xaibench.models.opening import exported_files
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx2torch")

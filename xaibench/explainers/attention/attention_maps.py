@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
-from xaibench.explainers.base import chunks
+from xaibench.explainers.base import CheckedParameters, chunks
 from xaibench.explainers.shared.layers import Resize, forward_rows, resize_maps
 from xaibench.explainers.shared.tokens import TokenLayout, Tokens, attention_gradients, record_attention, token_layout
 from xaibench.network.explained_output import UnsupportedModelError
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionGradients:
+class AttentionGradients(CheckedParameters):
     """Base class of explainers that compute one value per patch from the attention and the gradient with respect to it.
 
     Attributes:
@@ -33,13 +32,6 @@ class AttentionGradients:
     explains: ClassVar[Output] = "logit"
     #: The name of the explainer, for error messages.
     name: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        owner = type(self).__name__
-        if self.resize is not None:
-            check_choice("resize", self.resize, get_args(Resize), owner=owner)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size, owner=owner)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``, or of the size of the grid of patches if ``resize`` is ``None``.
@@ -98,7 +90,7 @@ def check_same_tokens(owner: str, layout: TokenLayout) -> None:
     passes=1,
 )
 @dataclass(frozen=True, kw_only=True)
-class AttentionRollout:
+class AttentionRollout(CheckedParameters):
     """The product over the layers of (A + I) / 2, with A the attention averaged over the heads (section 3).
 
     The map is the row of the token that the head of the network reads, at the patches. If it reads several tokens (all
@@ -116,12 +108,6 @@ class AttentionRollout:
 
     resize: Resize | None = "bilinear"
     batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.resize is not None:
-            check_choice("resize", self.resize, get_args(Resize), owner="AttentionRollout")
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size, owner="AttentionRollout")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``, or of the size of the grid of patches without ``resize``; targets are ignored.

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_count
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.tokens import TokenLayout, record_attention, token_layout
@@ -39,11 +38,6 @@ class LeGrad(AttentionGradients):
 
     n_layers: int | None = None
     name: ClassVar[str] = "legrad"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_layers is not None:
-            check_count("n_layers", self.n_layers, owner="LeGrad")
 
     def passes_with(self, model: nn.Module, images: Tensor) -> int:
         """Return the number of passes, which depends on the layers of the network.

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
@@ -360,7 +359,6 @@ class AttnLRP(RuleBasedInputXGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("attention_rule", self.attention_rule, get_args(AttentionRule), owner="AttnLRP")
         if not (self.gamma >= 0 and self.gamma_convolution >= 0):
             raise ValueError(
                 f"AttnLRP(gamma={self.gamma!r}, gamma_convolution={self.gamma_convolution!r}): expected neither to be "

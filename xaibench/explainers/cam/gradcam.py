@@ -10,15 +10,15 @@ explained output support any output.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast, get_args
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.checks import check_amount
 from xaibench.core.types import Output
-from xaibench.explainers.base import blocks, chunks, spatial_axes, target_output
+from xaibench.explainers.base import CheckedParameters, blocks, chunks, spatial_axes, target_output
 from xaibench.explainers.shared.layers import (
     Layer,
     Resize,
@@ -42,7 +42,7 @@ from xaibench.network.outputs import find_logits
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureMaps:
+class FeatureMaps(CheckedParameters):
     """Base class with the parameters of explainers that use the feature maps of one layer.
 
     Attributes:
@@ -61,12 +61,6 @@ class FeatureMaps:
     layer: str | nn.Module | None = None
     resize: Resize | None = "bilinear"
     batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.resize is not None:
-            check_choice("resize", self.resize, get_args(Resize), owner=type(self).__name__)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size, owner=type(self).__name__)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``, or of the size of the layer's output without ``resize``.

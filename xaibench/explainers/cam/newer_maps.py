@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.checks import check_amount
 from xaibench.explainers.base import blocks, spatial_axes, target_output
 from xaibench.explainers.cam.gradcam import FeatureMaps, PerFeatureMapCAM, weighted_sum
 from xaibench.explainers.shared.layers import (
@@ -142,10 +142,6 @@ class ShapleyCAM(FeatureMaps):
 
     utility: Utility = "rest"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("utility", self.utility, get_args(Utility), owner=type(self).__name__)
-
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         game = _ReST(model) if self.utility == "rest" and getattr(model, "output", "logit") == "logit" else model
         features, gradients, curvature = activations_and_curvature("ShapleyCAM", game, layer, images, targets)
@@ -192,7 +188,6 @@ class FinerCAM(FeatureMaps):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("n_references", self.n_references, owner=type(self).__name__)
         check_amount("gamma", self.gamma, above=False, owner="FinerCAM")
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
@@ -260,7 +255,6 @@ class KPCACAM(FeatureMaps):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("kernel", self.kernel, get_args(Kernel), owner=type(self).__name__)
         if self.gamma is not None:
             check_amount("gamma", self.gamma, owner="KPCACAM")
 

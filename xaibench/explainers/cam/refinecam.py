@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.base import chunks
 from xaibench.explainers.cam.gradcam import FeatureMaps, GradCAM, GradCAMPlusPlus, LayerCAM
 from xaibench.explainers.cam.newer_maps import HiResCAM, XGradCAM
@@ -56,11 +55,6 @@ class RefineCAM(FeatureMaps):
 
     method: Method = "gradcam++"
     n_layers: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("method", self.method, get_args(Method), owner=type(self).__name__)
-        check_count("n_layers", self.n_layers, owner=type(self).__name__)
 
     def passes_with(self, model: nn.Module, images: Tensor) -> int:
         """Return the number of passes, which depends on the layers of the network.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels, target_gradient
 from xaibench.explainers.registered import gradient_free_advice
@@ -71,11 +70,6 @@ class AGOP(Attribution):
     diagonal: Tensor | None = field(default=None, repr=False, compare=False)
     #: The explained output by default.
     explains: ClassVar[Output] = "logit"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("variant", self.variant, get_args(Variant), owner="AGOP")
-        check_choice("outputs", self.outputs, get_args(AveragedOutputs), owner="AGOP")
 
     @property
     def fitted(self) -> bool:

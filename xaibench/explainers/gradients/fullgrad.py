@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
-from xaibench.explainers.base import CONVOLUTIONS, check_has_gradient, chunks, spatial_axes
+from xaibench.explainers.base import CONVOLUTIONS, CheckedParameters, check_has_gradient, chunks, spatial_axes
 from xaibench.explainers.shared.layers import check_rows, interpolate_linearly
 from xaibench.explainers.shared.tokens import record_attention
 from xaibench.network.calls import observe_calls
@@ -33,7 +32,7 @@ Rescale: TypeAlias = Literal["map", "layer"]
     exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
-class FullGrad:
+class FullGrad(CheckedParameters):
     """Image times gradient, and every bias of convolution and batch normalization times its gradient.
 
     The map is the sum of psi(x df/dx) and, over layers and channels c, of psi(b_c df/dz_c), with z the output of the
@@ -57,11 +56,6 @@ class FullGrad:
 
     rescale: Rescale = "map"
     batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("rescale", self.rescale, get_args(Rescale), owner=type(self).__name__)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size, owner=type(self).__name__)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``.

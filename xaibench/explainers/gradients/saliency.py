@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.explainers.base import (
-    Attribution,
-    Channels,
-    target_gradient,
-)
+from xaibench.explainers.base import Attribution, Channels, target_gradient
 
 
 @ExplainerInfo(

@@ -15,7 +15,7 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_count
+from xaibench.component.parameters import Frozen
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
@@ -67,17 +67,12 @@ class XRAI(Repeating, Attribution):
     #: Integrated Gradients with two baselines.
     each: ClassVar[int] = 2 * GRADIENT
     counted: ClassVar[str] = "n_steps"
+    least: ClassVar = Frozen({"dilation": 0})
 
     n_steps: int = 50
     segmentation_size: int = 224
     min_segment_size: int = 150
     dilation: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("segmentation_size", "min_segment_size"):
-            check_count(name, getattr(self, name), owner="XRAI")
-        check_count("dilation", self.dilation, least=0, owner="XRAI")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]`` with the same sum as the attributions."""

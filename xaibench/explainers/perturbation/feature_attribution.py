@@ -13,12 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.checks import check_count
-from xaibench.explainers.base import (
-    Attribution,
-    chunks,
-    target_output,
-)
+from xaibench.explainers.base import Attribution, chunks, target_output
 from xaibench.tensors.segments import grid_cells, superpixels
 
 #: Choice of the features; see :func:`find_features`.
@@ -174,7 +169,6 @@ class FeatureAttribution(Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("cell_size", self.cell_size, owner=type(self).__name__)
         check_feature_mask(type(self).__name__, self.feature_mask)
 
     def rows_of(self, model: nn.Module, images: Tensor) -> int:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice, check_count
-from xaibench.explainers.base import blocks, target_output
+from xaibench.explainers.base import CheckedParameters, blocks, target_output
 from xaibench.explainers.shared.layers import Resize, fastest_layout, forward_rows, resize_maps
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.tensors.batching import BatchSize
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridDesign:
+class GridDesign(CheckedParameters):
     """Base class of explainers that fade out cells of a grid; each coordinate of a point in [0, 1]^F scales one cell.
 
     Attributes:
@@ -35,13 +34,6 @@ class GridDesign:
     resize: Resize = "bilinear"
     seed: int = 0
     batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        owner = type(self).__name__
-        check_count("grid_size", self.grid_size, owner=owner)
-        check_choice("resize", self.resize, get_args(Resize), owner=owner)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size, owner=owner)
 
     def cells(self, images: Tensor) -> tuple[int, ...]:
         """Return the number of cells of the grid along each spatial axis.
@@ -135,7 +127,6 @@ class Sobol(Repeating, GridDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("n_designs", self.n_designs, owner="Sobol")
         if self.n_designs < 2 or self.n_designs & (self.n_designs - 1):
             raise ValueError(f"Sobol(n_designs={self.n_designs!r}): expected a power of two, 2 or more.")
 
@@ -197,10 +188,6 @@ class HSIC(Repeating, GridDesign):
     counted: ClassVar[str] = "n_samples"
 
     n_samples: int = 500
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("n_samples", self.n_samples, owner="HSIC")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``."""

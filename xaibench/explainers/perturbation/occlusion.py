@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_count
-from xaibench.explainers.base import blocks, chunks, target_output
+from xaibench.explainers.base import CheckedParameters, blocks, chunks, target_output
 from xaibench.explainers.shared.layers import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import budget_error
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
@@ -25,7 +24,7 @@ from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses,
     exact_zero=True,
 )
 @dataclass(frozen=True, kw_only=True)
-class Occlusion:
+class Occlusion(CheckedParameters):
     """The mean of f(x) - f(x with the window covered) over the windows that cover a pixel.
 
     The windows cover all channels; those at the lower and right border are cut off there. Agrees with Captum's
@@ -48,11 +47,6 @@ class Occlusion:
     stride: int | None = None
     baseline: float = 0.0
     batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("window", "stride", "batch_size"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), owner="Occlusion")
 
     def passes(self, images: Tensor) -> int:
         """Return the number of passes for these images.

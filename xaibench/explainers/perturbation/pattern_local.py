@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.checks import check_amount, check_count
 from xaibench.explainers.api import explain
 from xaibench.explainers.base import blocks, chunks
 from xaibench.explainers.perturbation.feature_attribution import row_outputs
@@ -84,7 +84,6 @@ class PatternLocal(LocalPattern, Repeating):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("surrogate", self.surrogate, get_args(Surrogate), owner="PatternLocal")
         if self.n_samples < self.fewest:
             raise ValueError(f"PatternLocal(n_samples={self.n_samples}): expected at least 2, with the image itself.")
         if self.surrogate == "kernel_shap" and self.n_samples < KernelSHAP.fewest:

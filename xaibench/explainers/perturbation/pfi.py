@@ -7,15 +7,14 @@ images share a forward pass, the outputs are not rounded to float32, and the exp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.explainers.base import (
-    blocks,
-    reduce_channels,
-)
+from xaibench.component.parameters import Frozen
+from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, plain_outputs, row_outputs
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 
@@ -43,13 +42,10 @@ class PFI(FeatureAttribution):
         seed: Seed of the permutations.
     """
 
+    least: ClassVar = Frozen({"group_size": 2})
+
     group_size: int = 50
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.group_size, bool) or not isinstance(self.group_size, int) or self.group_size < 2:
-            raise ValueError(f"PFI(group_size={self.group_size!r}): expected an integer of at least 2.")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``.

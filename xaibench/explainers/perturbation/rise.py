@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_count
-from xaibench.explainers.base import chunks
+from xaibench.explainers.base import CheckedParameters, chunks
 from xaibench.explainers.shared.layers import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.tensors.batching import BatchSize
@@ -27,7 +26,7 @@ from xaibench.tensors.batching import BatchSize
     exact_zero=False,
 )
 @dataclass(frozen=True, kw_only=True)
-class RISE(Repeating):
+class RISE(Repeating, CheckedParameters):
     """Sum over i of f(x ⊙ M_i) M_i / (N p): equation 6 of the paper, with masks drawn as in its released code.
 
     N is ``n_masks`` and p is ``keep_probability``. The masks are the same for all images, as in the released code, and
@@ -53,9 +52,7 @@ class RISE(Repeating):
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        counts = ("n_masks", "grid_size") if self.batch_size is None else ("n_masks", "grid_size", "batch_size")
-        for name in counts:
-            check_count(name, getattr(self, name), owner="RISE")
+        super().__post_init__()
         if not 0 < self.keep_probability <= 1:
             raise ValueError(
                 f"RISE(keep_probability={self.keep_probability!r}): expected a probability above 0, at most 1."

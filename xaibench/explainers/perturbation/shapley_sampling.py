@@ -14,10 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.explainers.base import (
-    blocks,
-    reduce_channels,
-)
+from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import (
     FeatureAttribution,
     Features,

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_count
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance, operation_layer
 from xaibench.explainers.shared.layers import check_rows, layer_name
@@ -62,7 +61,6 @@ class CRP(LayerwiseRelevance):
                 raise ValueError(
                     f"CRP(concepts={self.concepts!r}): expected the indices of one or more channels, from 0, or None."
                 )
-        check_count("n_concepts", self.n_concepts, owner="CRP")
 
     def _attribute(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         name = layer_name("CRP", model, self.layer) if isinstance(self.layer, nn.Module) else self.layer

@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice
 from xaibench.explainers.base import Attribution, prepare_baselines
 from xaibench.explainers.propagation.forward_trace import TOLERANCE, OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -89,10 +88,6 @@ class DeepLift(Attribution):
     baseline: float = 0.0
     max_pool: MaxPool = "difference"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("max_pool", self.max_pool, get_args(MaxPool), owner="DeepLift")
-
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[N, H, W]``.
 
@@ -126,10 +121,6 @@ class DeepSHAP(Attribution):
 
     baselines: Tensor | None = field(default=None, repr=False, compare=False)
     max_pool: MaxPool = "difference"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("max_pool", self.max_pool, get_args(MaxPool), owner="DeepSHAP")
 
     def passes(self, images: Tensor) -> int:
         """Return the number of passes for these images.

@@ -108,11 +108,8 @@ class LayerwiseRelevance(Attribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = type(self).__name__
-        used = {"rule": self.rule, **{f"rules[{name!r}]": rule for name, rule in self.rules.items()}}
-        if self.input_rule is not None:
-            used["input_rule"] = self.input_rule
-        for name, rule in used.items():
-            check_choice(name, rule, get_args(RuleName), owner=owner)
+        for name, rule in self.rules.items():
+            check_choice(f"rules[{name!r}]", rule, get_args(RuleName), owner=owner)
         if self.rule in _INPUT_RULES:
             raise ValueError(
                 f"{owner}(rule={self.rule!r}): this rule is for the first layer only; pass it as input_rule."
@@ -121,7 +118,7 @@ class LayerwiseRelevance(Attribution):
             raise ValueError(f"{owner}(epsilon={self.epsilon}, gamma={self.gamma}): expected both to be nonnegative.")
         if self.beta < 0 or abs(self.alpha - self.beta - 1) > 1e-9:
             raise ValueError(f"{owner}(alpha={self.alpha}, beta={self.beta}): expected beta >= 0 and alpha = 1 + beta.")
-        if "zB" in used.values() and (self.low is None or self.high is None):
+        if "zB" in (self.rule, self.input_rule, *self.rules.values()) and (self.low is None or self.high is None):
             raise ValueError(f"{owner}: the rule 'zB' needs low and high, the bounds of the first layer's input.")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

@@ -11,23 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.component.info import ExplainerInfo
-from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels
 from xaibench.explainers.propagation.layer_operations import OWN_STATISTICS, Operation
 from xaibench.explainers.propagation.layer_walk import propagate, unsupported_operation, visit_operations, with_backward
-from xaibench.explainers.shared.fitting import (
-    NotFittedForModelError,
-    iterate_parts,
-    network_for_fitting,
-    not_fitted,
-)
+from xaibench.explainers.shared.fitting import NotFittedForModelError, iterate_parts, network_for_fitting, not_fitted
 from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.tokens import PRODUCTS
 from xaibench.network.answers import skip_last_layer
@@ -65,10 +59,6 @@ class _Patterns(Attribution):
     #: The only output that can be explained.
     explains: ClassVar[Output] = "logit"
     explains_only: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("signal", self.signal, get_args(Signal), owner=type(self).__name__)
 
     @property
     def fitted(self) -> bool:
