@@ -15,18 +15,33 @@ def text_of(page):
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.replace("<wbr>", ""))))
 
 
+HINT = Finding("labels", "With the classes exchanged, 24 of 24 answers would be right.", [])
+RANGE = Finding("normalization", "The network may expect other pixels: ImageNet's normalization.", [])
+
+
 @pytest.fixture(scope="module")
 def changed(tag_audit):
-    """The audit with long names, patients with several images, and an explainer that is not stable."""
+    """The audit with long names, patients with several images, an explainer that is not stable, and a poor network."""
     ids = [f"hospital-{index}/series_of_a_patient_with_a_long_name/slice.{index:04d}.dcm" for index in range(24)]
-    subject = dataclasses.replace(tag_audit.subject, ids=ids, classes=["carcinoma <in situ>", "no finding"])
     first, *others = tag_audit.verdicts
-    unstable = dataclasses.replace(first, outcome="not stable", passes=50)
-    return dataclasses.replace(tag_audit, subject=subject, verdicts=[unstable, *others])
+    check, *checks = tag_audit.checks
+    return dataclasses.replace(
+        tag_audit,
+        subject=dataclasses.replace(tag_audit.subject, ids=ids, classes=["carcinoma <in situ>", "no finding"]),
+        verdicts=[dataclasses.replace(first, outcome="not stable", passes=50), *others],
+        checks=[dataclasses.replace(check, values={**check.values, first.explainer: np.full(6, np.nan)}), *checks],
+        network=dataclasses.replace(tag_audit.network, value=11 / 14, images=14, p=0.027, needed=23),
+        findings=[HINT, RANGE, *tag_audit.findings],
+    )
 
 
-def test_names_are_whole(changed):
-    text = text_of(render(changed))
+@pytest.fixture(scope="module")
+def page(changed):
+    return render(changed)
+
+
+def test_names_are_whole(changed, page):
+    text = text_of(page)
     drawn = {changed.subject.ids[index] for finding in changed.findings for index in finding.images[:4]}
     assert drawn
     for name in changed.subject.ids:  # in the table of all images, and next to its maps
@@ -35,8 +50,7 @@ def test_names_are_whole(changed):
     assert "the region at the top left brings about carcinoma <in situ>" in text
 
 
-def test_each_difference_names_its_control(changed):
-    page = render(changed)
+def test_each_difference_names_its_control(changed, page):
     bars = re.findall(r'<td class="axis">(.*?)</td>', page)
     assert len(bars) == 2 * len(changed.verdicts)
     for bar in bars:
@@ -45,35 +59,27 @@ def test_each_difference_names_its_control(changed):
     assert 0 <= min(places) <= max(places) <= 100
 
 
-def test_the_budget_stands_next_to_the_verdict(changed):
-    text = text_of(render(changed))
-    assert "not stable at this budget" in text
-    assert re.search(r"input_x_gradient not stable at this budget .*? 50 – ", text)
+def test_the_budget_stands_next_to_the_verdict(page):
+    assert re.search(r"input_x_gradient not stable at this budget .*? 50 – ", text_of(page))
 
 
-def test_a_value_that_is_missing_has_a_reason(tag_audit):
-    label = tag_audit.verdicts[0].explainer
-    checks = list(tag_audit.checks)
-    checks[0] = dataclasses.replace(checks[0], values={**checks[0].values, label: np.full(6, np.nan)})
-    page = render(dataclasses.replace(tag_audit, checks=checks))
+def test_a_value_that_is_missing_has_a_reason(page):
     assert re.search(r'–<sup><a href="#reason-1">1</a></sup>', page)
     assert '<li id="reason-1">The maps are constant' in page
 
 
-def test_the_network_is_described_with_count_p_value_and_level(tag_audit):
-    failed = dataclasses.replace(tag_audit.network, value=11 / 14, images=14, p=0.027, needed=23)
-    audit = dataclasses.replace(tag_audit, network=failed)
-    for text in (text_of(render(audit)), audit.headline, str(audit)):
+def test_the_network_is_described_with_count_p_value_and_level(changed, page):
+    for text in (text_of(page), changed.headline, str(changed)):
         assert "11 of 14 answers agree with the labels" in text
         assert "p 0.027, level 0.02; at this accuracy, about 23 images would be enough" in text
 
 
-def test_the_promise_is_about_a_random_sample(tag_audit):
-    assert "If the images are a random sample of those you care about" in text_of(render(tag_audit))
+def test_the_promise_is_about_a_random_sample(page):
+    assert "If the images are a random sample of those you care about" in text_of(page)
 
 
-def test_another_assignment_of_the_labels_stands_next_to_their_table(tag_audit):
-    hint = Finding("labels", "With the classes exchanged, 24 of 24 answers would be right.", [])
-    page = render(dataclasses.replace(tag_audit, findings=[hint, *tag_audit.findings]))
+def test_findings_about_the_network_stand_next_to_its_accuracy(changed, page):
     section = page[page.index('id="network"') : page.index('id="kind-intervention"')]
-    assert page.count(hint.text) == section.count(hint.text) == 1
+    assert page.count(HINT.text) == section.count(HINT.text) == 1
+    assert all(finding.text in text for finding in (HINT, RANGE) for text in (text_of(section), str(changed)))
+    assert [finding["key"] for finding in changed.to_dict()["findings"]][:2] == ["labels", "normalization"]

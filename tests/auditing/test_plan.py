@@ -7,7 +7,6 @@ from PIL import Image
 from torch import nn
 from typer.testing import CliRunner
 
-import xaibench as xb
 from xaibench.auditing.images import make_subject
 from xaibench.auditing.plan import BUDGET, EFFORTS, Candidates, choose_explainers, count_seconds, make_plan
 from xaibench.cli import app
@@ -71,27 +70,6 @@ def test_functions_are_never_left_out_for_want_of_time():
     plan = planned(Slow(), {"mine": lambda model, images, targets: images[:, 0]}, minutes=0.01)
     assert plan.effort == EFFORTS[-1]
     assert plan.candidates.passes == {"mine": None}
-
-
-def test_the_passes_are_counted_as_they_are_made():
-    """The forecast counts about as many passes as an audit makes."""
-
-    class Counting(nn.Module):
-        rows = 0
-
-        def __init__(self):
-            super().__init__()
-            self.network = tag_network(3)
-
-        def forward(self, images):
-            Counting.rows += len(images)
-            return self.network(images)
-
-    images, labels = tagged_images(12)
-    plans = []
-    arguments = {"explainers": ["occlusion", "rise"], "budget": 40, "show_plan": plans.append, "progress": False}
-    xb.audit(Counting(), images, 2 * labels, **arguments)
-    assert 0.5 < Counting.rows / sum(plans[0].stages.values()) < 1.3
 
 
 def test_the_command_prints_the_plan_and_does_nothing_else(tmp_path):

@@ -34,11 +34,11 @@ class Network(nn.Module):
         return self.network(images)
 
 
-def audited(folder, most=None):
+def audited(folder, most=None, show_plan=None):
     Network.rows, Network.most = 0, most
     images, labels = tagged_images(12)
     arguments = {"explainers": ["saliency", "occlusion", "rise"], "budget": 20, "progress": False, "folder": folder}
-    audit = xb.audit(Network(), images, 2 * labels, **arguments)
+    audit = xb.audit(Network(), images, 2 * labels, show_plan=show_plan, **arguments)
     result = audit.to_dict()
     for key in ("date", "seconds", "seconds_per_explainer"):
         del result["record"][key]
@@ -47,12 +47,19 @@ def audited(folder, most=None):
 
 @pytest.fixture(scope="module")
 def uninterrupted():
-    return audited(None)
+    plans = []
+    result, rows = audited(None, show_plan=plans.append)
+    return result, rows, plans[0]
+
+
+def test_the_forecast_counts_about_as_many_passes_as_an_audit_makes(uninterrupted):
+    _, rows, plan = uninterrupted
+    assert 0.5 < rows / sum(plan.stages.values()) < 1.3
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.98])
 def test_an_audit_continues_where_it_was_stopped(uninterrupted, tmp_path, share):
-    whole, rows = uninterrupted
+    whole, rows, _ = uninterrupted
     stop = int(share * rows)
     refused(Stopped, "", audited, tmp_path, stop)
     assert not (tmp_path / "audit.json").exists()

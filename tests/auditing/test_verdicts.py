@@ -1,5 +1,7 @@
 """Verdicts: what is supported, refuted or undecided, and how often wrongly."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -27,37 +29,32 @@ def judged(questions, checks=(), network=GOOD_NETWORK, required=("intervention",
     return {verdict.explainer: verdict for verdict in found}
 
 
-def test_better_than_all_controls_in_both_kinds_is_supported():
-    found = judged([question("a", "intervention", ig=0.5, cam=0.5), question("b", "use", ig=0.5, cam=0.0)])
-    assert found["ig"].outcome == "supported"
-    assert found["cam"].outcome == "undecided"
-    assert any("use" in reason for reason in found["cam"].reasons)
+@pytest.mark.parametrize(
+    ("means", "outcome", "reason"),
+    [
+        ({"intervention": 0.5, "use": 0.5}, "supported", "Better than every control."),
+        ({"intervention": 0.5, "use": 0.0}, "undecided", "On use, not significantly better"),
+        # On average over the kind it is far ahead, but in one question it is not better than chance.
+        ({"intervention": 0.5, "use": 0.9, "use again": 0.0}, "undecided", "better than chance at “use again”"),
+        ({"intervention": -0.5, "use": -0.5}, "refuted", "On intervention, the control"),
+        ({"intervention": -0.5, "use": 0.5}, "undecided", "The kinds of truth disagree."),
+        ({"intervention": 0.5, "use": None}, "undecided", "No question about use could be asked."),
+        ({"intervention": 0.5, "use": 0.5, "human": -0.9}, "supported", "Better than every control."),
+    ],
+)
+def test_the_outcome_follows_from_the_scores_of_each_kind(means, outcome, reason):
+    skipped = {key: Question(key, key, key, "?", skipped="no region decides") for key in means if means[key] is None}
+    asked = [skipped.get(key) or question(key, key.split()[0], ig=mean) for key, mean in means.items()]
+    found = judged(asked)["ig"]
+    assert found.outcome == outcome
+    assert found.needed is None or -0.5 not in means.values()
+    assert any(reason in text for text in found.reasons)
 
 
 def test_one_control_that_is_as_good_prevents_support():
     scores = question("a", "intervention", ig=0.5)
-    scores = Question("a", "intervention", "a", "?", dict(scores.scores, edges=scores.scores["ig"]), scores.groups)
+    scores = dataclasses.replace(scores, scores=scores.scores | {"edges": scores.scores["ig"]})
     assert judged([scores, question("b", "use", ig=0.5)])["ig"].outcome == "undecided"
-
-
-def test_missing_one_question_of_a_kind_prevents_support():
-    # On average over the kind it is far ahead, but in one question it is not better than chance.
-    questions = [question("a", "intervention", ig=0.5), question("b", "use", ig=0.9), question("c", "use", ig=0.0)]
-    found = judged(questions)["ig"]
-    assert found.outcome == "undecided"
-    assert any("chance" in reason and "“c”" in reason for reason in found.reasons)
-
-
-def test_a_control_that_is_better_in_every_kind_refutes():
-    found = judged([question("a", "intervention", ig=-0.5), question("b", "use", ig=-0.5)])["ig"]
-    assert found.outcome == "refuted"
-    assert "On intervention, the control" in found.reasons[0]
-
-
-def test_kinds_that_disagree_leave_it_undecided():
-    found = judged([question("a", "intervention", ig=-0.5), question("b", "use", ig=0.5)])["ig"]
-    assert (found.outcome, found.needed) == ("undecided", None)
-    assert found.reasons[-1] == "The kinds of truth disagree."
 
 
 def test_a_failed_sanity_check_refutes_the_best_scores():
@@ -82,18 +79,6 @@ def test_nothing_is_supported_or_lost_to_controls_for_a_network_that_knows_nothi
     )
     assert {verdict.outcome for verdict in found.values()} == {"undecided"}
     assert all(np.isnan(verdict.p) for verdict in found.values())
-
-
-def test_a_required_kind_without_a_question_is_named():
-    skipped = Question("b", "use", "b", "?", skipped="no region decides")
-    found = judged([question("a", "intervention", ig=0.5), skipped])["ig"]
-    assert found.outcome == "undecided"
-    assert "No question about use could be asked." in found.reasons
-
-
-def test_kinds_that_are_not_required_do_not_count():
-    questions = [question("a", "intervention", ig=0.5), question("b", "use", ig=0.5), question("c", "human", ig=-0.9)]
-    assert judged(questions)["ig"].outcome == "supported"
 
 
 def test_samples_of_one_image_count_once():
@@ -135,18 +120,18 @@ def test_no_number_of_images_helps_an_explainer_that_is_behind():
 
 @pytest.mark.parametrize("correlated", [False, True])
 def test_false_support_is_at_most_five_percent(correlated):
-    # Ten explainers like the controls, in 100 audits; on intervention they are truly better, on use they are not.
+    # Six explainers like the controls, in 60 audits; on intervention they are truly better, on use they are not.
     wrong = 0
-    for seed in range(100):
+    for seed in range(60):
         rng = np.random.default_rng([seed, correlated])
-        labels = [f"e{i}" for i in range(10)] + list(CONTROLS)
+        labels = [f"e{i}" for i in range(6)] + list(CONTROLS)
         shared = rng.normal(0, 0.2, 16)[:, None] * correlated
         use = shared + rng.normal(0, 0.1, (16, len(labels))) + 0.5  # all better than chance
-        change = rng.normal(0, 0.1, (16, len(labels))) + np.array([1.0] * 10 + [0.0] * 2)
+        change = rng.normal(0, 0.1, (16, len(labels))) + np.array([1.0] * 6 + [0.0] * 2)
         groups = np.arange(16)
         questions = [
             Question("a", "intervention", "a", "?", dict(zip(labels, change.T, strict=True)), groups),
             Question("b", "use", "b", "?", dict(zip(labels, use.T, strict=True)), groups),
         ]
         wrong += any(verdict.outcome == "supported" for verdict in judged(questions).values())
-    assert wrong / 100 <= 0.05
+    assert wrong / 60 <= 0.05

@@ -324,23 +324,19 @@ def read_samples(
     if label_names:
         labels = torch.tensor([label_names[named[label]] for label in labels.tolist()])
     ids, groups = collection.ids, collection.groups
+    if not classes:  # those of numbered classes, or ImageNet's synset ids
+        is_numbered = collection.numbered and len(named) == outputs
+        classes = named if is_numbered else imagenet_synsets() if label_names else None
     return {
         "images": images,
         "labels": labels if labeled else None,
         "masks": masks,
         "ids": [ids[number] for number in numbers.tolist()],
         "groups": None if groups is None else groups[numbers],
-        "classes": classes or _name_outputs(collection, label_names, outputs),
+        "classes": classes,
         "label_names": label_names,
         "left_out": left_out,
     }
-
-
-def _name_outputs(collection: Split, label_names: Mapping[str, int], outputs: int) -> Sequence[str] | None:
-    """Return names for the outputs of a network without any: those of numbered classes, or ImageNet's synset ids."""
-    if collection.numbered and len(collection.classes or ()) == outputs:
-        return collection.classes
-    return imagenet_synsets() if label_names else None
 
 
 def _read(

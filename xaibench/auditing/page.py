@@ -128,10 +128,6 @@ def _describe_image(subject: Subject, index: int) -> dict[str, Any]:
     }
 
 
-def _describe_images(subject: Subject) -> list[dict[str, Any]]:
-    return [_describe_image(subject, index) for index in range(len(subject.images))]
-
-
 #: Version of the format of ``audit.json``, and the file of its JSON schema.
 FORMAT, SCHEMA = 2, Path(__file__).with_name("audit.schema.json")
 
@@ -198,36 +194,27 @@ class Audit:
         Returns:
             Numbers and texts that JSON can hold; NaN is None.
         """
-        ids = self.subject.ids
+        ids, classes = self.subject.ids, self.subject.classes
+
+        def fields(one: object, *names: str) -> dict[str, Any]:
+            return {name: getattr(one, name) for name in names}
+
         questions = [
-            {
-                **{name: getattr(q, name) for name in ("key", "truth", "title", "text", "skipped")},
-                "images": [ids[source] for source in q.sources],
-                "groups": q.groups.tolist(),
-                "scores": q.scores,
-                "means": q.means(),
-                "parts": q.parts,
-            }
+            fields(q, "key", "truth", "title", "text", "skipped")
+            | {"images": [ids[source] for source in q.sources], "groups": q.groups, "scores": q.scores}
+            | {"means": q.means(), "parts": q.parts}
             for q in self.questions
         ]
         checks = [
-            {
-                **{name: getattr(c, name) for name in ("key", "title", "text", "limit", "fails", "outcome", "skipped")},
-                **{name: getattr(c, name) for name in ("values", "regions", "yardstick", "reasons")},
-                "p": {label: c.p(label) for label in c.yardstick},
-                "means": {label: c.mean(label) for label in c.values},
-                "failed": [label for label in c.values if c.has_failed(label)],
-            }
+            fields(c, "key", "title", "text", "limit", "fails", "outcome", "skipped")
+            | fields(c, "values", "regions", "yardstick", "reasons")
+            | {"p": {label: c.p(label) for label in c.yardstick}, "means": {label: c.mean(label) for label in c.values}}
+            | {"failed": [label for label in c.values if c.has_failed(label)]}
             for c in self.checks
         ]
-        findings = [{"key": f.key, "text": f.text, "images": [ids[i] for i in f.images]} for f in self.findings]
         regions = [
-            {
-                "image": ids[region.image],
-                "window": [[side.start, side.stop] for side in region.window],
-                "place": region.place,
-                "class": self.subject.classes[region.target],
-            }
+            {"image": ids[region.image], "window": [[side.start, side.stop] for side in region.window]}
+            | {"place": region.place, "class": classes[region.target]}
             for region in self.regions.regions
         ]
         plain: dict[str, Any] = _plain(
@@ -236,11 +223,11 @@ class Audit:
                 "headline": self.headline,
                 "record": self.record,
                 "network_test": asdict(self.network) | {"level": LEVEL, "passed": self.network.passed},
-                "images": _describe_images(self.subject),
+                "images": [_describe_image(self.subject, index) for index in range(len(ids))],
                 "verdicts": [asdict(verdict) for verdict in self.verdicts],
                 "questions": questions,
                 "sanity_checks": checks,
-                "findings": findings,
+                "findings": [fields(f, "key", "text") | {"images": [ids[i] for i in f.images]} for f in self.findings],
                 "decisive_regions": regions,
                 "not_tested": self.inapplicable,
             }
@@ -290,8 +277,7 @@ class Audit:
         lines += [f"Not to be relied on (check_network=False): {why}" for why in self.record["broken_assumptions"]]
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def _plain(value: Any) -> Any:
@@ -321,7 +307,8 @@ def render(audit: Audit) -> str:
         HTML with all pictures inside. No scripts.
     """
     asked = [question for question in audit.questions if not question.skipped]
-    data = json.dumps(audit.to_dict(), ensure_ascii=False, allow_nan=False)
+    data = audit.to_dict()
+    encoded = base64.b64encode(json.dumps(data, ensure_ascii=False, allow_nan=False).encode()).decode("ascii")
     return (
         template_environment()
         .get_template("audit/sheet.html.j2")
@@ -333,11 +320,11 @@ def render(audit: Audit) -> str:
             skipped=[question for question in audit.questions if question.skipped],
             checks=[check for check in audit.checks if not check.skipped],
             reasons=list(dict.fromkeys(why for check in audit.checks for why in check.reasons.values())),
-            images=_describe_images(audit.subject),
+            images=data["images"],
             name_labels=lambda label: _name_labels(label, audit.subject.classes),
             pictures=_pictures(audit),
             findings=[(finding, _finding_pictures(audit, finding)) for finding in audit.findings if finding.images],
-            data="data:application/json;base64," + base64.b64encode(data.encode()).decode("ascii"),
+            data=f"data:application/json;base64,{encoded}",
         )
     )
 
@@ -381,25 +368,16 @@ def _facts(audit: Audit) -> dict[str, dict[str, str]]:
 def _kind(audit: Audit, kind: str, asked: Sequence[Question]) -> dict[str, Any]:
     """Return the questions of a kind of truth, with a forest plot of the explainers against their closest control."""
     of_kind = [question for question in asked if question.truth == kind]
-    rows = [
-        (verdict, closest)
-        for verdict in sorted(audit.verdicts, key=sort_key)
-        if (closest := _closest_control(verdict, kind)) is not None
-    ]
-    labels = [verdict.explainer for verdict in sorted(audit.verdicts, key=sort_key)]
+    verdicts = sorted(audit.verdicts, key=sort_key)
+    compared = [(v, [c for c in v.comparisons if c.about == kind and c.control != CHANCE]) for v in verdicts]
+    rows = [(v, min(own, key=lambda c: c.difference)) for v, own in compared if own]
     return {
         "truth": kind,
         "questions": of_kind,
-        "labels": [*labels, *audit.record["settings"]["controls"]],
+        "labels": [*(v.explainer for v in verdicts), *audit.record["settings"]["controls"]],
         "means": {question.key: question.means() for question in of_kind},
         "plot": _forest(rows) if rows else None,
     }
-
-
-def _closest_control(verdict: Verdict, kind: str) -> Comparison | None:
-    """Return the comparison with the control that the explainer is least ahead of."""
-    rows = [c for c in verdict.comparisons if c.about == kind and c.control != CHANCE]
-    return min(rows, key=lambda c: c.difference, default=None)
 
 
 def _forest(rows: Sequence[tuple[Verdict, Comparison]]) -> dict[str, Any]:

@@ -567,7 +567,12 @@ def _fine_tune(
             for part in torch.split(torch.from_numpy(rng.permutation(len(images))), _BATCH_SIZE):
                 wanted = targets[part].to(device)
                 logits = check_logits(network(images[part].to(device, kind)), len(part))
-                loss = _loss(logits, wanted, subject)
+                if subject.head == "softmax":
+                    loss = functional.cross_entropy(logits, wanted)
+                else:
+                    count = logits.shape[1]  # a single output is the second of two classes
+                    rows = functional.one_hot(wanted, max(2, count))[:, -count:].to(logits.dtype)
+                    loss = functional.binary_cross_entropy_with_logits(logits, rows)
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -576,14 +581,6 @@ def _fine_tune(
             if right == len(images):
                 break
     network.requires_grad_(False)
-
-
-def _loss(logits: Tensor, targets: Tensor, subject: Subject) -> Tensor:
-    if subject.head == "softmax":
-        return functional.cross_entropy(logits, targets)
-    count = logits.shape[1]  # a single output is the second of two classes
-    rows = functional.one_hot(targets, max(2, count))[:, -count:].to(logits.dtype)
-    return functional.binary_cross_entropy_with_logits(logits, rows)
 
 
 def ask_interventions(subject: Subject, effort: Effort) -> Question:
