@@ -1,10 +1,12 @@
 """A network that writes into its input gets the maps and scores of its twin that does not, and the images stay."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, explain
@@ -139,9 +141,8 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", METRICS)
-def test_tensors_without_values_are_refused_by_metrics(name, odd, networks, samples):
+def test_tensors_without_values_are_refused_by_metrics(name, networks, samples):
     images, masks, targets = samples
     metric, network = METRICS.resolve(name), networks[1]
     maps = images[:, 0].clone()
@@ -153,15 +154,13 @@ def test_tensors_without_values_are_refused_by_metrics(name, odd, networks, samp
             "explainer": functools.partial(explain, "saliency"), "model": network, "images": images, "targets": targets
         },
     }[metric.info.kind]  # fmt: skip
-    for argument in arguments.keys() & {"images", "maps", "targets"}:
-        with pytest.raises(TypeError, match=argument):
-            metric(*(arguments | {argument: ODD[odd](arguments[argument])}).values())
+    for argument, odd in itertools.product(arguments.keys() & {"images", "maps", "targets"}, ODD.values()):
+        refused(TypeError, argument, metric, *(arguments | {argument: odd(arguments[argument])}).values())
 
 
-@pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["saliency", "occlusion", "lime", "sobel", "uniform"])
-def test_tensors_without_values_are_refused_by_explainers(name, odd, networks, samples):
+def test_tensors_without_values_are_refused_by_explainers(name, networks, samples):
     images, _, targets = samples
-    for argument, given in (("images", (ODD[odd](images), targets)), ("targets", (images, ODD[odd](targets)))):
-        with pytest.raises(TypeError, match=argument):
-            explain(name, networks[1], *given)
+    for odd in ODD.values():
+        refused(TypeError, "images", explain, name, networks[1], odd(images), targets)
+        refused(TypeError, "targets", explain, name, networks[1], images, odd(targets))

@@ -55,14 +55,14 @@ def test_labels_are_unique():
 
 
 @every_model
-@pytest.mark.parametrize("classes", [2, 3])
-def test_logits_are_one_row_a_sample(name, in_shape, classes):
-    model = build(name, in_shape, num_classes=classes).eval()
-    logits = model(100 * pictures(in_shape))
-    assert (logits.shape, logits.dtype) == ((6, classes), torch.float32)
-    assert logits.isfinite().all()
-    # Probabilities would add up to one, whatever the image.
-    assert (logits.sum(dim=1) - 1).abs().max() > 0.1
+def test_logits_are_one_row_a_sample(name, in_shape):
+    for classes in (2, 3):
+        model = build(name, in_shape, num_classes=classes).eval()
+        logits = model(100 * pictures(in_shape))
+        assert (logits.shape, logits.dtype) == ((6, classes), torch.float32)
+        assert logits.isfinite().all()
+        # Probabilities would add up to one, whatever the image.
+        assert (logits.sum(dim=1) - 1).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("name", BIG)
@@ -74,18 +74,12 @@ def test_big_models_too(name):
 
 
 @every_model
-def test_weights_are_those_of_the_seed(name, in_shape):
-    one = weights(build(name, in_shape, 2, seed=1))
+def test_the_seed_alone_decides_the_weights(name, in_shape):
+    one = weights(build(name, in_shape, 2, seed=0))
     torch.manual_seed(99)
-    assert torch.equal(weights(build(name, in_shape, 2, seed=1)), one)
-    assert not torch.equal(weights(build(name, in_shape, 2, seed=2)), one)
-    assert torch.equal(weights(build(name, in_shape, 2, seed=0)), weights(build(name, in_shape, 2)))
-
-
-@every_model
-def test_global_random_state_is_left_alone(name, in_shape):
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()
-    build(name, in_shape, 2, seed=5)
+    assert torch.equal(weights(build(name, in_shape, 2)), one)
+    assert not torch.equal(weights(build(name, in_shape, 2, seed=2)), one)
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert all(np.array_equal(a, b) for a, b in zip(np.random.get_state(), numpy_state, strict=True))
 

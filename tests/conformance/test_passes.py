@@ -90,7 +90,7 @@ def counted(name, count, **settings):
 @functools.cache
 def each(name, **settings):
     """Passes for an image more: what is looked up once, however many there are, is not among them."""
-    return (counted(name, 6, **settings) - counted(name, 3, **settings)) / 3
+    return (counted(name, 4, **settings) - counted(name, 2, **settings)) / 2
 
 
 def part_of(name):
