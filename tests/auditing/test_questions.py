@@ -87,21 +87,6 @@ def test_blinded_copies_do_not_depend_on_other_pixels(areas):
         assert torch.equal(areas.ask(images, network), areas.ask(changed, network))
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_volume_of_one_slice_is_an_image(make):
-    images, labels = tagged_images(16)
-    found = made(make, make_subject(tag_network(), images, labels=labels))
-    other = made(make, make_subject(tag_network(), images[:, :, None], labels=labels))
-    assert (found.skipped, found.tried) == (other.skipped, other.tried)
-    assert [region.place for region in found.regions] == [region.place for region in other.regions]
-    if not found.skipped:
-        (images, masks, targets), others = found.batch, other.batch
-        assert torch.equal(images, others[0].squeeze(-3))
-        assert torch.equal(masks, others[1].squeeze(-3))
-        assert torch.equal(targets, others[2])
-    assert found.samples or make in (insert_images, make_mosaics)
-
-
 class Slice(nn.Module):
     def forward(self, volumes):
         return volumes[:, :, 6]

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xaibench.auditing.network_accuracy import NetworkTest
+from xaibench.auditing.findings import NetworkTest
 from xaibench.auditing.plan import Candidates
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck

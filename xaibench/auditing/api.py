@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from xaibench._version import __version__
-from xaibench.auditing.findings import find_suspicious_images
+from xaibench.auditing.findings import check_accuracy, find_suspicious_images
 from xaibench.auditing.images import logits_of, make_subject, read_samples
-from xaibench.auditing.network_accuracy import check_network as check_accuracy
 from xaibench.auditing.page import Audit, make_record
 from xaibench.auditing.plan import MINUTES, AuditPlan, Candidates, Task, choose_explainers, make_plan
 from xaibench.auditing.questions import ask_interventions, ask_known_causes, ask_masks, score

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.auditing.findings import Finding
+from xaibench.auditing.findings import LEVEL, Finding, NetworkTest
 from xaibench.auditing.images import Subject
-from xaibench.auditing.network_accuracy import LEVEL, NetworkTest
 from xaibench.auditing.plan import AuditPlan
 from xaibench.auditing.questions import Question, Region
 from xaibench.auditing.sanity import SanityCheck

@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from xaibench.auditing.findings import COPIES
 from xaibench.auditing.images import Subject, divided_axes
-from xaibench.auditing.network_accuracy import COPIES
 from xaibench.core.messages import ParameterWarning
 from xaibench.core.progress import ProgressBar, format_duration
 from xaibench.evaluation.apply import AppliedExplainer

@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from xaibench.auditing.network_accuracy import MOST_IMAGES, POWER, NetworkTest
+from xaibench.auditing.findings import MOST_IMAGES, POWER, NetworkTest
 from xaibench.auditing.plan import Candidates
 from xaibench.auditing.questions import Question
 from xaibench.auditing.sanity import SanityCheck
