@@ -58,7 +58,7 @@ EXPLAINERS = Registry(
         "attention_rollout": "xaibench.explainers.attention.attention_maps:AttentionRollout",
         "gradient_rollout": "xaibench.explainers.attention.attention_maps:GradientRollout",
         "attention_x_gradient": "xaibench.explainers.attention.attention_maps:AttentionXGradient",
-        "legrad": "xaibench.explainers.attention.legrad:LeGrad",
+        "legrad": "xaibench.explainers.attention.attention_maps:LeGrad",
         "conservative_input_x_gradient": "xaibench.explainers.attention.transformer_rules:ConservativeInputXGradient",
         "libragrad": "xaibench.explainers.attention.transformer_rules:LibraGrad",
         "attnlrp": "xaibench.explainers.attention.transformer_rules:AttnLRP",

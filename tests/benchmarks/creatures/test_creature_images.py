@@ -10,7 +10,7 @@ import xaibench as xb
 from xaibench.benchmarks.creatures.creature_images import draw_sample
 from xaibench.benchmarks.creatures.creatures import BODY_PARTS, DECIDING, render
 from xaibench.data import DATASETS, PartSplit, load
-from xaibench.data.stratified_splits import stratified_split
+from xaibench.data.disk.splits import stratified_split
 
 NAMES = [name for name in DATASETS if name.startswith("parts/")]
 CASES = {

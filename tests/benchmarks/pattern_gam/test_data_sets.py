@@ -9,7 +9,7 @@ from xaibench.benchmarks.pattern_gam.data_sets import PatternGAMSet, distractor_
 from xaibench.benchmarks.xai_tris.noise import distractor_rng, fill_noise, layout_rng
 from xaibench.benchmarks.xai_tris.patterns import Patterns
 from xaibench.data import DATASETS
-from xaibench.data.stratified_splits import stratified_split
+from xaibench.data.disk.splits import stratified_split
 
 CASES = {
     name: DatasetCase(small=lambda photographs, cache: {"n_samples": 40, "split": (0.6, 0.2, 0.2)})

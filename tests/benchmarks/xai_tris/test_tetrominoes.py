@@ -16,7 +16,7 @@ from xaibench.benchmarks.xai_tris.published_accuracy import PAPER, paper_accurac
 from xaibench.benchmarks.xai_tris.shapes import fixed_placements
 from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino
 from xaibench.data import DATASETS, load
-from xaibench.data.stratified_splits import stratified_split
+from xaibench.data.disk.splits import stratified_split
 
 CELLS = list(itertools.product(("lin", "mult", "rigid", "xor"), ("white", "corr"), (8, 64)))
 SPLITS = ("train", "val", "test")

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from generators.planted_transformer import batch, swin_of_timm, swin_of_torchvision
+from generators.planted_transformer import batch, of_torchvision, seeded, swin_of_timm, swin_of_torchvision
 from part_cases import ExplainerCase
 from torch import nn
 from torchvision.models import VisionTransformer
@@ -10,6 +10,7 @@ from torchvision.models import VisionTransformer
 from xaibench.explainers import UnsupportedModelError, explain
 from xaibench.explainers.attention.attention_maps import AttentionRollout
 from xaibench.explainers.shared.tokens import record_attention
+from xaibench.models import Wrapped
 
 
 class Small(nn.Module):
@@ -36,7 +37,7 @@ class Small(nn.Module):
         return self.head(x[:, 0] if self.class_token else x.mean(1))
 
 
-def seeded(build):
+def normal_weights(build):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = build()
@@ -64,7 +65,7 @@ def attention_by_hand(module, x):
 @pytest.mark.parametrize("class_token", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_oracle(class_token, batch_first):
-    model = seeded(lambda: Small(class_token, batch_first))
+    model = normal_weights(lambda: Small(class_token, batch_first))
     images, targets = color_batch()
     maps = AttentionRollout(resize=None)(model, images, targets)
     assert maps.shape == (3, 2, 3)
@@ -81,7 +82,7 @@ def test_oracle(class_token, batch_first):
 
 
 def test_vision_transformer_of_torchvision():
-    model = seeded(lambda: VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3))
+    model = normal_weights(lambda: VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3))
     images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     targets = torch.tensor([0, 2])
     small = AttentionRollout(resize=None)(model, images, targets)
@@ -106,11 +107,11 @@ def test_the_built_in_encoder_is_seen_too():
             return self.head(self.encoder(self.patches(x).flatten(2).transpose(1, 2)).mean(1))
 
     images, targets = color_batch()
-    assert AttentionRollout(resize=None)(seeded(Encoder), images, targets).std() > 0
+    assert AttentionRollout(resize=None)(normal_weights(Encoder), images, targets).std() > 0
 
 
 def test_batch_size_does_not_matter_and_the_model_is_unharmed():
-    model = seeded(Small).train()
+    model = normal_weights(Small).train()
     images, targets = color_batch()
     here = "xaibench.explainers.attention.attention_maps:AttentionRollout"
     expected = explain(here, model, images, targets)
@@ -135,7 +136,7 @@ class Cut(Small):
 @pytest.mark.parametrize(("build", "layer"), [(Pooled, "attentions.1"), (Cut, "attentions.0")])
 def test_attention_over_other_tokens_than_positions_is_an_error(build, layer):
     with pytest.raises(UnsupportedModelError, match=layer):
-        AttentionRollout()(seeded(build), *color_batch())
+        AttentionRollout()(normal_weights(build), *color_batch())
 
 
 @pytest.mark.parametrize("build", [swin_of_torchvision, swin_of_timm])
@@ -154,7 +155,38 @@ def test_what_lies_in_windows_is_put_where_it_lies(build):
     torch.testing.assert_close(maps.flatten(1).sort(1).values, product.sort(1).values)
 
 
+def test_the_last_layers_alone():
+    model, (images, targets) = of_torchvision(), batch(n=2)
+    both, last, all_ = (
+        explain("legrad", model, images, targets, device="cpu", resize=None, n_layers=layers) for layers in (2, 1, None)
+    )
+    assert torch.equal(both, all_)
+    assert (last <= both).all()
+    assert not torch.allclose(last, both)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_agrees_with_the_authors_package(layers, capsys):
+    legrad, open_clip = pytest.importorskip("legrad"), pytest.importorskip("open_clip")
+    vision = {"image_size": 16, "layers": 3, "width": 16, "head_width": 8, "patch_size": 4}
+    text = {"context_length": 4, "vocab_size": 8, "width": 16, "heads": 2, "layers": 1}
+    model = seeded(lambda: open_clip.model.CLIP(12, vision, text)).float()
+    images = batch()[0].float()
+    texts = nn.functional.normalize(torch.randn(3, 12, generator=torch.Generator().manual_seed(0)), dim=-1)
+    # How like an image is to each text is what the authors' package explains of a CLIP.
+    retrieval = Wrapped(model.visual, lambda visual, x: nn.functional.normalize(visual(x), dim=-1) @ texts.T)
+    maps = explain("legrad", retrieval, images, torch.arange(3), device="cpu", n_layers=layers)
+    for block in model.visual.transformer.resblocks:
+        block.attn.batch_first = False  # the package hands on tokens as [T, N, D], which open_clip once did too
+    wrapped = legrad.LeWrapper(model, layer_index=-layers)
+    for found, image, one in zip(maps, images, texts, strict=True):
+        expected = wrapped.compute_legrad_clip(one[None], image[None]).reshape(found.shape)
+        scaled = (found - found.min()) / (found.max() - found.min())
+        torch.testing.assert_close(scaled, expected.detach(), rtol=0, atol=1e-4)
+
+
 CASES = {
     "attention_rollout": ExplainerCase(network="generators.networks:Attending"),
     "attention_x_gradient": ExplainerCase(network="generators.networks:Attending"),
+    "legrad": ExplainerCase(network="generators.networks:Attending"),
 }

@@ -21,7 +21,7 @@ from xaibench.component.registry import UnknownNameError
 from xaibench.core.checks import check_count
 from xaibench.core.messages import unknown
 from xaibench.data.base import Dataset, Split
-from xaibench.data.stratified_splits import check_fractions, stratified_split
+from xaibench.data.disk.splits import check_fractions, stratified_split
 
 _CLASSES = ("against", "for")
 

@@ -25,7 +25,7 @@ from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, DECIDIN
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, PartSplit, Split
-from xaibench.data.stratified_splits import check_fractions, stratified_split
+from xaibench.data.disk.splits import check_fractions, stratified_split
 
 _CITATION = (
     "Hesse, Schaub-Meyer, Roth: FunnyBirds: A Synthetic Vision Dataset for a Part-Based Analysis of Explainable AI "

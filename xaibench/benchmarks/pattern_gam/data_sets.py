@@ -35,7 +35,7 @@ from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino, sum_squares
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, Split
-from xaibench.data.stratified_splits import check_fractions, stratified_split
+from xaibench.data.disk.splits import check_fractions, stratified_split
 
 CITATION = "B. Clark et al.: Correcting misinterpretations of additive models. NeurIPS (2025)."
 

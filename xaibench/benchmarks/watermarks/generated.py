@@ -20,7 +20,7 @@ from xaibench.benchmarks.watermarks.regimes import (
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset
-from xaibench.data.stratified_splits import check_fractions, stratified_split
+from xaibench.data.disk.splits import check_fractions, stratified_split
 
 #: Streams of random numbers of a data set seed.
 _LAYOUT, _IMAGES, _WATERMARKS = range(3)

@@ -22,8 +22,8 @@ from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.data.base import Dataset
 from xaibench.data.disk.damaged_files import leave_out_damaged
+from xaibench.data.disk.splits import check_fractions
 from xaibench.data.photographs.image_folder import Photographs
-from xaibench.data.stratified_splits import check_fractions
 
 _SPLIT = (0.7, 0.15, 0.15)
 _SIZE = 128

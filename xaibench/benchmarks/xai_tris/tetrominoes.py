@@ -48,7 +48,7 @@ from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_accu
 from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import ParameterError, check_count
 from xaibench.data.base import Dataset, Split
-from xaibench.data.stratified_splits import check_fractions, stratified_split
+from xaibench.data.disk.splits import check_fractions, stratified_split
 
 _LOGGER = logging.getLogger("xaibench")
 _N_SAMPLES = {8: 10_000, 16: 5_000, 64: 40_000}

@@ -71,7 +71,14 @@ def fetch_archives(archives: Sequence[Archive], root: str | os.PathLike[str]) ->
     folder = Path(root)
     folder.mkdir(parents=True, exist_ok=True)
     missing = [archive for archive in archives if not _has_checksum(folder / archive.name, archive.md5)]
-    _check_free_space(archives, missing, folder)
+    arrived = sum(file.stat().st_size for one in missing if (file := _partial(one, folder)).exists())
+    needed = sum(one.size for one in missing) - arrived + sum(one.size for one in archives)  # and what is unpacked
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise OSError(
+            errno.ENOSPC,
+            f"{folder} has {format_bytes(free)} of free space, and the data set and its archives need "
+            f"{format_bytes(needed)}. {_OTHER_FOLDER}",
+        )
     with name_folder_if_disk_full(folder):
         for archive in missing:
             _download(archive, folder)
@@ -104,17 +111,6 @@ def one_process(folder: Path, name: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _check_free_space(archives: Sequence[Archive], missing: Sequence[Archive], folder: Path) -> None:
-    arrived = sum(file.stat().st_size for one in missing if (file := _partial(one, folder)).exists())
-    needed = sum(one.size for one in missing) - arrived + sum(one.size for one in archives)  # and what is unpacked
-    if (free := shutil.disk_usage(folder).free) < needed:
-        raise OSError(
-            errno.ENOSPC,
-            f"{folder} has {format_bytes(free)} of free space, and the data set and its archives need "
-            f"{format_bytes(needed)}. {_OTHER_FOLDER}",
-        )
 
 
 def _partial(archive: Archive, folder: Path) -> Path:
@@ -184,7 +180,14 @@ def _receive(archive: Archive, stream: BinaryIO, report: Callable[[int], None]) 
     with answer:
         continued = answer.status == http.client.PARTIAL_CONTENT
         unit, _, total = answer.headers.get("Content-Range", "").partition("/")
-        _check_answer(archive, answer.headers, total if continued else answer.headers.get("Content-Length", ""))
+        size = total if continued else answer.headers.get("Content-Length", "")
+        kind = answer.headers.get_content_type()
+        if (size.isdecimal() and int(size) != archive.size) or kind == "text/html":
+            raise DataFileError(
+                f"{archive.url} was answered with {size or 'an unknown number of'} bytes of type {kind} instead of "
+                f"{archive.size}: the file was replaced, or a login page or a proxy answered. Open the address in a "
+                "browser, or download the file by hand."
+            )
         if continued and not unit.startswith(f"bytes {start}-"):
             return f"the server continues with {unit} instead of byte {start}"
         if not continued:
@@ -201,17 +204,6 @@ def _receive(archive: Archive, stream: BinaryIO, report: Callable[[int], None]) 
             stream.write(chunk[: archive.size - stream.tell()])
         report(stream.tell())
     return ""
-
-
-def _check_answer(archive: Archive, headers: http.client.HTTPMessage, size: str) -> None:
-    """Refuse an answer that is not the archive, such as the page of a login, before anything is replaced."""
-    kind = headers.get_content_type()
-    if (size.isdecimal() and int(size) != archive.size) or kind == "text/html":
-        raise DataFileError(
-            f"{archive.url} was answered with {size or 'an unknown number of'} bytes of type {kind} instead of "
-            f"{archive.size}: the file was replaced, or a login page or a proxy answered. Open the address in a "
-            "browser, or download the file by hand."
-        )
 
 
 def _unpack(archive: Path) -> None:

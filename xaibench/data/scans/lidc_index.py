@@ -138,7 +138,18 @@ def _build_scan(root: Path, heads: list[SliceHeader], xml: Path | None) -> Scan:
         raise DataFileError(f"{xml} is no longer the XML of a CT scan; get the file again.")
     slices, slice_of = _sort_slices(heads)
     shape = (slices[0].rows, slices[0].columns)
-    _check_contours(reading, xml, slice_of, shape, heads[0].path.parent)
+    directory = heads[0].path.parent
+    for mark in reading.marks:
+        for contour in mark.contours:
+            if contour.image not in slice_of:
+                raise DataFileError(
+                    f"{xml} outlines {mark.name!r} in the slice {contour.image} (z = {contour.z}), which is not in "
+                    f"{directory}; download the series again."
+                )
+            if (contour.points < 0).any() or (contour.points >= shape).any():
+                raise DataFileError(
+                    f"{xml} outlines {mark.name!r} outside of slices of {shape[0]}×{shape[1]} pixels; get both again."
+                )
     z = np.array([head.z for head in slices])
     thickness = float(np.median(np.diff(z))) if len(z) > 1 else 1.0
     touched = np.zeros(len(z), dtype=np.bool_)
@@ -167,22 +178,6 @@ def _sort_slices(heads: list[SliceHeader]) -> tuple[list[SliceHeader], dict[str,
             slices.append(head)
         slice_of[head.image] = len(slices) - 1
     return slices, slice_of
-
-
-def _check_contours(
-    reading: Reading, xml: Path, slice_of: Mapping[str, int], shape: tuple[int, int], directory: Path
-) -> None:
-    for mark in reading.marks:
-        for contour in mark.contours:
-            if contour.image not in slice_of:
-                raise DataFileError(
-                    f"{xml} outlines {mark.name!r} in the slice {contour.image} (z = {contour.z}), which is not in "
-                    f"{directory}; download the series again."
-                )
-            if (contour.points < 0).any() or (contour.points >= shape).any():
-                raise DataFileError(
-                    f"{xml} outlines {mark.name!r} outside of slices of {shape[0]}×{shape[1]} pixels; get both again."
-                )
 
 
 def _scans_to_arrays(scans: list[Scan]) -> Arrays:

@@ -236,7 +236,16 @@ def _build_tumor_scan(root: Path, image: Path, label: Path) -> Arrays:
         MissingDataError: If a file is missing.
         DataFileError: If a file cannot be read, the files do not match, or no tumor is marked.
     """
-    _match_headers(image, label)
+    marks, scan = read_volume_header(label), read_volume_header(image)
+    if marks.shape != scan.shape:
+        raise DataFileError(
+            f"{label} has {list(marks.shape)} voxels (z, y, x), but {image} has {list(scan.shape)}; get both again."
+        )
+    if are_misaligned(marks, scan):
+        raise DataFileError(
+            f"{label} is flipped relative to {image}: their axes point to {marks.axes} and {scan.axes}, and they cover "
+            "different regions; get both again."
+        )
     marked, values = _read_tumor(label), read_volume(image).values
     slices = np.flatnonzero(marked.any(axis=(1, 2)))
     arrays = {"slices": slices, "files": np.full(len(slices), image.relative_to(root).as_posix())}
@@ -275,25 +284,6 @@ def _list_healthy_scans(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
     """Return name and folder of every NIH patient."""
     folders = {path.name: path for pattern in reversed(_NIH_PLACES) for path in folder.glob(pattern) if path.is_dir()}
     return [(name, (folders[name],)) for name in sorted(folders)]
-
-
-def _match_headers(image: Path, label: Path) -> None:
-    """Compare the header of a scan with that of its labels.
-
-    Raises:
-        MissingDataError: If a file is missing.
-        DataFileError: If a header cannot be read, or the files do not match.
-    """
-    marks, scan = read_volume_header(label), read_volume_header(image)
-    if marks.shape != scan.shape:
-        raise DataFileError(
-            f"{label} has {list(marks.shape)} voxels (z, y, x), but {image} has {list(scan.shape)}; get both again."
-        )
-    if are_misaligned(marks, scan):
-        raise DataFileError(
-            f"{label} is flipped relative to {image}: their axes point to {marks.axes} and {scan.axes}, and they cover "
-            "different regions; get both again."
-        )
 
 
 def _read_tumor(label: Path) -> NDArray[np.bool_]:

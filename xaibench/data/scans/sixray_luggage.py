@@ -194,7 +194,13 @@ def _read_list(file: Path, folder: Path, broken: list[str]) -> Iterator[tuple[ND
     """Yield the names and items of a list in chunks. Malformed rows are added to ``broken``."""
     where = file.relative_to(folder).as_posix()
     with wrap_file_errors(file), open(file, "rb") as stream:
-        columns = _parse_header(stream.readline(), file)
+        header = stream.readline()
+        titles = [title.strip(' "\r\n').casefold() for title in header.decode("utf-8-sig", errors="replace").split(",")]
+        if titles[0] != "name" or len(titles) < 2 or not set(titles[1:]) <= set(ITEMS):
+            raise DataFileError(
+                f"{file} begins with {', '.join(titles)!r}; expected name,Gun,Knife,Wrench,Pliers,Scissors."
+            )
+        columns = [ITEMS.index(title) for title in titles[1:]]
         # There are few different rows apart from the names, so each is parsed once.
         known: dict[bytes, int | None] = {}
         names: list[bytes] = []
@@ -214,16 +220,6 @@ def _read_list(file: Path, folder: Path, broken: list[str]) -> Iterator[tuple[ND
                 yield np.array(names), np.array(codes, dtype=np.uint8)
                 names, codes = [], []
         yield np.array(names, dtype=np.bytes_), np.array(codes, dtype=np.uint8)
-
-
-def _parse_header(header: bytes, file: Path) -> list[int]:
-    """Return the item of each column after the name."""
-    titles = [title.strip(' "\r\n').casefold() for title in header.decode("utf-8-sig", errors="replace").split(",")]
-    if titles[0] != "name" or len(titles) < 2 or not set(titles[1:]) <= set(ITEMS):
-        raise DataFileError(
-            f"{file} begins with {', '.join(titles)!r}; expected name,Gun,Knife,Wrench,Pliers,Scissors."
-        )
-    return [ITEMS.index(title) for title in titles[1:]]
 
 
 def _encode_items(values: bytes, columns: list[int]) -> int | None:
@@ -420,7 +416,10 @@ class _SixraySource(Source):
         self.classes = classes
         self._folder = folder
         self._index = index
-        boxed = _find_boxed_items(index)
+        items = np.zeros(len(index.names), dtype=np.uint8)
+        owners = np.repeat(index.positives, np.diff(index.starts))
+        np.bitwise_or.at(items, owners, np.left_shift(1, index.kinds).astype(np.uint8))
+        boxed = items
         taken, in_train, in_test = _select_subset(index, subset)
         members, known = [], []
         for label in classes:
@@ -504,14 +503,6 @@ class _SixraySource(Source):
         if not mask.any():
             raise DataFileError(f"The boxes in {image.stem}.xml are outside of {image}; get both files again.")
         return mask
-
-
-def _find_boxed_items(index: Index) -> NDArray[np.uint8]:
-    """Return ``[N]`` the items with a box in each image, as bits."""
-    items = np.zeros(len(index.names), dtype=np.uint8)
-    owners = np.repeat(index.positives, np.diff(index.starts))
-    np.bitwise_or.at(items, owners, np.left_shift(1, index.kinds).astype(np.uint8))
-    return items
 
 
 def _select_class(index: Index, boxed: NDArray[np.uint8], label: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -131,7 +131,9 @@ def operation_kind(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Return the kind of operation of a call; ``None`` if it is unknown."""
     if called in _ACTIVATIONS:
         return "activation"
-    if called in _AVERAGES or _is_averaging_interpolation(called, args, kwargs):
+    if called in _AVERAGES or (
+        called == "interpolate" and kwargs.get("mode", args[3] if len(args) > 3 else "nearest") != "bicubic"
+    ):
         return "sum"
     operands = [isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values())]
     if called in _BOUNDS and sum(operands) == 1 and _bounds(called, args, kwargs):
@@ -141,11 +143,6 @@ def operation_kind(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if sum(operands) == 1 and ("div" not in called or operands[0]):
         return "affine"
     return "sum" if called in _ADDITIONS and kwargs.get("alpha", 1) > 0 else None
-
-
-def _is_averaging_interpolation(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a call interpolates with positive weights, as all modes do except for bicubic."""
-    return called == "interpolate" and kwargs.get("mode", args[3] if len(args) > 3 else "nearest") != "bicubic"
 
 
 def is_rectifier(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

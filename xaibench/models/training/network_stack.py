@@ -218,7 +218,10 @@ def _plan_steps(
             steps.append(_block_step(names[0], block))
             done, in_shape = 3, block.out_shape
         elif isinstance(layers[0], nn.Linear):
-            done = _perceptron_length(layers)
+            last = 0
+            while [type(layer) for layer in layers[last + 1 : last + 3]] == [nn.ReLU, nn.Linear]:
+                last += 2
+            done = last + 1
             steps.append(_perceptron_step(names[:done:2]))
         elif isinstance(layers[0], nn.ReLU):
             steps.append(lambda _, images: images.relu())
@@ -238,14 +241,6 @@ def _identity(images: Tensor) -> Tensor:
 
 def _block_step(name: str, layer: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> Step:
     return lambda named, images: layer(images, named[f"{name}.weight"], named.get(f"{name}.bias"))
-
-
-def _perceptron_length(layers: Sequence[nn.Module]) -> int:
-    """Return how many of the first layers are linear layers with ReLU between them."""
-    last = 0
-    while [type(layer) for layer in layers[last + 1 : last + 3]] == [nn.ReLU, nn.Linear]:
-        last += 2
-    return last + 1
 
 
 def _perceptron_step(names: Sequence[str]) -> Step:
