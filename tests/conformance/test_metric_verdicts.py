@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.metrics import METRICS
 from xaibench.scores.results import VERDICTS, known_verdicts
@@ -16,17 +14,17 @@ def test_verdicts_are_of_registered_metrics():
     assert set(TRIED["metrics"]) <= set(METRICS), AGAIN
 
 
-@pytest.mark.parametrize("name", TRIED["metrics"])
-def test_each_was_tried_as_it_is_with_each_truth_that_it_can_be_of(name):
-    info, found = METRICS.resolve(name).info, TRIED["metrics"][name]
-    assert found["revision"] == info.revision, AGAIN
-    own = {None: {"data", "use", "human"}, NO_TRUTH: set()}.get(info.own_truth, {info.own_truth})
-    assert set(found["truths"]) == own
-    ways = {"noisy", "unmoved"} if info.kind == "explainer" else {"moved", "noisy"}
-    for verdict in known_verdicts()[name].values():
-        assert set(verdict.right) == set(verdict.wrong) == ways
-        passed = all(share >= 0.95 for share in verdict.right.values())
-        assert verdict.verdict == "passes" if passed else verdict.verdict in ("coarse", "fails")
+def test_each_was_tried_as_it_is_with_each_truth_that_it_can_be_of():
+    for name, found in TRIED["metrics"].items():
+        info = METRICS.resolve(name).info
+        assert found["revision"] == info.revision, f"{name}: {AGAIN}"
+        own = {None: {"data", "use", "human"}, NO_TRUTH: set()}.get(info.own_truth, {info.own_truth})
+        assert set(found["truths"]) == own, name
+        ways = {"noisy", "unmoved"} if info.kind == "explainer" else {"moved", "noisy"}
+        for verdict in known_verdicts()[name].values():
+            assert set(verdict.right) == set(verdict.wrong) == ways, name
+            passed = all(share >= 0.95 for share in verdict.right.values())
+            assert verdict.verdict == "passes" if passed else verdict.verdict in ("coarse", "fails"), name
 
 
 def test_enough_was_drawn():

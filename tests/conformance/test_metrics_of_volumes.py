@@ -1,5 +1,6 @@
 """What every registered metric promises for volumes: the code for images, with one more axis."""
 
+import functools
 import inspect
 import itertools
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from part_cases import MetricCase, case
+from refusals import refused
 from torch import nn
 
 from xaibench.metrics import (
@@ -196,24 +198,17 @@ def test_the_spacing_turns_with_the_axes(name):
 
 
 @pytest.mark.parametrize("name", OF_DISTANCE)
-@pytest.mark.parametrize(
-    ("spacing", "kind", "message"),
-    [
-        (
-            (1.0, 1.0),
-            ValueError,
-            r"spacing must hold 3 numbers, one per spatial axis, or a row .* \[4, 3\], got .* \[2\]",
-        ),
-        (np.ones((3, 3)), ValueError, r"got the shape \[3, 3\]"),
+def test_a_bad_spacing_is_an_error(name):
+    three = ["spacing must hold 3 numbers, one per spatial axis, or a row ", "[4, 3], got ", "[2]"]
+    for spacing, error, message in (
+        ((1.0, 1.0), ValueError, three),
+        (np.ones((3, 3)), ValueError, "got the shape [3, 3]"),
         ((1.0, 0.0, 1.0), ValueError, "spacing must be positive and finite, got values from 0.0"),
         ((1.0, np.nan, 1.0), ValueError, "spacing must be positive and finite"),
         (("a", "b", "c"), TypeError, "spacing must hold real numbers"),
-    ],
-    ids=["axes", "samples", "zero", "nan", "text"],
-)
-def test_a_bad_spacing_is_an_error(name, spacing, kind, message):
-    with pytest.raises(kind, match=message):
-        METRICS.resolve(name)(*volumes(4, (3, 4, 5)), spacing=spacing)
+    ):
+        scored = functools.partial(METRICS.resolve(name), spacing=spacing)
+        refused(error, message, scored, *volumes(4, (3, 4, 5)))
 
 
 def test_reasons_of_volumes():

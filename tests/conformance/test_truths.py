@@ -20,24 +20,24 @@ BY_FAMILY = {
 ABOUT_USE = {"mass_outside", "grid_pointing", "use_auc", "use_ap"}
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_a_metric_has_the_truth_of_its_family(name):
-    info, family = METRICS.resolve(name).info, re.split("[.:]", METRICS.target(name))[2]
-    expected = "use" if name in ABOUT_USE else BY_FAMILY[family]
-    assert info.own_truth == expected
-    assert info.truth in (None, "use")  # the kind says the rest
-    for truth in TRUTHS:
-        of_set = DatasetInfo("mine", ("a", "b"), (1, 8, 8), truth=truth)
-        assert truth_of(info, of_set) == (expected or truth)
+def test_a_metric_has_the_truth_of_its_family():
+    for name in METRICS:
+        info, family = METRICS.resolve(name).info, re.split("[.:]", METRICS.target(name))[2]
+        expected = "use" if name in ABOUT_USE else BY_FAMILY[family]
+        assert info.own_truth == expected, name
+        assert info.truth in (None, "use"), name  # the kind says the rest
+        for truth in TRUTHS:
+            of_set = DatasetInfo("mine", ("a", "b"), (1, 8, 8), truth=truth)
+            assert truth_of(info, of_set) == (expected or truth), name
 
 
-@pytest.mark.parametrize("name", [*DATASETS, "certified:xor"])
-def test_a_data_set_is_of_the_truth_of_its_masks(name):
-    part = DATASETS.resolve(name)
-    generated = name.startswith(("xai-tris/", "pattern-gam/", "watermarks/", "parts/"))
-    expected = "data" if generated else "use" if name.startswith("certified:") else "human"
-    assert part.info.truth == expected
-    assert (expected == "human") == isinstance(part, AnnotatedSet)
+def test_a_data_set_is_of_the_truth_of_its_masks():
+    for name in [*DATASETS, "certified:xor"]:
+        part = DATASETS.resolve(name)
+        generated = name.startswith(("xai-tris/", "pattern-gam/", "watermarks/", "parts/"))
+        expected = "data" if generated else "use" if name.startswith("certified:") else "human"
+        assert part.info.truth == expected, name
+        assert (expected == "human") == isinstance(part, AnnotatedSet), name
 
 
 def test_what_says_nothing_of_itself_is_of_maps_and_the_masks_of_people():

@@ -98,26 +98,18 @@ def test_every_metric_has_a_class():
 
 
 @every_class
-def test_the_class_takes_the_parameters_of_the_function(name):
+def test_the_class_takes_the_parameters_of_the_function_and_passes_them_on(name, monkeypatch):
     function = inspect.signature(metrics.METRICS.resolve(name)).parameters
     own = inspect.signature(CLASSES[name]).parameters
     assert {p.kind for p in own.values()} <= {inspect.Parameter.KEYWORD_ONLY}
     assert {n: p.default for n, p in own.items()} == {n: function[n].default for n in own}
     form = {"reduction", "return_curves", "exact"}  # which decide what the result looks like
     assert set(function) - set(own) <= {*TAKES[KIND[name]], *form}
-
-
-@every_class
-def test_the_class_says_what_it_is(name):
     made = CLASSES[name]
     assert f":func:`xaibench.metrics.{name}`" in made.__doc__
     assert all(f"\n    {parameter}: " in made.__doc__ for parameter in inspect.signature(made).parameters)
     assert pickle.loads(pickle.dumps(made)) is made
     assert pickle.loads(pickle.dumps(build(name))).n_valid == 0
-
-
-@every_class
-def test_every_parameter_reaches_the_function(name, monkeypatch):
     seen = []
     spy = lambda *inputs, **given: seen.append(given) or torch.zeros(1)  # noqa: E731
     monkeypatch.setitem(metrics.METRICS._imported, name, spy)

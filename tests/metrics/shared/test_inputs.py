@@ -85,20 +85,20 @@ def test_transposing_the_images_changes_nothing(metric, batch):
 
 
 @every_metric
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32])
-def test_torch_gives_what_numpy_gives_in_its_own_kind(metric, dtype):
+def test_torch_gives_what_numpy_gives_in_its_own_kind(metric):
     generator = torch.Generator().manual_seed(1)
-    maps = (8 * torch.randn(4, 5, 6, generator=generator)).to(dtype)
+    values = 8 * torch.randn(4, 5, 6, generator=generator)
     masks = torch.rand(4, 5, 6, generator=generator) < 0.3
-    scores = metric(maps, masks, reduction="none")
-    assert isinstance(scores, torch.Tensor)
-    assert scores.dtype == torch.float64
-    assert scores.device == maps.device
-    ours = metric(maps.double().numpy(), masks.numpy(), reduction="none")
-    assert isinstance(ours, np.ndarray)
-    assert ours.dtype == np.float64
-    assert same_bits(scores.numpy(), ours)
-    assert metric(maps, masks) == metric(maps.double().numpy(), masks.numpy())
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32):
+        maps = values.to(dtype)
+        scores = metric(maps, masks, reduction="none")
+        assert isinstance(scores, torch.Tensor)
+        assert (scores.dtype, scores.device) == (torch.float64, maps.device)
+        ours = metric(maps.double().numpy(), masks.numpy(), reduction="none")
+        assert isinstance(ours, np.ndarray)
+        assert ours.dtype == np.float64
+        assert same_bits(scores.numpy(), ours), dtype
+        assert metric(maps, masks) == metric(maps.double().numpy(), masks.numpy())
 
 
 @every_metric
@@ -120,11 +120,10 @@ def test_input_is_left_as_it_was(metric):
 
 
 @every_metric
-@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32])
-def test_binary_masks_of_any_type_are_taken(metric, dtype):
+def test_binary_masks_of_any_type_are_taken(metric):
     rng = np.random.default_rng(0)
     maps, masks = rng.random((2, 4, 4)), rng.integers(0, 2, (2, 4, 4))
-    assert metric(maps, masks.astype(dtype)) == metric(maps, masks.astype(bool))
+    assert len({metric(maps, masks.astype(dtype)) for dtype in (np.bool_, np.uint8, np.int64, np.float32)}) == 1
 
 
 @every_metric
