@@ -64,7 +64,8 @@ def folders(tmp_path):
     return write_folders(tmp_path / "images", images, [("tagged", "plain")[label] for label in labels.tolist()])
 
 
-OPTIONS = {"explainers": ["saliency"], "budget": 10, "progress": False}
+#: The least thorough audit.
+OPTIONS = {"explainers": ["saliency"], "minutes": 1e-6, "progress": False}
 
 
 def read(images, outputs=2, **options):
@@ -116,7 +117,7 @@ def test_the_command_needs_names_and_leaves_a_few_damaged_images_out(folders, tm
     os.rename(folders / "plain" / "9.png", os.fsencode(folders / "plain") + b"/\xff0.png")
     (tmp_path / "mine.py").write_text("from oracles.tag_network import tag_network\n")
     arguments = ["audit", f"{tmp_path / 'mine.py'}:tag_network", "--images", str(folders), "--size", "16"]
-    arguments += ["--explainers", "saliency", "--budget", "10", "--out", str(tmp_path / "out"), "--samples", "40"]
+    arguments += ["--explainers", "saliency", "--minutes", "1e-6", "--out", str(tmp_path / "out"), "--samples", "40"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         unnamed = CliRunner().invoke(app, arguments)

@@ -512,7 +512,7 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
         At most ``count`` samples that pass the interventions of :func:`xaibench.benchmarks.plant_trigger`; the mask is
         the pattern. None if the network has no classes, or the copy does not learn to react to the pattern.
     """
-    from xaibench.benchmarks import checkerboard, plant_trigger
+    from xaibench.benchmarks.certified.planted_triggers import add_patch, checkerboard, plant_trigger
 
     key = "planted_trigger"
     if subject.head == "function":
@@ -525,8 +525,12 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     patch = (low + (high - low) * board).to(images)
     # The class that the network answers least often: its own images are not planted.
     label = int(torch.bincount(classes, minlength=subject.logits.shape[1]).argmin())
+    x, y = images.repeat_interleave(_COPIES, 0), classes.repeat_interleave(_COPIES)
+    free = [whole - side + 1 for whole, side in zip(sides, patch.shape[1:], strict=True)]
+    corners = np.array([[rng.integers(most) for most in free] for _ in range(len(x) // 2)])
+    x[::2], y[::2] = add_patch(x[::2], patch, list(corners.T))[0], label
     network = set_evaluation(copy_network(subject.model))
-    _fine_tune(network, subject, *_planted_copies(images, classes, patch, label, rng), rng, progress)
+    _fine_tune(network, subject, x, y, rng, progress)
 
     ask = functools.partial(subject.ask, model=network)
     try:
@@ -538,19 +542,6 @@ def train_planted_trigger(subject: Subject, count: int, rng: np.random.Generator
     n = min(count, len(planted))
     batch = (planted.images[:n], planted.masks[:n], planted.targets[:n])
     return _ask(subject, key, planted.sources[:n].numpy(), [(network, batch)], tried=len(images))
-
-
-def _planted_copies(
-    images: Tensor, classes: Tensor, patch: Tensor, label: int, rng: np.random.Generator
-) -> tuple[Tensor, Tensor]:
-    """Return copies of all images, every second one with the pattern at a random place and with its label."""
-    x, y = images.repeat_interleave(_COPIES, 0).clone(), classes.repeat_interleave(_COPIES)
-    sides = patch.shape[1:]
-    for index in range(0, len(x), 2):
-        corner = [int(rng.integers(whole - side + 1)) for whole, side in zip(x.shape[2:], sides, strict=True)]
-        x[index][:, *(slice(start, start + side) for start, side in zip(corner, sides, strict=True))] = patch
-        y[index] = label
-    return x, y
 
 
 def _fine_tune(

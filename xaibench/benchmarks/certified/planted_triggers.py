@@ -235,8 +235,8 @@ def plant_trigger(
         for whole, side in zip(images.shape[2:], patch.shape[1:], strict=True)
     ]
     others = _draw_partners(len(originals), rng)
-    planted, masks = _add_patch(originals, patch, corners)
-    moved, _ = _add_patch(originals[others], patch, corners)
+    planted, masks = add_patch(originals, patch, corners)
+    moved, _ = add_patch(originals[others], patch, corners)
     removed = _predict(network, originals) != label
     passed = {
         "planted": _predict(network, planted) == label,
@@ -265,7 +265,7 @@ def _draw_partners(count: int, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(others)
 
 
-def _add_patch(images: Tensor, patch: Tensor, corners: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+def add_patch(images: Tensor, patch: Tensor, corners: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
     """Return the images with the patch, and the pixels of the patch ``[N, H, W]`` bool.
 
     Args:
