@@ -25,7 +25,7 @@ DATASETS = Registry(
     "data set",
     {
         f"xai-tris/{scenario}-{background}-{side}": (
-            f"xaibench.benchmarks.xai_tris.tetrominoes:{scenario}_{background}_{side}"
+            f"xaibench.benchmarks.xai_tris.tetrominoes:SETS.{scenario}_{background}_{side}"
         )
         for side in ("8x8", "64x64", "16x16x16")
         for scenario in ("lin", "mult", "rigid", "xor")
@@ -34,7 +34,7 @@ DATASETS = Registry(
     }
     | {
         f"pattern-gam/{scenario}-{background}": (
-            f"xaibench.benchmarks.pattern_gam.data_sets:{scenario}_{background.replace('-', '_')}"
+            f"xaibench.benchmarks.pattern_gam.data_sets:SETS.{scenario}_{background.replace('-', '_')}"
         )
         for scenario in ("lin", "mult", "xor")
         for background in ("white", "corr", "dist-white", "dist-corr")

@@ -23,6 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -230,20 +231,12 @@ def distractor_shapes() -> NDArray[np.float64]:
     return shapes
 
 
-_SETS = {
-    f"{scenario}_{'dist_' if distractors else ''}{noise}": PatternGAMSet(scenario, noise, distractors)
-    for scenario in SCENARIOS
-    for distractors in (False, True)
-    for noise in NOISES
-}
-
-
-def __getattr__(name: str) -> PatternGAMSet:
-    """Return ``lin_white`` … ``xor_dist_corr``, the data sets as attributes for the registry."""
-    if name in _SETS:
-        return _SETS[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_SETS])
+#: The data sets, by the names in the table of data sets.
+SETS = SimpleNamespace(
+    **{
+        f"{scenario}_{'dist_' if distractors else ''}{noise}": PatternGAMSet(scenario, noise, distractors)
+        for scenario in SCENARIOS
+        for distractors in (False, True)
+        for noise in NOISES
+    }
+)

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -358,21 +359,13 @@ def sum_squares(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return squares[:, 0]
 
 
-_SETS = {
-    f"{scenario}_{background}_{'x'.join(map(str, image_sides(size)))}": Tetromino(scenario, background, size)
-    for scenario in SCENARIOS
-    for background in BACKGROUNDS
-    for size in SIZES
-    if (background, size) != ("imagenet", 16)
-}
-
-
-def __getattr__(name: str) -> Tetromino:
-    """Return ``lin_white_8x8`` … ``xor_imagenet_64x64``, the data sets as attributes for the registry."""
-    if name in _SETS:
-        return _SETS[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_SETS])
+#: The data sets, by the names in the table of data sets.
+SETS = SimpleNamespace(
+    **{
+        f"{scenario}_{background}_{'x'.join(map(str, image_sides(size)))}": Tetromino(scenario, background, size)
+        for scenario in SCENARIOS
+        for background in BACKGROUNDS
+        for size in SIZES
+        if (background, size) != ("imagenet", 16)
+    }
+)
