@@ -25,8 +25,8 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.benchmarks import paper_accuracy
-from xaibench.component.parameters import Frozen
 from xaibench.models import accuracy, build, fit_many
+from xaibench.registry.parameters import Frozen
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.train import network_seed
 

@@ -13,7 +13,7 @@ ROOT = Path(xaibench.__file__).parent
 LAYERS = (
     {"_version"},
     {"core"},
-    {"component"},
+    {"registry"},
     {"tensors", "types"},
     {"network"},
     {"kernels"},
@@ -31,10 +31,10 @@ LAYERS = (
 )
 #: Packages that need less than all lower layers.
 ONLY = {
-    "runfolder": {"core", "component"},
-    "scores": {"core", "component", "runfolder", "benchmarks"},
+    "runfolder": {"core", "registry"},
+    "scores": {"core", "registry", "runfolder", "benchmarks"},
     "plots": {"core", "runfolder", "benchmarks", "scores"},
-    "report": {"_version", "core", "component", "runfolder", "plots", "benchmarks", "scores"},
+    "report": {"_version", "core", "registry", "runfolder", "plots", "benchmarks", "scores"},
 }
 ALL = set().union(*LAYERS)
 MAY_IMPORT = {
@@ -117,7 +117,7 @@ def test_every_module_and_package_has_a_layer():
         ("types.py", "from . import data", "xaibench.data"),
         ("explainers/gradients/one.py", "from captum.attr import LRP", "captum.attr.LRP"),
         ("runner/one.py", "import importlib; importlib.import_module('ray')", "ray"),
-        ("data/one.py", "from . import splits; from xaibench.component.info import DatasetInfo; import torch", None),
+        ("data/one.py", "from . import splits; from xaibench.registry.info import DatasetInfo; import torch", None),
         ("explainers/captum_adapter.py", "from captum.attr import LRP", None),
         ("runner/one.py", "import xaibench; from xaibench import data, metrics", None),
     ],

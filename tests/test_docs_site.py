@@ -231,7 +231,7 @@ def test_every_part_has_a_page(api_pages, parts):
 
 #: Packages that are not part of the public Python interface: the commands have a page of their own, and what authors
 #: of parts need from the foundations is in xaibench.types.
-NOT_IN_PYTHON = {"cli", "component", "core", "kernels", "network", "runfolder", "tensors"}
+NOT_IN_PYTHON = {"cli", "registry", "core", "kernels", "network", "runfolder", "tensors"}
 
 
 def public_packages():

@@ -28,7 +28,7 @@ PACKAGES = [
     "xaibench.hub",
     "xaibench.auditing",
     "xaibench.leaderboard",
-    "xaibench.component.registry",
+    "xaibench.registry.table",
     "xaibench.scores",
     "xaibench.types",
 ]

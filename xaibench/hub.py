@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from xaibench._version import __version__
-from xaibench.component.info import DatasetInfo
 from xaibench.data import DATASETS, Dataset
 from xaibench.data.exchange.hub_sets import HubAddress
 from xaibench.data.exchange.parquet import write_parquet
+from xaibench.registry.info import DatasetInfo
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.schema import FAILURES, JOBS, SAMPLES, TABLES
 from xaibench.scores.results import read_run

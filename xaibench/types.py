@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
-from xaibench.component.registry import Registry, UnknownNameError
 from xaibench.core.truth_kinds import Truth
 from xaibench.core.types import Output, Reduction
+from xaibench.registry.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
+from xaibench.registry.table import Registry, UnknownNameError
 
 if TYPE_CHECKING:  # the alias refers to torch, which this module does not import
     from xaibench.core.types import Array as Array

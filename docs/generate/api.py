@@ -97,8 +97,8 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
             (
                 Section("xaibench.core.types", ("Reduction", "Output")),
                 Section("xaibench.core.truth_kinds", ("Truth",)),
-                Section("xaibench.component.info"),
-                Section("xaibench.component.registry"),
+                Section("xaibench.registry.info"),
+                Section("xaibench.registry.table"),
             ),
         ),
     }

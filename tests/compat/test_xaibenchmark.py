@@ -7,9 +7,9 @@ import pytest
 
 import xaibench as xb
 import xaibench.compat.xaibenchmark as xaibenchmark
-from xaibench.component.registry import UnknownNameError
 from xaibench.data import DATASETS
 from xaibench.models import build
+from xaibench.registry.table import UnknownNameError
 
 
 def test_the_published_example_gives_the_published_kind_of_numbers():

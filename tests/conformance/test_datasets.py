@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
+from xaibench.registry.info import DatasetInfo
 
 #: Annotated sets promise other things (test_annotated.py): they are neither generated nor balanced.
 GENERATED = [name for name in DATASETS if not isinstance(DATASETS.resolve(name), AnnotatedSet)]

@@ -14,8 +14,8 @@ from refusals import refused
 from torch import nn
 from zoo.verdicts import portrait
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build
+from xaibench.registry.info import ExplainerInfo
 
 INFOS = {name: EXPLAINERS.resolve(name).info for name in NAMES}
 NETWORKS = ("llr", "mlp", "cnn")

@@ -10,8 +10,8 @@ import torch
 from part_cases import MetricCase, case
 from torch import nn
 
-from xaibench.component.info import MetricInfo
 from xaibench.metrics import METRICS
+from xaibench.registry.info import MetricInfo
 
 every_metric = pytest.mark.parametrize("name", METRICS)
 AGAINST_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]

@@ -10,8 +10,8 @@ import torch
 from part_cases import ModelCase, case
 
 from xaibench import models
-from xaibench.component.info import ModelInfo
 from xaibench.models import MODELS
+from xaibench.registry.info import ModelInfo
 
 CASE = {name: case(MODELS, name, ModelCase()) for name in MODELS}
 BIG = [name for name in MODELS if CASE[name].big]

@@ -5,11 +5,11 @@ import typing
 
 import pytest
 
-from xaibench.component.info import DatasetInfo, MetricInfo, truth_of
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
 from xaibench.metrics import METRICS
+from xaibench.registry.info import DatasetInfo, MetricInfo, truth_of
 
 #: Kind of truth by family of metrics; None: the masks decide, unless the metric is about what the network uses.
 BY_FAMILY = {

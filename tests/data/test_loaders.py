@@ -7,9 +7,9 @@ from fresh_process import run_fresh
 from refusals import refused
 from torch.utils.data import BatchSampler
 
-from xaibench.component.registry import UnknownNameError
 from xaibench.data import DATASETS, Split, load, loading
 from xaibench.data.loaders import ThreadedLoader
+from xaibench.registry.table import UnknownNameError
 
 LINES = ["Loading data...", "Splitting dataset...", "Creating dataloaders...", "Data loading complete."]
 NAME = "xai-tris/lin-white-8x8"

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.component.info import ExplainerInfo, MetricInfo
 from xaibench.data import Split
 from xaibench.evaluation import PROTOCOLS, apply
 from xaibench.evaluation.apply import (
@@ -24,6 +23,7 @@ from xaibench.evaluation.protocol import SIGNS, resolve_sign
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 from xaibench.metrics import METRICS, chance_level
 from xaibench.metrics.shared.inputs import PERFECT_CHANCE
+from xaibench.registry.info import ExplainerInfo, MetricInfo
 
 #: A map that is positive everywhere and large inside the mask: it is right only if it is scaled.
 MAPS = torch.tensor([[[1.0, 0.2], [0.2, 0.1]]])

@@ -10,12 +10,12 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.auditing.page import SCHEMA
-from xaibench.component.registry import UnknownNameError
 from xaibench.data import Split
 from xaibench.data.annotated import DiskSplit
 from xaibench.evaluation.protocol import scaled
 from xaibench.explainers import NetworkContractError, label_pairs
 from xaibench.models import Wrapped
+from xaibench.registry.table import UnknownNameError
 
 N, SIZE = 30, 12
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from refusals import refused
 
-from xaibench.component.registry import UnknownNameError
+from xaibench.registry.table import UnknownNameError
 
 
 def latex_rows(text):

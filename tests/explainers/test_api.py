@@ -16,11 +16,11 @@ from zoo.verdicts import portrait
 
 import xaibench
 import xaibench as xb
-from xaibench.component.registry import UnknownNameError
 from xaibench.data import Split
 from xaibench.explainers import EXPLAINERS, NotFittedError, build, explain
 from xaibench.explainers.controls import Uniform
 from xaibench.explainers.perturbation.surrogate import LIME
+from xaibench.registry.table import UnknownNameError
 from xaibench.tensors.device import precision_context
 
 #: Those that must be fitted first, or explain other networks, are tested with these in files of their own.

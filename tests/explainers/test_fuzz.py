@@ -30,8 +30,8 @@ from refusals import is_refusal
 from torch import nn
 from zoo.verdicts import portrait
 
-from xaibench.component.parameters import annotations_of
 from xaibench.explainers import EXPLAINERS, build, explain
+from xaibench.registry.parameters import annotations_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 INFOS = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo
+from xaibench.registry.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.inputs import Scores, flat, score_pairs, share
 
@@ -94,7 +94,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
+from xaibench.registry.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, target_gradient
 
 
@@ -135,7 +135,7 @@ import math
 
 from torch import nn
 
-from xaibench.component.info import ModelInfo
+from xaibench.registry.info import ModelInfo
 
 
 @ModelInfo("Added network", citation="Nobody: Added by a test, 2024")
@@ -176,7 +176,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
+from xaibench.registry.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.file_readers import opened_image
 from xaibench.data.disk.image_files import open_image

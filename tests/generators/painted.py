@@ -3,8 +3,8 @@
 import numpy as np
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.annotated import AnnotatedSet, Source
+from xaibench.registry.info import DatasetInfo
 
 
 class Painted(Source):

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data import Dataset, Split
+from xaibench.registry.info import DatasetInfo
 
 SIDES = (6, 8, 10)
 

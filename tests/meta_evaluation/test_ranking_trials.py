@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from xaibench import meta_evaluate
-from xaibench.component.info import MetricInfo
 from xaibench.meta_evaluation import MetaEvaluation
 from xaibench.metrics import METRICS, mass_accuracy, roc_auc
+from xaibench.registry.info import MetricInfo
 
 FEW = {"draws": 6, "samples": 6}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xaibench.component.parameters import Frozen
+from xaibench.registry.parameters import Frozen
 from xaibench.runner import estimate
 from xaibench.runner.cost_estimate import _time_stack as _real_time_stack
 from xaibench.runner.cost_estimate import _time_training

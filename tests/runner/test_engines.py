@@ -15,7 +15,7 @@ from fresh_process import run_fresh
 from killed_runs import start_worker
 from refusals import refused
 
-from xaibench.component.parameters import Frozen
+from xaibench.registry.parameters import Frozen
 from xaibench.runner import engines
 from xaibench.runner.engines import MAX_TRIES, Processes, Schedule, helper_process
 from xaibench.runner.plan.jobs import DataJob, Job, Outcome

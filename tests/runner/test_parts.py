@@ -1,6 +1,6 @@
 import pytest
 
-from xaibench.component.parameters import Frozen
+from xaibench.registry.parameters import Frozen
 from xaibench.runner.parts import DatasetPart, ExplainerPart
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import xaibench as xb
 from xaibench.cli import app
-from xaibench.component.registry import UnknownNameError
+from xaibench.registry.table import UnknownNameError
 from xaibench.report import write_report
 from xaibench.runner import published_networks as module
 from xaibench.runner import run

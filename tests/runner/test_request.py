@@ -14,7 +14,7 @@ from refusals import refused
 
 from xaibench.cli.options import help_of
 from xaibench.cli.run_commands import run as run_command
-from xaibench.component.registry import UnknownNameError
+from xaibench.registry.table import UnknownNameError
 from xaibench.runner import RunRequest, estimate, run
 from xaibench.runner.stages import execute as execution
 

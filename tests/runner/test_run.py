@@ -15,11 +15,11 @@ from refusals import refused
 from small_suites import write_suite
 
 import xaibench as xb
-from xaibench.component.parameters import Frozen
-from xaibench.component.registry import IMPORTING
 from xaibench.core.messages import ParameterWarning
 from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
+from xaibench.registry.parameters import Frozen
+from xaibench.registry.table import IMPORTING
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runfolder.schema import CLASSIFICATION
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
@@ -381,7 +381,7 @@ def test_a_failing_part_is_named_and_the_rest_goes_on(tiny_suite, tmp_path, monk
     import linecache
     import sys
 
-    from xaibench.component.component import COMPONENTS
+    from xaibench.registry.component import COMPONENTS
 
     sys.modules.pop("failing_part")
     linecache.clearcache()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 
-from xaibench.component.parameters import Frozen
 from xaibench.plots.run_figures import POINTS, band_figure, budget_figure, curve_sets
+from xaibench.registry.parameters import Frozen
 from xaibench.runfolder.schema import CELL
 from xaibench.scores.budgets import BudgetScore, budget_lines, budget_scores
 from xaibench.scores.results import RunResults, read_run

@@ -12,7 +12,7 @@ from oracles.report_tables import quantile
 from oracles.report_tables import summarize as literal_summary
 from scipy import stats
 
-from xaibench.component.info import MetricInfo
+from xaibench.registry.info import MetricInfo
 from xaibench.report import best_methods
 from xaibench.runfolder.schema import KEYS
 from xaibench.scores.leaderboards import leaderboard

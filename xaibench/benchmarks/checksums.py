@@ -61,7 +61,7 @@ def checksum(dataset: Dataset) -> str:
 
     Example:
         >>> import torch
-        >>> from xaibench.component.info import DatasetInfo
+        >>> from xaibench.registry.info import DatasetInfo
         >>> from xaibench.data import Split
         >>> split = Split(torch.zeros(2, 1, 4, 4), torch.ones(2, 4, 4, dtype=torch.bool), torch.tensor([0, 1]))
         >>> checksum(Dataset(split, split, split, DatasetInfo("two", ("a", "b"), (1, 4, 4))))[:8]

@@ -20,8 +20,8 @@ from xaibench.cli.terminal import (
     made_folder_of,
     print_table,
 )
-from xaibench.component.parameters import named_parameters
 from xaibench.core.files import data_root, name_file_in_errors
+from xaibench.registry.parameters import named_parameters
 
 if TYPE_CHECKING:
     from xaibench.data.annotated import AnnotatedSet

@@ -17,8 +17,8 @@ import typer
 from xaibench.cli.application import app
 from xaibench.cli.options import option
 from xaibench.cli.terminal import echo
-from xaibench.component.info import DatasetInfo, MetricInfo
 from xaibench.core.files import data_root
+from xaibench.registry.info import DatasetInfo, MetricInfo
 
 
 class PartKind(enum.StrEnum):

@@ -184,7 +184,7 @@ def _load_model(target: str | None, dataset: str, classes: str | None, samples: 
 def _import_model(target: str) -> nn.Module:
     from torch import nn
 
-    from xaibench.component.registry import import_target
+    from xaibench.registry.table import import_target
 
     network = import_target(target, "model")
     if not isinstance(network, nn.Module) and callable(network):

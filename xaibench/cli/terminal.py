@@ -124,9 +124,9 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
 def _exit_code(error: Exception) -> int | None:
     """Return the exit code of an error of the library; None for errors of a part, a package, or the system."""
     # Imported if there is an error: they take two seconds, in which a command can start its processes.
-    from xaibench.component.registry import UnknownNameError
     from xaibench.data.annotated import DataFileError, MissingDataError
     from xaibench.evaluation.map_files import MapFileError
+    from xaibench.registry.table import UnknownNameError
     from xaibench.runfolder.schema import RunFolderError
     from xaibench.runner import ArgumentError, DataChangedError, StoreError, SuiteError
     from xaibench.runner.published_networks import NetworkFileError

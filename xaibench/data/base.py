@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils import data as torch_data
 
-from xaibench.component.info import DatasetInfo
 from xaibench.core.markup import html_table
 from xaibench.core.types import Array
+from xaibench.registry.info import DatasetInfo
 
 _T = TypeVar("_T")
 #: With more classes, the notebook table has their number instead of one column per class.

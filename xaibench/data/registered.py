@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xaibench.component.registry import Registry
+from xaibench.registry.table import Registry
 
 #: Names in the published table of Saliency-Bench.
 SALIENCY_BENCH = {

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.component.info import describe_own_data
 from xaibench.core.checks import check_names
 from xaibench.data.base import Dataset
 from xaibench.data.disk.annotated_set import DirectorySet
@@ -34,6 +33,7 @@ from xaibench.data.disk.source import SampleSource
 from xaibench.data.photographs.image_folder import IMAGE_FOLDERS, MASK_FOLDERS, find_subfolder
 from xaibench.data.scans.ct_reading import check_center_width
 from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
+from xaibench.registry.info import describe_own_data
 
 _T = TypeVar("_T")
 _ARRAYS, _NIFTI = (".npy", ".npz"), (".nii", ".nii.gz")

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo, describe_own_metric
-from xaibench.component.parameters import has_any_parameter, named_parameters
 from xaibench.core.checks import check_names
 from xaibench.core.types import SCORED_AS_CHANCE
 from xaibench.evaluation.protocol import (
@@ -27,6 +25,8 @@ from xaibench.evaluation.protocol import (
     scaled,
     scores_constant_maps,
 )
+from xaibench.registry.info import MetricInfo, describe_own_metric
+from xaibench.registry.parameters import has_any_parameter, named_parameters
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo
+from xaibench.registry.info import MetricInfo
 
 #: For the metrics that binarize maps (``info.thresholded``: IoU, precision, recall, F1). ``"area"``: the k largest
 #: pixels are marked, where k is the number of pixels of the sample's mask. ``"scaled"``: the map's magnitude is

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.markup import html_table
 from xaibench.core.messages import count_samples
 from xaibench.core.types import SCORED_AS_CHANCE
+from xaibench.registry.table import UnknownNameError
 from xaibench.scores import SamplingDesign, mean_ranks
 from xaibench.scores.nested_draws import RELIABLE_GROUPS
 from xaibench.scores.rank_tests import ALPHA
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from xaibench.component.info import MetricInfo
+    from xaibench.registry.info import MetricInfo
     from xaibench.scores.render import Table
 
 #: Mark in the table for methods that are not better than every control.

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.parameters import annotations_of, check_types, has_any_parameter, named_parameters
 from xaibench.core.checks import ParameterError, check_count, check_finite, check_map_shape, check_names
 from xaibench.core.process_settings import equal_warnings_once
 from xaibench.core.progress import ProgressBar
@@ -33,6 +32,7 @@ from xaibench.network.contract import unchecked_networks
 from xaibench.network.explained_output import ExplainedOutput, network_of
 from xaibench.network.lending import lock_network, place_network, protect_input, restore_model_state
 from xaibench.network.outputs import check_module, probe
+from xaibench.registry.parameters import annotations_of, check_types, has_any_parameter, named_parameters
 from xaibench.tensors.batching import halve_batch
 from xaibench.tensors.device import precision_context, resolve_device, resolve_precision
 from xaibench.tensors.inputs import Targets, as_images, as_targets

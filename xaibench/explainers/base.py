@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, Union, get_args,
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.parameters import Frozen, annotations_of
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.registered import gradient_free_advice
 from xaibench.network.explained_output import UnsupportedModelError
 from xaibench.network.outputs import check_exported_batch
+from xaibench.registry.parameters import Frozen, annotations_of
 from xaibench.tensors.batching import default_batch_size
 
 #: Convolutions of images and of volumes.

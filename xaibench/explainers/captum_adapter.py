@@ -14,10 +14,10 @@ from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
-from xaibench.component.parameters import named_parameters
 from xaibench.core.checks import check_choice, check_names
 from xaibench.explainers.base import Channels, reduce_channels
 from xaibench.network.lending import restore_model_state
+from xaibench.registry.parameters import named_parameters
 from xaibench.tensors.random_numbers import seeded_globals
 
 # Parameters of the adapter itself.

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import Attribution, Channels, reduce_channels
 from xaibench.explainers.shared.fitting import mean_mask, not_fitted
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.random_numbers import sample_generators
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]

@@ -9,12 +9,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
-from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_count
 from xaibench.core.types import Output
 from xaibench.explainers.api import build
 from xaibench.explainers.shared.fitting import iterate_images, not_fitted
+from xaibench.registry.info import ExplainerInfo
+from xaibench.registry.parameters import Frozen
 
 
 @ExplainerInfo(

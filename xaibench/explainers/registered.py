@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xaibench.component.registry import Registry
+from xaibench.registry.table import Registry
 
 #: Name -> explainer: a class of parameters, called as ``(model, images, targets) -> maps [N, H, W]``.
 EXPLAINERS = Registry(

@@ -97,7 +97,7 @@ def _as_floats(values: Any, name: str) -> Floats:
 def _sign(name: str, given: Mapping[str, bool]) -> float:
     if name in given:
         return 1.0 if given[name] else -1.0
-    from xaibench.component.registry import UnknownNameError
+    from xaibench.registry.table import UnknownNameError
 
     if name not in METRICS and METRICS.canonical(name) == name and ":" not in name:
         raise UnknownNameError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xaibench.component.registry import Registry
+from xaibench.registry.table import Registry
 
 #: Module -> its metrics.
 _MODULES = {

@@ -11,7 +11,6 @@ import math
 import torch
 from torch import nn
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerFunction, explainer_inputs
@@ -24,6 +23,7 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.perturb import peaks
+from xaibench.registry.info import MetricInfo
 
 
 @MetricInfo(

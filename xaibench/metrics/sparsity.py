@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.inputs import Scores, flat, score_maps
+from xaibench.registry.info import MetricInfo
 
 _CHALASANI = (
     "Chalasani, Chen, Chowdhury, Jha, Wu: Concise explanations of neural networks using adversarial training, ICML "

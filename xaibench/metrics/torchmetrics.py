@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_names
 from xaibench.core.types import Floats
 from xaibench.metrics.registered import METRICS
 from xaibench.metrics.shared.inputs import mean_of_defined
+from xaibench.registry.info import MetricInfo
 
 if TYPE_CHECKING:
     from xaibench.metrics.shared.explainer_calls import ExplainerFunction

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.parameters import named_parameters
 from xaibench.core.checks import check_names
 from xaibench.models.registered import MODELS
 from xaibench.network.lending import copy_network
 from xaibench.network.outputs import check_plain_logits, probe
+from xaibench.registry.parameters import named_parameters
 from xaibench.tensors.random_numbers import isolated_rng
 
 

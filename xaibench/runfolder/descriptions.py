@@ -9,8 +9,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from xaibench.component.parameters import Frozen
 from xaibench.core.files import check_regular
+from xaibench.registry.parameters import Frozen
 from xaibench.runfolder.sanitize import sanitize_json, sanitize_text
 from xaibench.runfolder.schema import damaged_file
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xaibench.component.component import Component, registry
-from xaibench.component.parameters import Frozen
+from xaibench.registry.component import Component, registry
+from xaibench.registry.parameters import Frozen
 
 if TYPE_CHECKING:
     from torch import nn

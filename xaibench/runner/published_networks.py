@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 from xaibench.benchmarks import benchmark_files
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import did_you_mean
+from xaibench.registry.table import UnknownNameError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from xaibench.component.component import registry
 from xaibench.core.checks import check_names
 from xaibench.core.files import data_root
 from xaibench.core.messages import listed
 from xaibench.core.progress import announce
+from xaibench.registry.component import registry
 
 if TYPE_CHECKING:
     from xaibench.runner.plan.plan import Plan

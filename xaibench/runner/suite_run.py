@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from xaibench.component.registry import IMPORTING
 from xaibench.core.markup import html_table
 from xaibench.core.messages import unknown
+from xaibench.registry.table import IMPORTING
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment, read_environment
 from xaibench.runfolder.sanitize import quote_formula
 from xaibench.runfolder.schema import JOBS, RunFolderError

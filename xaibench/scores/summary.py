@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.messages import listed
 from xaibench.core.types import SCORED_AS_CHANCE
+from xaibench.registry.info import MetricInfo
 from xaibench.runfolder.descriptions import PartDescription
 from xaibench.runfolder.schema import CELL, COMPARISONS, DESCRIBED, INFERRED, KEYS
 from xaibench.scores.cells import cell_matrices, group_and_row_numbers

@@ -10,9 +10,9 @@ from torch import nn
 
 from xaibench.benchmarks.certified.functions import evidence
 from xaibench.benchmarks.certified.hand_set_networks import HAND_SET
-from xaibench.component.registry import UnknownNameError
 from xaibench.data import load
 from xaibench.models import MODELS, build
+from xaibench.registry.table import UnknownNameError
 
 every_network = pytest.mark.parametrize("name", HAND_SET)
 

@@ -11,9 +11,9 @@ from generators import folder as own_folder
 from refusals import refused
 
 import xaibench as xb
-from xaibench.component.info import DatasetInfo
 from xaibench.data import Dataset, Split, read_parquet, write_parquet
 from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.registry.info import DatasetInfo
 
 PARTS = ("train", "val", "test")
 

@@ -11,9 +11,9 @@ from refusals import refused
 from torch import nn
 
 import xaibench as xb
-from xaibench.component.registry import UnknownNameError
 from xaibench.models import Preprocessing, WeightsNotFoundError, open_network
 from xaibench.models.networks.pretrained_weights import weights_checksum
+from xaibench.registry.table import UnknownNameError
 
 
 def small(channels=1, side=16, classes=3):

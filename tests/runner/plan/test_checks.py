@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 from refusals import refused
 
-from xaibench.component.registry import UnknownNameError
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.protocol import Protocol
 from xaibench.explainers import EXPLAINERS
 from xaibench.metrics import METRICS
+from xaibench.registry.table import UnknownNameError
 from xaibench.runner import SuiteError, load_suite, run
 from xaibench.runner.plan.plan import make_plan
 

@@ -5,9 +5,9 @@ import itertools
 import pytest
 from refusals import refused
 
-from xaibench.component.info import ExplainerInfo
-from xaibench.component.parameters import Frozen
-from xaibench.component.registry import UnknownNameError
+from xaibench.registry.info import ExplainerInfo
+from xaibench.registry.parameters import Frozen
+from xaibench.registry.table import UnknownNameError
 from xaibench.runner.parts import MetricPart
 from xaibench.runner.plan import plan as plan_module
 from xaibench.runner.plan.jobs import STAGES
@@ -301,7 +301,7 @@ def test_a_revision_changes_the_keys(monkeypatch):
 def test_a_users_part_without_info_is_revised_by_its_source(tmp_path, monkeypatch):
     import importlib
 
-    from xaibench.component.component import COMPONENTS
+    from xaibench.registry.component import COMPONENTS
 
     monkeypatch.syspath_prepend(str(tmp_path))
     module = tmp_path / "users_own_explainer.py"

@@ -4,9 +4,9 @@ import pandas as pd
 import torch
 from small_suites import write_suite
 
-from xaibench.component.info import DatasetInfo
-from xaibench.component.parameters import Frozen
 from xaibench.data import Dataset, Split
+from xaibench.registry.info import DatasetInfo
+from xaibench.registry.parameters import Frozen
 from xaibench.report import write_report
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import DataJob

@@ -12,7 +12,7 @@ from file_damage import KINDS, places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xaibench.component.registry import UnknownNameError
+from xaibench.registry.table import UnknownNameError
 from xaibench.runner.plan.checks import MAX_JOBS
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.narrowing import narrowed, without_missing

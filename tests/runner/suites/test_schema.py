@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from xaibench.component.registry import UnknownNameError
+from xaibench.registry.table import UnknownNameError
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.narrowing import without_missing, write_suite
 from xaibench.runner.suites.parsing import SUITES, load_suite, parse_suite

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
-from xaibench.component.info import ModelInfo
 from xaibench.models.building import build, drawn_seed
 from xaibench.models.registered import MODELS
 from xaibench.network.lending import copy_network
 from xaibench.network.outputs import check_module
+from xaibench.registry.info import ModelInfo
 
 
 class Blind(nn.Module):

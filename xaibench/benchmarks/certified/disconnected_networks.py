@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.core.checks import check_count
 from xaibench.models.building import as_it_comes, build, drawn_seed
 from xaibench.models.registered import MODELS
 from xaibench.network.lending import copy_network
 from xaibench.network.outputs import check_module, check_plane
+from xaibench.registry.info import ModelInfo
 
 
 class Disconnected(nn.Module):

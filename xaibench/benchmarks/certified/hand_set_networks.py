@@ -26,10 +26,10 @@ from xaibench.benchmarks.certified.functions import (
     shapley_values,
     used_pixels,
 )
-from xaibench.component.info import ModelInfo
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import unknown
 from xaibench.models.networks.base import Network
+from xaibench.registry.info import ModelInfo
+from xaibench.registry.table import UnknownNameError
 
 FORMS = ("linear", "mlp", "cnn")
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.benchmarks.certified.functions import FUNCTIONS, evidence, shapley_values, used_pixels
-from xaibench.component.info import DatasetInfo
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.checks import check_count
 from xaibench.core.messages import unknown
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.splits import check_fractions, stratified_split
+from xaibench.registry.info import DatasetInfo
+from xaibench.registry.table import UnknownNameError
 
 _CLASSES = ("against", "for")
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.benchmarks.creatures.creatures import BODY_PARTS, CLASSES, DECIDING, Scene, draw_scene, render
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, PartSplit, Split
 from xaibench.data.disk.splits import check_fractions, stratified_split
+from xaibench.registry.info import DatasetInfo
 
 _CITATION = (
     "Hesse, Schaub-Meyer, Roth: FunnyBirds: A Synthetic Vision Dataset for a Part-Based Analysis of Explainable AI "

@@ -22,10 +22,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.models.networks.base import Network, he_normal_
 from xaibench.models.networks.tiny_vit import TransformerBlock
 from xaibench.network.outputs import ImageShapeError, check_plane
+from xaibench.registry.info import ModelInfo
 
 _CITATION = (
     "Hesse, Schaub-Meyer, Roth: FunnyBirds, ICCV 2023, arXiv 2308.06248 (the task; the network is that of xaibench)"

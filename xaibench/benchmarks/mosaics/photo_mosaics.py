@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.damaged_files import leave_out, leave_out_damaged
 from xaibench.data.photographs.image_folder import Photographs
+from xaibench.registry.info import DatasetInfo
 
 #: Batch size of the forward passes.
 _BATCH_SIZE = 32

@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 from xaibench.benchmarks.xai_tris.noise import distractor_rng, fill_noise, layout_rng
 from xaibench.benchmarks.xai_tris.patterns import Patterns
 from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino, sum_squares
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.splits import check_fractions, stratified_split
+from xaibench.registry.info import DatasetInfo
 
 CITATION = "B. Clark et al.: Correcting misinterpretations of additive models. NeurIPS (2025)."
 

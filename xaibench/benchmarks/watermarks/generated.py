@@ -17,10 +17,10 @@ from xaibench.benchmarks.watermarks.regimes import (
     paired_split,
     training_split,
 )
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Dataset
 from xaibench.data.disk.splits import check_fractions, stratified_split
+from xaibench.registry.info import DatasetInfo
 
 #: Streams of random numbers of a data set seed.
 _LAYOUT, _IMAGES, _WATERMARKS = range(3)

@@ -18,12 +18,12 @@ from xaibench.benchmarks.watermarks.regimes import (
     paired_split,
     training_split,
 )
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.data.base import Dataset
 from xaibench.data.disk.damaged_files import leave_out_damaged
 from xaibench.data.disk.splits import check_fractions
 from xaibench.data.photographs.image_folder import Photographs
+from xaibench.registry.info import DatasetInfo
 
 _SPLIT = (0.7, 0.15, 0.15)
 _SIZE = 128

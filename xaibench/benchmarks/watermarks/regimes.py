@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.core.checks import check_count
 from xaibench.data.base import Split
 from xaibench.models.networks.base import Network, he_normal_
 from xaibench.network.outputs import check_plane
+from xaibench.registry.info import ModelInfo
 
 Regime: TypeAlias = Literal["confounder", "suppressor", "none"]
 REGIMES: tuple[Regime, ...] = get_args(Regime)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast, get_args
 
-from xaibench.component.info import DatasetInfo
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import unknown
 from xaibench.data.base import Dataset
 from xaibench.data.registered import DATASETS
 from xaibench.data.whitening import Whitening, whiten
+from xaibench.registry.info import DatasetInfo
+from xaibench.registry.table import UnknownNameError
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from itertools import pairwise
 
 from torch import nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.models.networks.base import Network, he_normal_, image_side
+from xaibench.registry.info import ModelInfo
 
 _CITATION = "Clark, Wilming, Haufe (2024): XAI-TRIS. Machine Learning. arXiv:2306.12816"
 

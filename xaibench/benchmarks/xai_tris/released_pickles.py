@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from xaibench.benchmarks.xai_tris.patterns import XOR_CLASSES, support
 from xaibench.benchmarks.xai_tris.published_accuracy import CITATION
 from xaibench.benchmarks.xai_tris.shapes import SHAPE_NAMES
-from xaibench.component.info import DatasetInfo
 from xaibench.core.files import atomic_file
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.file_readers import BoundedFile
+from xaibench.registry.info import DatasetInfo
 
 _SCENARIOS = {"lin": "linear", "mult": "multiplicative", "rigid": "translations_rotations", "xor": "xor"}
 _BACKGROUNDS = {"white": "white", "corr": "correlated", "imagenet": "imagenet"}

@@ -46,10 +46,10 @@ from xaibench.benchmarks.xai_tris.patterns import (
 )
 from xaibench.benchmarks.xai_tris.photo_backgrounds import assign_backgrounds, describe_repetition, image_backgrounds
 from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_accuracy, paper_alpha
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import ParameterError, check_count
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.splits import check_fractions, stratified_split
+from xaibench.registry.info import DatasetInfo
 
 _LOGGER = logging.getLogger("xaibench")
 _N_SAMPLES = {8: 10_000, 16: 5_000, 64: 40_000}

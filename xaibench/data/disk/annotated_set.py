@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_names
 from xaibench.core.files import data_root, default_cache_dir
 from xaibench.core.progress import format_bytes
@@ -25,6 +24,7 @@ from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.lazy_split import DiskSplit, LazySplit, Normalize, Transform
 from xaibench.data.disk.source import SampleSource, Source
 from xaibench.data.disk.splits import Splits, choose_classes, split_indices
+from xaibench.registry.info import DatasetInfo
 
 _LOGGER = logging.getLogger("xaibench")
 

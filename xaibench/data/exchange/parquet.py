@@ -18,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 
 from xaibench._version import __version__
-from xaibench.component.info import DatasetInfo
 from xaibench.core.checks import check_names
 from xaibench.core.files import atomic_file
 from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, check_size, wrap_file_errors
 from xaibench.data.exchange.picture_source import TableOptions, check_columns, list_parquet, make_dataset, open_files
+from xaibench.registry.info import DatasetInfo
 
 _FORMAT = 2
 _KEYS = {"format", "info", "parameters", "batch_size", "samples"}

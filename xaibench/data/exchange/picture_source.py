@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import describe_own_data
 from xaibench.core.checks import numbered_classes
 from xaibench.core.messages import listed
 from xaibench.data.base import Dataset
@@ -32,6 +31,7 @@ from xaibench.data.disk.lazy_split import DiskSplit, Normalize
 from xaibench.data.disk.mask_values import read_mask_picture
 from xaibench.data.disk.source import Source
 from xaibench.data.disk.splits import Splits, split_indices
+from xaibench.registry.info import describe_own_data
 
 #: Bytes of a number in memory, by its type in the file; of text and bytes, those of its place.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 8}

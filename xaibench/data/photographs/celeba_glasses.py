@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.file_readers import DataFileError, opened_image, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.source import Source
+from xaibench.registry.info import DatasetInfo
 
 _LOGGER = logging.getLogger("xaibench")
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
-from xaibench.component.info import DatasetInfo
 from xaibench.core.files import atomic_file
 from xaibench.data.disk.annotated_set import ProgressCallback
 from xaibench.data.disk.cache_folders import cache_folder, digest_files
@@ -19,6 +18,7 @@ from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.disk.image_files import is_image
 from xaibench.data.disk.image_lists import ImageEntry
 from xaibench.data.photographs.human_masks import MarkedPhotographs
+from xaibench.registry.info import DatasetInfo
 
 
 class Gender(MarkedPhotographs):

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from xaibench.component.info import describe_own_data
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, opened_image
 from xaibench.data.disk.image_files import check_same_size, image_size, is_image, list_pages, open_image
@@ -46,6 +45,7 @@ from xaibench.data.scans.medical_images import (
     read_medical_header,
     read_medical_mask,
 )
+from xaibench.registry.info import describe_own_data
 
 IMAGE_FOLDERS, MASK_FOLDERS = ("image", "images"), ("mask", "masks")
 _LAYOUT = (

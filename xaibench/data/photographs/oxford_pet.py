@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.downloads import Archive
 from xaibench.data.disk.file_readers import DataFileError, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.source import Source
+from xaibench.registry.info import DatasetInfo
 
 _LOGGER = logging.getLogger("xaibench")
 

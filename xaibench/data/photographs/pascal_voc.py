@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.cache_folders import cache_folder, digest_files, read_cached, write_cached
 from xaibench.data.disk.downloads import Archive
@@ -22,6 +21,7 @@ from xaibench.data.disk.file_readers import DataFileError, MissingDataError, rea
 from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.image_lists import warn_about
 from xaibench.data.disk.source import Source
+from xaibench.registry.info import DatasetInfo
 
 #: In the order of the palette: class ``i`` has label ``i + 1``; 0 is background, 255 void.
 CLASSES = (

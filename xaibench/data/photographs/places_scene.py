@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.file_readers import DataFileError, read_lines
 from xaibench.data.disk.image_lists import ImageEntry, list_images
 from xaibench.data.photographs.human_masks import MarkedPhotographs
+from xaibench.registry.info import DatasetInfo
 
 #: The categories of Places365 in each class, as in ``categories_places365.txt``.
 CATEGORIES = {

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.image_lists import (
@@ -18,6 +17,7 @@ from xaibench.data.disk.image_lists import (
 )
 from xaibench.data.disk.source import Source
 from xaibench.data.photographs.human_masks import TABLE_FOLDER, HumanMasks, prepare_masks
+from xaibench.registry.info import DatasetInfo
 
 _IMAGES = "image"
 _LAYOUT = (

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.cache_folders import (
     IndexEntry,
@@ -35,6 +34,7 @@ from xaibench.data.scans.lidc_index import (
     unpack_scans,
     xml_files,
 )
+from xaibench.registry.info import DatasetInfo
 
 _LOGGER = logging.getLogger("xaibench")
 

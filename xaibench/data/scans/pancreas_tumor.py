@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.cache_folders import (
     Arrays,
@@ -37,6 +36,7 @@ from xaibench.data.scans.ct_reading import (
     window_image,
 )
 from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume, read_volume_header
+from xaibench.registry.info import DatasetInfo
 
 _LOGGER = logging.getLogger("xaibench")
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.component.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
 from xaibench.data.disk.cache_folders import cache_folder, digest_files, read_cached, write_cached
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, read_xml, wrap_file_errors
 from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.image_lists import warn_about
 from xaibench.data.disk.source import Source
+from xaibench.registry.info import DatasetInfo
 
 _LOGGER = logging.getLogger("xaibench")
 

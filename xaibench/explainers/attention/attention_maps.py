@@ -8,7 +8,6 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.types import Output
 from xaibench.explainers.base import CheckedParameters, chunks
 from xaibench.explainers.shared.layers import Resize, forward_rows, resize_maps
@@ -16,6 +15,7 @@ from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.tokens import TokenLayout, Tokens, attention_gradients, record_attention, token_layout
 from xaibench.network.calls import record_layer_runs
 from xaibench.network.explained_output import UnsupportedModelError, network_of
+from xaibench.registry.info import ExplainerInfo
 
 
 @dataclass(frozen=True, kw_only=True)

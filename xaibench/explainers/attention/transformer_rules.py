@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
@@ -29,6 +28,7 @@ from xaibench.explainers.propagation.layer_operations import (
 )
 from xaibench.explainers.shared.tokens import PRODUCTS
 from xaibench.network.explained_output import UnsupportedModelError, network_of
+from xaibench.registry.info import ExplainerInfo
 
 #: Computes ``function(*args, **kwargs)`` with another backward pass.
 BackwardRule: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]

@@ -15,7 +15,6 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount
 from xaibench.core.types import Output
 from xaibench.explainers.base import CheckedParameters, blocks, chunks, spatial_axes, target_output
@@ -39,6 +38,7 @@ from xaibench.network.explained_output import (
     target_logits,
 )
 from xaibench.network.outputs import find_logits
+from xaibench.registry.info import ExplainerInfo
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import blocks, spatial_axes, target_output
 from xaibench.explainers.cam.gradcam import FeatureMaps, PerFeatureMapCAM, weighted_sum
@@ -23,6 +22,7 @@ from xaibench.explainers.shared.layers import (
     zero_feature_map,
 )
 from xaibench.network.explained_output import UnsupportedModelError
+from xaibench.registry.info import ExplainerInfo
 
 
 @ExplainerInfo(

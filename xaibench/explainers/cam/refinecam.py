@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import chunks
 from xaibench.explainers.cam.gradcam import FeatureMaps, GradCAM, GradCAMPlusPlus, LayerCAM
 from xaibench.explainers.cam.newer_maps import HiResCAM, XGradCAM
 from xaibench.explainers.shared.layers import Layer, find_finer_layers, find_layer, forward_rows, resize_maps
 from xaibench.explainers.shared.passes import GRADIENT
+from xaibench.registry.info import ExplainerInfo
 
 #: The method whose maps are multiplied, by its registered name.
 Method: TypeAlias = Literal["gradcam++", "gradcam", "layercam", "hirescam", "xgradcam"]

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels, reduce_channels, target_gradient
 from xaibench.explainers.registered import gradient_free_advice
@@ -18,6 +17,7 @@ from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.network.answers import skip_last_layer
 from xaibench.network.explained_output import UnsupportedModelError, correct_gradient_of_single_image
 from xaibench.network.outputs import check_logits
+from xaibench.registry.info import ExplainerInfo
 
 #: Quantity that the map shows (see :class:`AGOP`).
 Variant: TypeAlias = Literal["weighted", "global"]

@@ -8,10 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import Attribution, blocks, reduce_channels, target_gradient
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.registry.info import ExplainerInfo
 
 #: The kernel is truncated at this many standard deviations, as in scipy.
 _TRUNCATE = 4.0

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.types import Output
 from xaibench.explainers.base import CONVOLUTIONS, CheckedParameters, check_has_gradient, chunks, spatial_axes
 from xaibench.explainers.shared.layers import check_rows, interpolate_linearly
 from xaibench.explainers.shared.tokens import record_attention
 from xaibench.network.calls import observe_calls
 from xaibench.network.explained_output import UnsupportedModelError, network_of
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.batching import default_batch_size
 
 #: The maps that are scaled to [0, 1] together: each feature map, or the feature maps of a layer.

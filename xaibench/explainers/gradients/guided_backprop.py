@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import CONVOLUTIONS, Attribution, spatial_axes
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -35,6 +34,7 @@ from xaibench.explainers.shared.layers import (
 )
 from xaibench.explainers.shared.tokens import record_attention
 from xaibench.network.explained_output import UnsupportedModelError, run_layers
+from xaibench.registry.info import ExplainerInfo
 
 #: The backward rule of a ReLU, from the backward signal and its input.
 _BackwardRule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]

@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, target_gradient
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.registry.info import ExplainerInfo
 
 
 @ExplainerInfo(

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import Attribution, append_axes, check_has_gradient, chunks, reduce_channels
 from xaibench.explainers.shared.fitting import KeepsTrainingImages, not_fitted
@@ -18,6 +17,7 @@ from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.network.answers import assigned_classes
 from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, network_of
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.random_numbers import sample_generators
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import (
     Attribution,
     append_axes,
@@ -27,6 +26,7 @@ from xaibench.explainers.base import (
 )
 from xaibench.explainers.shared.fitting import not_fitted, sample_images
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.random_numbers import normal_numbers, sample_generators
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, Channels, target_gradient
+from xaibench.registry.info import ExplainerInfo
 
 
 @ExplainerInfo(

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount
 from xaibench.explainers.base import (
     Attribution,
@@ -23,6 +22,7 @@ from xaibench.explainers.base import (
 )
 from xaibench.explainers.shared.fitting import LocalPattern
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.random_numbers import normal_numbers, sample_generators
 
 

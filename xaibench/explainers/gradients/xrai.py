@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
-from xaibench.component.parameters import Frozen
 from xaibench.explainers.base import Attribution, append_axes, reduce_channels
 from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
 from xaibench.explainers.shared.passes import GRADIENT, Repeating
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.graph_segments import graph_segments
+from xaibench.registry.info import ExplainerInfo
+from xaibench.registry.parameters import Frozen
 from xaibench.tensors.segments import superpixels
 
 #: Parameters of Felzenszwalb's segmentation: scales from fine to coarse, and the blur before it.

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import CheckedParameters, blocks, target_output
 from xaibench.explainers.shared.layers import Resize, fastest_layout, forward_rows, resize_maps
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.batching import BatchSize
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import CheckedParameters, blocks, chunks, target_output
 from xaibench.explainers.shared.layers import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import budget_error
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
+from xaibench.registry.info import ExplainerInfo
 
 
 @ExplainerInfo(

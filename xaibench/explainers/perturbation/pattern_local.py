@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount, check_count
 from xaibench.explainers.api import explain
 from xaibench.explainers.base import blocks, chunks
@@ -23,6 +22,7 @@ from xaibench.explainers.perturbation.surrogate import KernelSHAP, draw_coalitio
 from xaibench.explainers.shared.fitting import LocalPattern, NotFittedError
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.network.answers import OutputOrFunction
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.random_numbers import normal_numbers, sample_generators
 
 #: The linear surrogate (see :class:`PatternLocal`).

@@ -12,11 +12,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
-from xaibench.component.parameters import Frozen
 from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, plain_outputs, row_outputs
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
+from xaibench.registry.info import ExplainerInfo
+from xaibench.registry.parameters import Frozen
 
 
 @ExplainerInfo(

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Output
 from xaibench.explainers.base import blocks, chunks, target_output
@@ -21,6 +20,7 @@ from xaibench.explainers.shared.layers import forward_rows
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
 from xaibench.kernels.pixel_updates.network_stages import FloatArray
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.random_numbers import sample_generators
 
 #: The distribution that a pixel is resampled from: marginal, or conditional on all other pixels of the image.

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import CheckedParameters, chunks
 from xaibench.explainers.shared.layers import fastest_layout, forward_rows
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.batching import BatchSize
 
 

@@ -13,7 +13,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import (
     FeatureAttribution,
@@ -24,6 +23,7 @@ from xaibench.explainers.perturbation.feature_attribution import (
 from xaibench.explainers.shared.passes import Repeating
 from xaibench.kernels.pixel_updates.first_layer import FlatLinear
 from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses, Steps
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.batching import BatchSize
 
 

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_amount
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import blocks, reduce_channels
 from xaibench.explainers.perturbation.feature_attribution import FeatureAttribution, FeatureMask, Features, row_outputs
 from xaibench.explainers.shared.passes import Repeating
+from xaibench.registry.info import ExplainerInfo
 from xaibench.tensors.random_numbers import sample_generators
 from xaibench.tensors.workers import background_threads
 

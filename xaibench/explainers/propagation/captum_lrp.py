@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.process_settings import ignored_warnings
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
@@ -22,6 +21,7 @@ from xaibench.network.calls import describe_layer
 from xaibench.network.contract import weights_written_back
 from xaibench.network.explained_output import UnsupportedModelError, network_of
 from xaibench.network.lending import restore_model_state
+from xaibench.registry.info import ExplainerInfo
 
 _hidden = ignored_warnings(r"Setting (forward, )?backward hooks")
 

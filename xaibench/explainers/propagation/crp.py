@@ -8,11 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.lrp import LayerwiseRelevance, operation_layer
 from xaibench.explainers.shared.layers import check_rows, layer_name
 from xaibench.network.explained_output import UnsupportedModelError
+from xaibench.registry.info import ExplainerInfo
 
 
 @ExplainerInfo(

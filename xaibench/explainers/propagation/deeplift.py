@@ -25,7 +25,6 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, prepare_baselines
 from xaibench.explainers.propagation.forward_trace import TOLERANCE, OperationInterceptor, intercept_operations
 from xaibench.explainers.propagation.layer_operations import (
@@ -42,6 +41,7 @@ from xaibench.explainers.propagation.layer_walk import with_backward
 from xaibench.explainers.shared.passes import GRADIENT
 from xaibench.explainers.shared.tokens import PRODUCTS
 from xaibench.network.explained_output import ExplainedOutput, UnsupportedModelError, network_of
+from xaibench.registry.info import ExplainerInfo
 
 #: Rule of max-pooling (see :class:`DeepLift`).
 MaxPool: TypeAlias = Literal["difference", "gradient"]

@@ -31,13 +31,13 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.checks import check_choice
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution
 from xaibench.explainers.propagation.layer_operations import Operation
 from xaibench.explainers.propagation.layer_walk import Condition, propagate, unsupported_operation, with_backward
 from xaibench.network.explained_output import UnsupportedModelError, explains_function
+from xaibench.registry.info import ExplainerInfo
 
 #: A bound of the first layer's input: one number, or one per channel.
 Bound = float | tuple[float, ...]

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ExplainerInfo
 from xaibench.core.types import Output
 from xaibench.explainers.base import Attribution, Channels
 from xaibench.explainers.propagation.layer_operations import OWN_STATISTICS, Operation
@@ -25,6 +24,7 @@ from xaibench.explainers.shared.fitting import NotFittedForModelError, iterate_p
 from xaibench.explainers.shared.layers import check_rows
 from xaibench.explainers.shared.tokens import PRODUCTS
 from xaibench.network.answers import skip_last_layer
+from xaibench.registry.info import ExplainerInfo
 
 #: Estimator of the signal: ``"two_component"`` for neurons before a ReLU (S_a+-), ``"linear"`` for any (S_a).
 Signal: TypeAlias = Literal["two_component", "linear"]

@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 import tomli_w
 
-from xaibench.component.parameters import Frozen
 from xaibench.core.checks import to_latin
 from xaibench.core.messages import printable
 from xaibench.explainers import EXPLAINERS
@@ -30,6 +29,7 @@ from xaibench.leaderboard.repository import (
 )
 from xaibench.leaderboard.scores import read_scores
 from xaibench.leaderboard.suites import official_suite
+from xaibench.registry.parameters import Frozen
 from xaibench.runfolder.descriptions import Environment, PartDescription
 from xaibench.runfolder.schema import FAILURES, SCORES
 from xaibench.scores.leaderboards import Boards, boards

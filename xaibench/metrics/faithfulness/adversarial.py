@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_choice, check_count, check_finite
 from xaibench.core.messages import first_line
 from xaibench.core.types import Array, Reduction
@@ -26,6 +25,7 @@ from xaibench.metrics.shared.model_scores import (
 )
 from xaibench.metrics.shared.perturb import constant, ranks
 from xaibench.network.explained_output import UnsupportedModelError
+from xaibench.registry.info import MetricInfo
 from xaibench.tensors.batching import is_out_of_memory
 
 #: Pixels that the attack may change: the most important ones, or as many random ones.

@@ -11,7 +11,6 @@ import math
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_scores import (
@@ -23,6 +22,7 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.perturb import unit_scaled
+from xaibench.registry.info import MetricInfo
 
 _GRADCAM_PP = "Chattopadhay, Sarkar, Howlader, Balasubramanian: Grad-CAM++, WACV 2018, arXiv 1710.11063"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores
 from xaibench.metrics.shared.model_scores import (
@@ -16,6 +15,7 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.perturb import Baseline, peaks, resolve_baseline
+from xaibench.registry.info import MetricInfo
 
 
 @MetricInfo(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_scores import (
@@ -20,6 +19,7 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.perturb import Baseline, perturbed_scores
+from xaibench.registry.info import MetricInfo
 
 _ERASER = "DeYoung et al.: ERASER, ACL 2020, arXiv 1911.03429"
 

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
@@ -26,6 +25,7 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.perturb import Baseline, constant, ranks, resolve_baseline
+from xaibench.registry.info import MetricInfo
 
 #: Pixels from which some are removed: the marked ones, the others, or both in turn.
 Side: TypeAlias = Literal["both", "plus", "minus"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
@@ -27,6 +26,7 @@ from xaibench.metrics.shared.perturb import (
     score_drops,
 )
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
+from xaibench.registry.info import MetricInfo, SharedModelScores
 
 
 def idsds_model_scores(

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_amount, check_choice, check_count, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import ZERO_MAP, Scores, without_unit_axes
@@ -25,6 +24,7 @@ from xaibench.metrics.shared.model_scores import (
     reduce_tensor,
 )
 from xaibench.metrics.shared.perturb import Field, Fields, field_scores, peaks
+from xaibench.registry.info import MetricInfo, SharedModelScores
 
 #: Kinds of perturbation: a square is set to zero, or Gaussian noise is subtracted.
 Perturbation: TypeAlias = Literal["square", "gaussian"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import torch
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
 from xaibench.metrics.shared.model_scores import Model, ModelOutput, checked_inputs
 from xaibench.metrics.shared.perturb import Baseline, Segmentation, perturbed_scores, reduce_curves
+from xaibench.registry.info import MetricInfo
 
 _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import CONSTANT_MAP, Scores
@@ -22,6 +21,7 @@ from xaibench.metrics.shared.model_scores import (
 )
 from xaibench.metrics.shared.perturb import patch_numbers, patch_sums, score_drops
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
+from xaibench.registry.info import MetricInfo, SharedModelScores
 
 
 def monotonicity_correlation_model_scores(

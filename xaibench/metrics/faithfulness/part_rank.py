@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_choice, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.faithfulness.idsds import deletion_scores
@@ -23,6 +22,7 @@ from xaibench.metrics.shared.model_scores import (
 )
 from xaibench.metrics.shared.perturb import constant, patch_numbers, peaks, score_drops
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
+from xaibench.registry.info import MetricInfo, SharedModelScores
 
 #: Importance of a part: the sum of the map over its pixels, or their mean, which does not depend on its area.
 PartImportance: TypeAlias = Literal["sum", "mean"]

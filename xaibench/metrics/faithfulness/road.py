@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
@@ -27,6 +26,7 @@ from xaibench.metrics.shared.model_scores import (
     random_generator,
 )
 from xaibench.metrics.shared.perturb import constant, ranks, reduce_curves
+from xaibench.registry.info import MetricInfo
 from xaibench.tensors.workers import background_threads
 
 #: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.

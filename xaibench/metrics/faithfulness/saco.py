@@ -6,7 +6,6 @@ import itertools
 
 import torch
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
@@ -20,6 +19,7 @@ from xaibench.metrics.shared.perturb import (
     score_drops,
     unit_scaled,
 )
+from xaibench.registry.info import MetricInfo
 
 
 @MetricInfo(

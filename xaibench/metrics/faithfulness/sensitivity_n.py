@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from xaibench.component.info import MetricInfo, SharedModelScores
 from xaibench.core.checks import check_count, check_finite
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.inputs import Scores
@@ -24,6 +23,7 @@ from xaibench.metrics.shared.model_scores import (
 )
 from xaibench.metrics.shared.perturb import Baseline, Fields, constant, field_scores, score_drops
 from xaibench.metrics.shared.ranks import TOLERANCE
+from xaibench.registry.info import MetricInfo, SharedModelScores
 
 #: Default subset sizes as shares of the pixels. The paper's range ends at 80 %.
 FRACTIONS = (0.05, 0.2, 0.5, 0.8)

@@ -25,7 +25,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_count
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.emd_bounds import (
@@ -46,6 +45,7 @@ from xaibench.metrics.shared.inputs import (
     reduce_scores,
     score_pairs,
 )
+from xaibench.registry.info import MetricInfo
 
 #: Total number of noise pixels, and the maximum number of pairs of draws.
 _PIXELS, _MOST_PAIRS = 2**11, 64

@@ -11,7 +11,6 @@ import functools
 
 import numpy as np
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.metrics.localization.emd import draws, unpack_mask
@@ -29,6 +28,7 @@ from xaibench.metrics.localization.emd_bounds import (
     wasserstein_to_few,
 )
 from xaibench.metrics.shared.inputs import Scores, Spacing, flat, pixel_spacing, score_pairs
+from xaibench.registry.info import MetricInfo
 
 #: The paper.
 PATTERN_GAM = "Clark et al.: Correcting misinterpretations of additive models (PatternGAM), NeurIPS 2025"

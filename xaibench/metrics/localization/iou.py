@@ -31,7 +31,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import (
@@ -52,6 +51,7 @@ from xaibench.metrics.shared.inputs import (
     share,
 )
 from xaibench.metrics.shared.ranks import top_pixels
+from xaibench.registry.info import MetricInfo
 
 _Counts: TypeAlias = NDArray[np.int64]
 

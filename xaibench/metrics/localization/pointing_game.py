@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import marked_share
 from xaibench.metrics.shared.inputs import Scores, Spacing, check_finite_number, flat, pixel_spacing, score_pairs, share
 from xaibench.metrics.shared.ranks import tie_tolerance
+from xaibench.registry.info import MetricInfo
 
 #: Relative rounding error of a distance in units of the spacing: one that equals the tolerance counts.
 _ROUNDING = 1e-15

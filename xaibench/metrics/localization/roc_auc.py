@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import expected_average_precision, half
 from xaibench.metrics.shared.inputs import EMPTY_MASK, FULL_MASK, ZERO_MAP, Scores, flat, score_pairs, share
 from xaibench.metrics.shared.ranks import ascending_steps, tie_tolerance
+from xaibench.registry.info import MetricInfo
 
 _Counts: TypeAlias = NDArray[np.int64]
 

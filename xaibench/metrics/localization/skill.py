@@ -15,8 +15,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xaibench.component.info import MetricInfo
-from xaibench.component.parameters import Frozen
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.localization.chance import skill_scores
 from xaibench.metrics.localization.emd import emd_perf
@@ -33,6 +31,8 @@ from xaibench.metrics.shared.inputs import (
     check_reduction,
     reduce_scores,
 )
+from xaibench.registry.info import MetricInfo
+from xaibench.registry.parameters import Frozen
 
 _SKILL = functools.partial(
     MetricInfo,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import marked_share
 from xaibench.metrics.shared.inputs import Scores, flat, score_pairs, share
 from xaibench.metrics.shared.ranks import top_pixels
+from xaibench.registry.info import MetricInfo
 
 _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 2003.07258"
 

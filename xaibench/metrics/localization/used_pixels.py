@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.types import Array, Bools, Floats, Reduction
 from xaibench.metrics.localization.chance import expected_average_precision, half, marked_share
 from xaibench.metrics.localization.roc_auc import area_under_roc, mean_precision
@@ -23,6 +22,7 @@ from xaibench.metrics.shared.inputs import (
     score_pairs,
     share,
 )
+from xaibench.registry.info import MetricInfo
 
 
 def _expected_mass_outside(masks: Bools) -> Floats:

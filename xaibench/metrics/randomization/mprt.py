@@ -13,7 +13,6 @@ import torch
 from scipy.ndimage import uniform_filter
 from torch import Tensor, nn
 
-from xaibench.component.info import MetricInfo
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.types import Array, Floats, Reduction
 from xaibench.metrics.shared.explainer_calls import (
@@ -27,6 +26,7 @@ from xaibench.metrics.shared.model_scores import ModelOutput, random_generator, 
 from xaibench.metrics.shared.perturb import reduce_curves, unit_scaled
 from xaibench.metrics.shared.ranks import centered_ranks, correlation
 from xaibench.network.outputs import check_module
+from xaibench.registry.info import MetricInfo
 
 
 @MetricInfo(

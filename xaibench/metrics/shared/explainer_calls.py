@@ -18,7 +18,6 @@ from typing import TypeAlias, cast
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.parameters import named_parameters
 from xaibench.core.checks import check_finite, check_map_shape
 from xaibench.core.types import Array, Reduction
 from xaibench.metrics.shared.model_scores import (
@@ -30,6 +29,7 @@ from xaibench.metrics.shared.model_scores import (
     random_generator,
 )
 from xaibench.network.lending import copy_network, set_evaluation
+from xaibench.registry.parameters import named_parameters
 from xaibench.tensors.device import precision_context
 from xaibench.tensors.random_numbers import isolated_rng, seeded_by
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting
 from xaibench.models.networks.pretrained import HeadChoice, check_request, finish_classifier
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, is_file, read_weights, unknown_weights
+from xaibench.registry.info import ModelInfo
 
 _CITATION = "Liu: Higher accuracy on vision models with EfficientNet-Lite. TensorFlow Blog, 2020."
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting
 from xaibench.models.networks.pretrained import HeadChoice, check_request, finish_classifier
 from xaibench.models.networks.pretrained_weights import download_weights, is_file, named_weights, read_weights
 from xaibench.network.outputs import ImageShapeError
+from xaibench.registry.info import ModelInfo
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
 from xaibench.models.networks.pretrained import Classifier, HeadChoice, check_request, load_state
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, is_file, read_weights, unknown_weights
+from xaibench.registry.info import ModelInfo
 
 _CITATION = "Wightman: PyTorch Image Models (timm). doi:10.5281/zenodo.4414861"
 

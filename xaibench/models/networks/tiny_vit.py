@@ -30,8 +30,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.models.networks.base import image_side
+from xaibench.registry.info import ModelInfo
 
 _CITATION = "Dosovitskiy et al.: An image is worth 16x16 words. ICLR 2021. arXiv:2010.11929"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.messages import first_line
 from xaibench.models.networks.pretrained import find_normalization
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, weights_checksum
@@ -29,6 +28,7 @@ from xaibench.models.opening.sources import (
 from xaibench.models.registered import MODELS
 from xaibench.network.lending import set_evaluation
 from xaibench.network.outputs import probe
+from xaibench.registry.table import UnknownNameError
 from xaibench.tensors.random_numbers import isolated_rng
 
 #: Suffixes of files that contain a network.

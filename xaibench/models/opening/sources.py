@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from xaibench.component.info import ModelInfo
 from xaibench.core.messages import did_you_mean, first_line, listed, warn_caller
 from xaibench.models.building import make_own
 from xaibench.models.networks.efficientnet_lite import EfficientNetLite
@@ -23,6 +22,7 @@ from xaibench.models.networks.pretrained import Classifier
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.timm_networks import Timm, import_timm
 from xaibench.models.registered import MODELS
+from xaibench.registry.info import ModelInfo
 
 if TYPE_CHECKING:
     from torch import nn

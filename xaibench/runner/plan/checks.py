@@ -6,12 +6,12 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xaibench.component.component import Component, registry
-from xaibench.component.info import truth_of
-from xaibench.component.parameters import Frozen, annotations_of, check_types, has_any_parameter
 from xaibench.core.checks import ParameterError, check_names
 from xaibench.core.truth_kinds import TRUTHS
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
+from xaibench.registry.component import Component, registry
+from xaibench.registry.info import truth_of
+from xaibench.registry.parameters import Frozen, annotations_of, check_types, has_any_parameter
 from xaibench.runner.parts import DatasetPart, ExplainerPart, MetricPart, ModelPart
 from xaibench.runner.suites.schema import Cell, Suite, SuiteError, errors_of
 

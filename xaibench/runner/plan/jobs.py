@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from xaibench.component.parameters import Frozen
 from xaibench.kernels.compilation import kernels_enabled
+from xaibench.registry.parameters import Frozen
 from xaibench.runner.parts import DatasetPart, ExplainerPart, MetricPart, ModelPart
 
 Stage = Literal["data", "train", "explain", "score"]

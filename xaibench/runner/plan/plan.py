@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xaibench.benchmarks.xai_tris.photo_backgrounds import hash_photographs
-from xaibench.component.info import truth_of
-from xaibench.component.parameters import Frozen
 from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
+from xaibench.registry.info import truth_of
+from xaibench.registry.parameters import Frozen
 from xaibench.runner.parts import DatasetPart, MetricPart, ModelPart
 from xaibench.runner.plan.checks import check_parts
 from xaibench.runner.plan.jobs import STAGES, DataJob, ExplainJob, Job, Measurement, Network, TrainJob, score_jobs

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xaibench.component.component import Component, registry
 from xaibench.evaluation.apply import shares_of
+from xaibench.registry.component import Component, registry
 from xaibench.runfolder.descriptions import PARTS, PartDescription, RunParts
 from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
 from xaibench.runfolder.schema import (

@@ -88,7 +88,7 @@ def network_seed(data: DataJob, seed: int) -> int:
     (a CNN with four filters can start nearly dead) would affect every cell at once.
 
     Example:
-        >>> from xaibench.component.parameters import Frozen
+        >>> from xaibench.registry.parameters import Frozen
         >>> network_seed(DataJob("xai-tris/xor-corr-8x8", 0, Frozen(), "1"), 2)
         308384768
     """

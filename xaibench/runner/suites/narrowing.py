@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import tomli_w
 
-from xaibench.component.component import Component, registry
-from xaibench.component.parameters import Frozen
+from xaibench.registry.component import Component, registry
+from xaibench.registry.parameters import Frozen
 from xaibench.runner.parts import ExplainerPart, MetricPart, expand_variables
 from xaibench.runner.suites.parsing import read_table
 from xaibench.runner.suites.schema import MODEL, Cell, Data, OptionalCells, Suite, SuiteError, Training, errors_of

@@ -14,12 +14,12 @@ from typing import Any, NoReturn, TypeVar
 import tomli_w
 
 from xaibench.benchmarks import benchmark_files
-from xaibench.component.component import registry
-from xaibench.component.parameters import Frozen, annotations_of, check_types, is_of_type
-from xaibench.component.registry import Registry
 from xaibench.core.checks import ParameterError
 from xaibench.core.files import check_regular
 from xaibench.core.messages import unknown
+from xaibench.registry.component import registry
+from xaibench.registry.parameters import Frozen, annotations_of, check_types, is_of_type
+from xaibench.registry.table import Registry
 from xaibench.runner.parts import ExplainerPart, MetricPart
 from xaibench.runner.suites.schema import Cell, Suite, SuiteError, Training
 

@@ -49,10 +49,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from xaibench.component.parameters import Frozen
-from xaibench.component.registry import UnknownNameError
 from xaibench.core.types import Output, Precision
 from xaibench.evaluation.protocol import DEFAULT, DEFAULT_SIGN, Protocol, Sign
+from xaibench.registry.parameters import Frozen
+from xaibench.registry.table import UnknownNameError
 from xaibench.runner.parts import ExplainerPart, MetricPart
 
 #: Placeholder in a suite for the models that are given with ``--model``.

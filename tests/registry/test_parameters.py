@@ -12,7 +12,8 @@ import torch
 from refusals import refused
 
 import xaibench as xb
-from xaibench.component.parameters import (
+from xaibench.core.checks import ParameterError, UnknownParameterError, check_count, check_names
+from xaibench.registry.parameters import (
     annotations_of,
     check_types,
     describe_type,
@@ -20,7 +21,6 @@ from xaibench.component.parameters import (
     is_of_type,
     named_parameters,
 )
-from xaibench.core.checks import ParameterError, UnknownParameterError, check_count, check_names
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import pytest
 from refusals import refused
 
 import xaibench
-from xaibench.component.registry import Registry, UnknownNameError, import_target
 from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.metrics import METRICS
 from xaibench.models import MODELS
+from xaibench.registry.table import Registry, UnknownNameError, import_target
 
 REGISTRIES = {"data": DATASETS, "models": MODELS, "explainers": EXPLAINERS, "metrics": METRICS}
 

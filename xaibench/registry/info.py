@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from xaibench.component.parameters import Frozen
 from xaibench.core.checks import check_choice, check_labels
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
+from xaibench.registry.parameters import Frozen
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -37,7 +37,7 @@ class Registry:
         >>> registry.resolve("sqr")
         Traceback (most recent call last):
             ...
-        xaibench.component.registry.UnknownNameError: Unknown function 'sqr'; did you mean 'sqrt'? Known: sqrt. A part \
+        xaibench.registry.table.UnknownNameError: Unknown function 'sqr'; did you mean 'sqrt'? Known: sqrt. A part \
 of your own is given as 'package.module:name'.
     """
 

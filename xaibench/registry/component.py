@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from xaibench.component.info import DatasetInfo, ExplainerInfo, ModelInfo, describe_own_metric
-from xaibench.component.parameters import Frozen, named_parameters
-from xaibench.component.registry import Registry, import_target
+from xaibench.registry.info import DatasetInfo, ExplainerInfo, ModelInfo, describe_own_metric
+from xaibench.registry.parameters import Frozen, named_parameters
+from xaibench.registry.table import Registry, import_target
 
 Kind = Literal["dataset", "model", "explainer", "metric"]
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from xaibench.component.parameters import Frozen
+from xaibench.registry.parameters import Frozen
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SCALARS = st.one_of(st.text(), st.booleans(), st.integers(), st.floats(), st.datetimes(), st.dates(), st.times())

@@ -4,7 +4,7 @@ import pickle
 import pytest
 from refusals import refused
 
-from xaibench.component.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
+from xaibench.registry.info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo
 
 INFOS = [
     DatasetInfo("mine", classes=("a", "b"), image_shape=(1, 8, 8)),
