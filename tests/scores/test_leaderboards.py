@@ -11,7 +11,7 @@ from oracles.report_tables import holm
 from report.conftest import FEW_CELLS, make_scores, write_run
 from scipy.stats import t
 
-from xaibench.report.page.content import board_rows, board_values
+from xaibench.report.page.content import board_values
 from xaibench.runfolder.schema import CELL
 from xaibench.scores import SamplingDesign
 from xaibench.scores.leaderboards import CellTests, boards, leaderboard, printable
@@ -142,7 +142,7 @@ def test_a_method_with_the_best_mean_that_is_not_better_than_the_controls_has_no
     assert board["last_place"].tolist() == [pd.NA, 2, 3, pd.NA]
     assert board["ahead:k"].tolist() == pytest.approx([0, 1, 1, np.nan], nan_ok=True)
     assert printable(run, board.reset_index())["place"].tolist() == ["", "1–2", "2–3", ""]
-    assert [row["place"] for row in board_rows(found)] == [None, 1, 2, None]
+    assert [row["place"] for row in found.rows()] == [None, 1, 2, None]
 
 
 def test_without_controls_every_method_has_a_place(tmp_path):
@@ -244,7 +244,7 @@ def test_without_a_rank_there_is_no_board(few, tmp_path):
     scores = make_scores(10, FEW_CELLS).assign(correct=False)
     found = write(tmp_path, scores)
     assert found.cells == {}
-    assert board_rows(found) == []
+    assert found.rows() == []
     assert board_values(found) == {"own": [0, 1], "ranking": 0, "ranked": [], "boards": {}}
 
 

@@ -151,9 +151,7 @@ def _rows_of_network(cell: CellPlan, samples: int | str, row: Mapping[Any, Any])
             raise ResultError(
                 f"The facts about {cell.dataset_name} list {len(digits)} samples, not {expected} digits 0 or 1."
             )
-    subset, variant = cell.subset_and_variant
-    same: dict[str, Any] = {"dataset": cell.dataset_name, "subset": subset, "variant": variant, "model": cell.model}
-    same |= {"data_seed": cell.data.seed, "seed": int(row["seed"])}
+    same = cell.names | {"seed": int(row["seed"])}
     tables = []
     for name, score in {score.metric.name: score for _, score in cell.scores}.items():
         info = score.metric.info

@@ -25,7 +25,16 @@ from xaibench.leaderboard.repository import ResultError, parse_json, read_bytes
 from xaibench.leaderboard.scores import SheetLayout, parse_layout, sheet_layout, write_sample_sheet
 from xaibench.runfolder.descriptions import RunParts, parse_parts, read_parts
 from xaibench.runfolder.sample_file import SampleCell, read_samples
-from xaibench.runfolder.schema import ACCURACY, CLASSIFICATION, IMAGES, SAMPLES, SCORES, TRAININGS, TableSchema
+from xaibench.runfolder.schema import (
+    ACCURACY,
+    CLASSIFICATION,
+    IMAGES,
+    SAMPLES,
+    SCORES,
+    TRAININGS,
+    TableSchema,
+    frame_to_csv,
+)
 
 #: Folder of the facts in a results repository, and their file.
 FACTS, FACTS_FILE = "suites", "facts.json"
@@ -76,7 +85,7 @@ class SuiteFacts:
         content = {
             "images": dict(self.images),
             "parts": self.parts.plain(),
-            **{name: getattr(self, name).to_csv(index=False).splitlines() for name in _TABLES},
+            **{name: frame_to_csv(getattr(self, name)).decode().splitlines() for name in _TABLES},
             "pictures": self.layout and dataclasses.asdict(self.layout),
         }
         return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"

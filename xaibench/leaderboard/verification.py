@@ -193,7 +193,10 @@ def measure_dependence(plan: Plan, store: Store, explainer: str, device: str = "
             continue
         images, _, targets = next(batches(read_test_split(store, job.data), 0, len(maps)))
         maps = maps[: len(images)]
-        first, second = _pairs_of_class(targets.tolist())
+        classes = targets.tolist()
+        second = [number for number, target in enumerate(classes) if target in classes[:number]]
+        # The preceding sample of the same class.
+        first = [max(other for other in range(number) if classes[other] == classes[number]) for number in second]
         dissimilar = _correlations(images[first], images[second]) <= SIMILAR
         changed["image"] += _have_changed(maps[first][dissimilar], maps[second][dissimilar])
         network = read_network(store, used)
@@ -266,15 +269,3 @@ def _differ(one: nn.Module, other: nn.Module, images: Tensor) -> bool:
     with torch.no_grad():
         outputs = [model(images.to(dtype)).double() for model, dtype in zip((one, other), dtypes, strict=True)]
     return not torch.allclose(*outputs)
-
-
-def _pairs_of_class(targets: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the indices of the preceding sample of the same class, and of each sample that has one."""
-    last: dict[int, int] = {}
-    first, second = list[int](), list[int]()
-    for number, target in enumerate(targets):
-        if target in last:
-            first.append(last[target])
-            second.append(number)
-        last[target] = number
-    return first, second

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -43,7 +42,6 @@ def agreement(matrix: MetricAgreement, labels: dict[str, str] | None = None) -> 
     width, height = max(left + side + _MARGIN, 3.4), below + side + _MARGIN
     with house_style():
         figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)
         axes = figure.add_axes((left / width, below / height, side / width, side / height))
         axes.set(xlim=(0, len(names) - 1), ylim=(len(names) - 1, 0))
         axes.spines[:].set_visible(False)

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch
@@ -82,7 +81,6 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str) -> Figure 
     lowest = {column: number for number, row in enumerate(grid) for column, panel in enumerate(row) if panel}
     with house_style():
         figure = Figure(figsize=(_WIDTH, layout.height))
-        FigureCanvasAgg(figure)
         _draw_legend(run, figure, layout)
         for number, row in enumerate(grid):
             for column, panel in enumerate(row):

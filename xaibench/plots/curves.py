@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -46,7 +45,6 @@ def curves(
         raise ValueError("Expected at least one label with its curves, got none.")
     with house_style():
         figure = Figure(figsize=(6.0, 3.8), layout="constrained")
-        FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         for index, (label, (fractions, values)) in enumerate(lines.items()):
             color, dash = _COLORS[index % 4], _DASHES[index // 4 % 4]
@@ -143,7 +141,6 @@ def make_panels(
     width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
     height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
     figure, panels = Figure(figsize=(width, height)), []
-    FigureCanvasAgg(figure)
     for number, title in enumerate(titles):
         row, column = divmod(number, columns)
         left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])

@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from xaibench.plots.figures import FONT, THEME, house_style, shorten_label
@@ -73,7 +72,6 @@ def forest(
     height = _AXIS + _ROW * (len(methods) + 1) + _LINE * -(-len(lines) // _LEGEND)
     with house_style():
         figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
         panels = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
         for axes, (metric, title) in zip(panels, titles.items(), strict=True):
             rows = scores[scores["metric"] == metric].set_index("method")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -164,7 +163,6 @@ def sheet_figure(run: RunResults, sheet: MapSheet) -> Figure:
     width, height = left + wide + 0.9, top + high + below
     with house_style():
         figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)
         axes = figure.add_axes((left / width, below / height, wide / width, high / height))
         # All tiles are one image, since hundreds of images would take a second, and hundreds of Axes a minute.
         axes.imshow(whole, extent=(0, len(sheet.columns), len(tiles), 0), interpolation="none", aspect="auto")

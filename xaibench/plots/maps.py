@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
@@ -118,7 +117,6 @@ def sheet(images: Array, masks: Array, labels: Sequence[str], *, columns: int = 
     width, height = columns * step, -(-len(labels) // columns) * line
     with house_style():
         figure = Figure(figsize=(width, height), dpi=150)
-        FigureCanvasAgg(figure)
         axes = figure.add_axes((0, 0, 1, 1))
         axes.axis("off")
         for row, label in enumerate(labels):
@@ -151,7 +149,6 @@ def draw_tiles(
     for name in (None, *maps):
         with house_style():
             figure = Figure(figsize=(side, side))
-            FigureCanvasAgg(figure)
             axes = figure.add_axes((0, 0, 1, 1))
             axes.axis("off")
             content.draw_tile(axes, 0, name, slices, (0.0, 0.0))
@@ -216,7 +213,6 @@ class _Content:
             figure: Figure = (VolumeFigure if self.is_volume else NotebookFigure)(
                 figsize=(left + step * (1 + len(self.maps)), _TOP + step * self.rows)
             )
-            FigureCanvasAgg(figure)
             axes = figure.add_axes((0, 0, 1, 1))
             axes.axis("off")
             for column, name in enumerate(["image", *self.maps]):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
@@ -106,7 +105,6 @@ def ranking_figure(run: RunResults, ranking: Ranking) -> Figure:
 
     with house_style():
         figure = Figure(figsize=(_WIDTH, height))
-        FigureCanvasAgg(figure)
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, _WIDTH), ylim=(height, 0))
         axes.axis("off")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -168,9 +168,13 @@ def order_parts(parts: Mapping[str, PartDescription], seen: Iterable[str]) -> di
         >>> list(order_parts({"b": PartDescription("b", "B"), "a": PartDescription("a", "A")}, ["c", "a", "c"]))
         ['a', 'c']
     """
+    return {name: parts.get(name, PartDescription(name, name)) for name in order_names(parts, seen)}
+
+
+def order_names(known: Collection[str], seen: Iterable[str]) -> tuple[str, ...]:
+    """Return the known names that occur, in their own order, followed by the others as they occur."""
     seen = list(dict.fromkeys(seen))
-    names = [name for name in parts if name in seen] + [name for name in seen if name not in parts]
-    return {name: parts.get(name, PartDescription(name, name)) for name in names}
+    return (*(name for name in known if name in seen), *(name for name in seen if name not in known))
 
 
 class Machine(TypedDict, total=False):

@@ -56,7 +56,7 @@ class Voxels:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SampleCell:
     """Example samples of one network. The picture of a volume is three orthogonal slices (:func:`place_slices`).
 
@@ -88,11 +88,11 @@ class SampleCell:
     seed: int
     samples: tuple[int, ...]
     labels: tuple[str, ...]
-    browsed: int
-    sheet: tuple[int, ...]
-    example: int | None
-    explainers: tuple[str, ...]
-    photographs: bool
+    browsed: int = 0
+    sheet: tuple[int, ...] = ()
+    example: int | None = None
+    explainers: tuple[str, ...] = ()
+    photographs: bool = False
     images: NDArray[np.uint8]
     masks: NDArray[np.uint8]
     maps: NDArray[np.float16]
@@ -195,32 +195,27 @@ def _read_cell(arrays: Mapping[str, Any], number: int, values: dict[str, Any]) -
         slices = tuple(map(tuple, values["voxels"]["slices"]))
         attributes["voxels"] = Voxels(tuple(values["voxels"]["shape"]), slices, *stored)
     cell = SampleCell(**attributes)
-    count, shape = len(cell.samples), cell.images.shape[1:3]
-    expected = {
-        "images": (count, *shape, 3),
-        "masks": (count, *shape),
-        "maps": (count, len(cell.explainers), *shape),
-        "means": (len(cell.means) and len(cell.explainers), *shape),
-    }
-    for name, array in expected.items():
-        if (got := getattr(cell, name).shape) != array:
-            raise ValueError(f"{name} of cell {number} has shape {list(got)}, expected {list(array)}")
-    if cell.voxels is not None:
-        _check_voxels(cell.voxels, count, len(cell.explainers), number)
+    count, methods, shape = len(cell.samples), len(cell.explainers), cell.images.shape[1:3]
+    expected = {"masks": (count, *shape), "maps": (count, methods, *shape)}
+    _check_shapes(
+        cell, expected | {"images": (count, *shape, 3), "means": (len(cell.means) and methods, *shape)}, number
+    )
+    if (voxels := cell.voxels) is not None:
+        sides = voxels.images.shape[1:]
+        expected = {"images": (count, *sides), "masks": (count, *sides), "maps": (count, methods, *sides)}
+        _check_shapes(voxels, expected, number)
+        if not len(voxels.shape) == len(sides) == 3 or [len(one) for one in voxels.slices] != [3] * count:
+            raise ValueError(f"voxels of cell {number} have slices {voxels.slices}, expected three for each of {count}")
     for name in _OPTIONAL:
         if (entries := len(getattr(cell, name))) not in (0, count):
             raise ValueError(f"{name} of cell {number} has {entries} entries, expected 0 or {count}")
     return cell
 
 
-def _check_voxels(voxels: Voxels, count: int, explainers: int, number: int) -> None:
-    sides = voxels.images.shape[1:]
-    expected = {"images": (count, *sides), "masks": (count, *sides), "maps": (count, explainers, *sides)}
+def _check_shapes(arrays: SampleCell | Voxels, expected: Mapping[str, tuple[int, ...]], number: int) -> None:
     for name, shape in expected.items():
-        if len(sides) != 3 or (got := getattr(voxels, name).shape) != shape:
-            raise ValueError(f"voxels of cell {number} have {name} {list(got)}, expected {list(shape)}")
-    if len(voxels.shape) != 3 or len(voxels.slices) != count or {len(one) for one in voxels.slices} - {3}:
-        raise ValueError(f"voxels of cell {number} have slices {voxels.slices}, expected three for each of {count}")
+        if (got := getattr(arrays, name).shape) != shape:
+            raise ValueError(f"{name} of cell {number} has shape {list(got)}, expected {list(shape)}")
 
 
 def place_slices(panels: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -76,12 +76,15 @@ class TableSchema:
 
         return pa.schema([(name, pa.type_for_alias(_ARROW[kind])) for name, kind in self.columns.items()])
 
-    def to_csv(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+    def to_csv(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> bytes:
         """Return the content of the file. Texts that a spreadsheet would run as formulas are quoted.
 
         Raises:
-            ValueError: If a row has a key that is not a column.
+            ValueError: If a row has a key that is not a column; other columns of a frame are left out.
         """
+        if hasattr(rows, "columns"):
+            frame: Any = rows
+            return frame_to_csv(frame[list(self.columns)])
         text = io.StringIO()
         writer = csv.DictWriter(text, list(self.columns), lineterminator="\n")
         writer.writeheader()
@@ -209,6 +212,15 @@ class TableSchema:
                 f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(map(str, there))}. "
                 "Run the suite again to write this file again."
             )
+
+
+def frame_to_csv(frame: pd.DataFrame) -> bytes:
+    """Return a frame as CSV, in which texts that a spreadsheet would run as formulas are quoted."""
+    import pandas as pd
+
+    texts = [name for name in frame if not pd.api.types.is_numeric_dtype(frame[name].dtype)]
+    quoted = frame.assign(**{str(name): frame[name].astype(object).map(quote_formula) for name in texts})
+    return quoted.to_csv(index=False, lineterminator="\n").encode()
 
 
 def missing_values(index: pd.Index, kind: ColumnType) -> pd.Series:

@@ -171,7 +171,7 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     rows_of = accuracy[list(CELL)].itertuples(index=False, name=None)
     accuracy["scored"] = [int(counts.get(cell, 0)) for cell in rows_of]
     with atomic_file(folder / ACCURACY.name) as stream:
-        stream.write(accuracy.to_csv(index=False).encode())
+        stream.write(ACCURACY.to_csv(accuracy))
     parts = read_parts(folder)
     words = {name: known["words"] for name, known in published.about["explainers"].items()}
     added = {name: PartDescription.of(name, words[name]) for name in dict.fromkeys(theirs["explainer"])}

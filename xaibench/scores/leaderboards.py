@@ -364,6 +364,11 @@ def _best_over_cells(run: RunResults, board: pd.DataFrame, metric: str) -> str:
     return f"{run.explainers[best['explainer']].label} {best[f'mean:{metric}']:.3f}"
 
 
+#: Selection of all cells, and columns of whole numbers.
+_EVERYTHING: Choice = (None, None, None)
+_COUNTED = ("first:", "last:", "ahead:", "n:", "cells:", "of:", "best:", "above:", "beats:", "against:")
+
+
 @dataclass(frozen=True)
 class Boards:
     """Leaderboards by selection of cells.
@@ -372,22 +377,38 @@ class Boards:
         standings: The scores that they are computed from.
         cells: Selection to the indices of its cells; empty selections are left out.
         means: ``[R, C, K, M]`` resampled means of each cell.
-        rows: Rows of the leaderboard over all cells by the metric that orders it, once a page has made them.
     """
 
     standings: Standings
     cells: Mapping[Choice, tuple[int, ...]]
     means: Floats
-    rows: dict[str | None, list[dict[str, Any]]] = field(default_factory=dict, repr=False, compare=False)
+    _rows: dict[str | None, list[dict[str, Any]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def rows(self, metric: str | None = None) -> list[dict[str, Any]]:
+        """Return the rows of the leaderboard over all cells, best first; empty if nothing was ranked.
+
+        Args:
+            metric: Metric that orders the rows; None = the first leading one.
+        """
+        if metric not in self._rows:  # several parts of the page look at them
+            self._rows[metric] = [] if _EVERYTHING not in self.cells else self._make_rows(metric)
+        return self._rows[metric]
+
+    def _make_rows(self, metric: str | None) -> list[dict[str, Any]]:
+        columns = self.columns(_EVERYTHING, None if metric is None else self.standings.metrics.index(metric))
+        order = np.argsort(columns["order"], kind="stable")
+        plain = []
+        for name, column in columns.items():
+            whole = name in ("place", "last_place", "ahead") or name.startswith(_COUNTED)
+            # NaN, which is not equal to itself, is a missing value.
+            values = column[order].tolist()
+            plain.append([None if value != value else int(value) if whole else value for value in values])
+        return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]
 
     @property
     def order(self) -> tuple[str, ...]:
         """The explainers with a ranked score, best mean over all cells first; empty if there is none."""
-        if (None, None, None) not in self.cells:
-            return ()
-        board = self.standings.columns(self.cells[None, None, None])
-        ordered = sorted(zip(board["order"], board["cells"], board["explainer"], strict=True))
-        return tuple(name for _, cells, name in ordered if cells)
+        return tuple(row["explainer"] for row in self.rows() if row["cells"])
 
     def columns(self, choice: Choice, metric: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the leaderboard of a selection with ``low:METRIC`` and ``high:METRIC``, ranked by a metric.

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from xaibench.runfolder.descriptions import (
     Environment,
     PartDescription,
     RunParts,
+    order_names,
     order_parts,
     read_environment,
     read_parts,
@@ -320,36 +321,21 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
     )
 
 
-def assemble_results(
-    folder: Path,
-    parts: RunParts,
-    scores: pd.DataFrame,
-    *,
-    accuracy: pd.DataFrame,
-    trainings: pd.DataFrame,
-    samples: pd.DataFrame,
-    failures: pd.DataFrame,
-    environment: Environment,
-    suite_toml: str,
-) -> RunResults:
+def assemble_results(folder: Path, parts: RunParts, scores: pd.DataFrame, **others: Any) -> RunResults:
     """Combine the tables of one or several run folders, with all names in display order.
 
     Args:
         folder: Folder of the tables that are read on first access.
         parts: Descriptions of the suite's parts.
         scores: :data:`~xaibench.runfolder.schema.SCORES`, with text columns as categories.
-        accuracy: :data:`~xaibench.runfolder.schema.ACCURACY`.
-        trainings: :data:`~xaibench.runfolder.schema.TRAININGS`.
-        samples: :data:`~xaibench.runfolder.schema.SAMPLES`.
-        failures: :data:`~xaibench.runfolder.schema.FAILURES`.
-        environment: Versions, machine, times.
-        suite_toml: The suite's configuration as it was run.
+        **others: The attributes ``accuracy``, ``trainings``, ``samples``, ``failures``, ``environment`` and
+            ``suite_toml``.
     """
     references = {name: part for name, part in parts.explainers.items() if part.reference}
     apart = scores["explainer"].isin(list(references))
     reference_scores, scores = scores[apart], scores[~apart].reset_index(drop=True) if apart.any() else scores
     # A cell whose explanations all failed has an accuracy but no score; its names are still part of the order.
-    seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
+    seen = {key: [*scores[key].cat.categories, *others["accuracy"].get(key, [])] for key in KEYS}
     explainers = order_parts(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
     models, metrics = order_parts(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
@@ -359,7 +345,7 @@ def assemble_results(
         name: replace(part, higher_is_better=bool(upwards.get(name, part.higher_is_better)))
         for name, part in metrics.items()
     }
-    subsets, variants = _known_first(subset_order(), seen["subset"]), _known_first(variant_order(), seen["variant"])
+    subsets, variants = order_names(subset_order(), seen["subset"]), order_names(variant_order(), seen["variant"])
     for key, order in zip(KEYS, (subsets, variants, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
     suite = parts.suite or folder.resolve().name
@@ -374,14 +360,9 @@ def assemble_results(
         subsets=subsets,
         variants=variants,
         scores=scores,
-        accuracy=accuracy,
-        trainings=trainings,
-        samples=samples,
-        failures=failures,
-        environment=environment,
-        suite_toml=suite_toml,
         references=references,
         reference_scores=reference_scores,
+        **others,
     )
 
 
@@ -408,9 +389,3 @@ def _split_by_truth(scores: pd.DataFrame, parts: Mapping[str, PartDescription]) 
             scores["metric"] = scores["metric"].cat.add_categories(words["name"])
             scores.loc[rows, "metric"] = words["name"]
     return split
-
-
-def _known_first(known: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:
-    """Return the known names that occur, in their own order, followed by the others as they occur."""
-    seen = list(dict.fromkeys(seen))
-    return (*(name for name in known if name in seen), *(name for name in seen if name not in known))

@@ -19,7 +19,7 @@ from xaibench.leaderboard import SiteError
 from xaibench.leaderboard.facts import FACTS_FILE
 from xaibench.leaderboard.site.results import build_leaderboards, by_suite, read_results
 from xaibench.leaderboard.site.write import _suite_entries
-from xaibench.report.page.content import board_rows, board_values
+from xaibench.report.page.content import board_values
 from xaibench.report.page.tables import leaderboard_table
 from xaibench.scores.leaderboards import leaderboard, printable
 
@@ -97,7 +97,7 @@ def test_the_terminal_the_page_of_a_run_and_the_site_agree(site, board, truth, m
     lines = dict(zip(data["ranked"], data["boards"][".."]["metrics"][data["ranking"]], strict=True))
     terminal = printable(run, leaderboard(run, board.summary, truth, board.pairs))
     terminal["method"] = terminal["method"].str.replace(r" \(.*", "", regex=True)
-    table = leaderboard_table(run, truth, board_rows(of_page), "")
+    table = leaderboard_table(run, truth, of_page.rows(), "")
     rows = rows_of(site / "index.html", truth)
     assert list(rows) == [table.row_attributes(row)["data-e"] for row in table.rows]
     assert list(rows) == sorted(METHODS, key=lambda name: lines[name][0])

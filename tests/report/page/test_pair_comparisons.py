@@ -20,7 +20,7 @@ def found(few_cells_run):
 def rows_of(run, made, first, second):
     """Cell and metric to difference, interval and p-value."""
     order = list(run.explainers)
-    flat = made.data["pairs"][f"{order.index(first)} {order.index(second)}"]
+    flat = made["pairs"][f"{order.index(first)} {order.index(second)}"]
     return {tuple(flat[i : i + 2]): flat[i + 2 : i + 6] for i in range(0, len(flat), 6)}
 
 
@@ -33,7 +33,7 @@ def test_a_pair_has_every_cell_and_the_difference_over_all_cells(found):
     metrics = list(run.metrics)
     for row in mine.to_dict("records"):
         cell = {key: row[key] for key in ("subset", "variant", "model")}
-        key = (made.data["cells"].index(cell), metrics.index(row["metric"]))
+        key = (made["cells"].index(cell), metrics.index(row["metric"]))
         assert rows[key] == pytest.approx([row[name] for name in ("difference", "low", "high", "p_holm")], rel=1e-5)
     for metric, name in enumerate(metrics):
         differences = mine["difference"][mine["metric"] == name]
@@ -61,12 +61,12 @@ def test_each_pair_is_compared_once_over_all_cells(found):
 def test_of_too_many_pairs_those_of_one_method_are_on_the_page(found, monkeypatch):
     run, pairs, overall = found
     whole = method_pairs(run, pairs, overall, "lrp", ["lrp"])
-    assert sum(map(len, whole.data["pairs"].values())) == 6 * (len(pairs) + len(overall))
+    assert sum(map(len, whole["pairs"].values())) == 6 * (len(pairs) + len(overall))
     monkeypatch.setattr(module, "MAX_COMPARISONS", 10)
     few = method_pairs(run, pairs, overall, "lrp", ["lrp"])
     place = str(list(run.explainers).index("lrp"))
-    assert not few.whole
-    assert all(place in key.split() for key in few.data["pairs"])
+    assert not few["whole"]
+    assert all(place in key.split() for key in few["pairs"])
     assert method_pairs(run, pairs, overall, "", []) is None
 
 

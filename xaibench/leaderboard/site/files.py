@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.core.pictures import palette
-from xaibench.leaderboard.facts import SuiteFacts
 from xaibench.leaderboard.repository import ResultError
-from xaibench.leaderboard.scores import SheetLayout, decode_sheet, read_picture, read_sample_sheet
-from xaibench.leaderboard.site.results import ExcludedResult
+from xaibench.leaderboard.scores import CellKey, decode_sheet, read_picture, read_sample_sheet
+from xaibench.leaderboard.site.results import ExcludedResult, SuiteLeaderboards
 from xaibench.report.page.templating import json_block, script, template_environment
-from xaibench.runfolder.sanitize import quote_formula
+from xaibench.runfolder.schema import frame_to_csv
 
 #: Marks a folder as a site, which may be replaced.
 SITE_MARKER = ".xaibench-leaderboard"
@@ -110,7 +109,7 @@ class Site:
         """Write a downloadable table as CSV and Parquet. In CSV, formulas are quoted."""
         path = self.folder / "downloads" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        table.map(quote_formula).to_csv(f"{path}.csv", index=False, lineterminator="\n")
+        path.with_name(f"{path.name}.csv").write_bytes(frame_to_csv(table))
         table.to_parquet(f"{path}.parquet", index=False, compression="zstd")
 
     def write_assets(self) -> None:
@@ -156,47 +155,49 @@ class SpriteFiles:
     """Sprites of a suite.
 
     Attributes:
-        layout: Rows and columns of the sprites; None if the suite has no pictures.
+        cells: Cell of each row of the sprites; none if the suite has no pictures.
+        words: Labels of these cells.
+        columns: Number of samples per row.
         samples: Address of the sprite of the samples.
         maps: Method to the address of its sprite.
         rows: Method to the rows of its sprite that have maps.
     """
 
-    layout: SheetLayout | None
-    samples: str
-    maps: Mapping[str, str]
-    rows: Mapping[str, tuple[int, ...]]
+    cells: Sequence[CellKey] = ()
+    words: Sequence[str] = ()
+    columns: int = 0
+    samples: str = ""
+    maps: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def write_pictures(site: Site, slug: str, facts: SuiteFacts, results: Mapping[str, Path]) -> SpriteFiles:
+def write_pictures(site: Site, slug: str, leaderboards: SuiteLeaderboards) -> SpriteFiles:
     """Write the sprite of the samples of a suite, and one of each method's maps.
 
     Args:
         site: The site.
         slug: The suite's name in addresses.
-        facts: Facts about the suite.
-        results: Method to the folder of its result; methods whose picture is missing or damaged have no sprite.
+        leaderboards: The suite; methods whose picture is missing or damaged have no sprite.
     """
-    layout = facts.layout
+    facts = next(iter(leaderboards.results.values())).facts
+    if (layout := facts.layout) is None:
+        return SpriteFiles()
+    samples, maps, rows = f"data/{slug}/samples.webp", {}, {}
     try:
-        sheet = None if layout is None else read_sample_sheet(facts.folder, layout)
-    except ResultError:
-        sheet = None
-    if layout is None or sheet is None:  # the scores are shown without maps
-        return SpriteFiles(None, "", {}, {})
-    samples = f"data/{slug}/samples.webp"
-    site.write(samples, _encode_webp(sheet))
-    maps, rows = {}, {}
-    for name, folder in results.items():
+        site.write(samples, _encode_webp(read_sample_sheet(facts.folder, layout)))
+    except ResultError:  # the scores are shown without maps
+        return SpriteFiles()
+    for name, result in leaderboards.results.items():
         try:
-            levels = decode_sheet(read_picture(folder), "The picture", layout.size)
+            levels = decode_sheet(read_picture(result.folder), "The picture", layout.size)
         except ResultError:
             continue
         if levels.any():
             maps[name] = f"data/{slug}/maps-{site.methods[name]}.webp"
             rows[name] = tuple(np.flatnonzero(levels.reshape(len(layout.cells), -1).any(axis=1)).tolist())
             site.write(maps[name], _encode_webp(palette()[levels]))
-    return SpriteFiles(layout, samples, maps, rows)
+    words = [leaderboards.run.words_of(cell) for cell in layout.cells]
+    return SpriteFiles(layout.cells, words, layout.columns, samples, maps, rows)
 
 
 def _encode_webp(sheet: NDArray[np.uint8]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,8 @@ import pandas as pd
 from xaibench.leaderboard.site.files import Site, SpriteFiles, SuiteEntry
 from xaibench.leaderboard.site.results import Result, SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import plain_text
-from xaibench.report.page.content import board_rows, records
+from xaibench.report.page.content import records
+from xaibench.runfolder.descriptions import PartDescription
 from xaibench.runfolder.schema import CELL, SCORES, SUMMARY
 from xaibench.scores.leaderboards import Boards
 from xaibench.scores.results import RunResults, place
@@ -43,31 +44,24 @@ class MethodOnSuite:
     Attributes:
         entry: The suite.
         result: The submitted result.
-        standings: By kind of truth: ``place``, ``last_place``, ``of``, and for each leading metric its label, mean,
-            interval and range of ranks without a significant difference.
+        standings: By kind of truth, its row of the leaderboard and the leading metrics.
         metrics: Metric to label and direction: the columns of ``cells``.
         cells: Cell label to ``{metric: row of the summary}``.
+        pictures: Sprites of the suite.
         sprite: Address of the sprite of its maps; empty if there is none.
-        samples: Address of the sprite of the samples.
-        columns: Number of samples per row of the sprite.
-        shown: Labels of the cells in the sprite.
-        pictured: Rows of the sprite with maps of this method.
         files: Label to address of downloads, relative to the root.
         summaries: What the results show, by kind of truth.
     """
 
     entry: SuiteEntry
     result: Result
-    standings: Mapping[str, Mapping[str, Any]]
+    standings: Mapping[str, tuple[Mapping[str, Any], Sequence[PartDescription]]]
     metrics: Mapping[str, Any]
     cells: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    sprite: str = ""
-    samples: str = ""
-    columns: int = 0
-    shown: Sequence[str] = field(default_factory=list)
-    pictured: Sequence[int] = field(default_factory=list)
-    files: Mapping[str, str] = field(default_factory=dict)
-    summaries: Sequence[MethodSummary] = field(default_factory=list)
+    pictures: SpriteFiles
+    sprite: str
+    files: Mapping[str, str]
+    summaries: Sequence[MethodSummary]
 
 
 def method_rows(
@@ -75,14 +69,15 @@ def method_rows(
 ) -> dict[str, MethodOnSuite]:
     """Return the content of the methods' pages for one suite, and write each method's downloads."""
     run = leaderboards.run
-    standings = {truth: _standings(leaderboards, own) for truth, own in leaderboards.boards.items()}
+    standings = {
+        truth: ({row["explainer"]: row for row in own.rows()}, [run.metrics[name] for name in own.standings.leading])
+        for truth, own in leaderboards.boards.items()
+    }
     by_method = dict(list(leaderboards.summary.groupby("explainer", observed=True, sort=False)))
     rows_by_method: dict[str, list[dict[str, Any]]] = {}
     for row in records(leaderboards.summary):
         rows_by_method.setdefault(row["explainer"], []).append(row)
     summaries = summarize_methods(run, leaderboards.summary, leaderboards.boards)
-    shown = pictures.layout
-    words = [run.words_of(cell) for cell in shown.cells] if shown else []
     methods = {}
     for name, result in leaderboards.results.items():
         rows = by_method.get(name, leaderboards.summary.iloc[:0])
@@ -93,40 +88,17 @@ def method_rows(
         methods[name] = MethodOnSuite(
             entry=entry,
             result=result,
-            standings={truth: of[name] for truth, of in standings.items() if name in of},
+            standings={truth: (of[name], leading) for truth, (of, leading) in standings.items() if name in of},
             metrics={
                 metric: part for metric, part in run.metrics.items() if any(metric in cell for cell in cells.values())
             },
             cells=cells,
+            pictures=pictures,
             sprite=pictures.maps.get(name, ""),
-            samples=pictures.samples,
-            columns=shown.columns if shown else 0,
-            shown=words,
-            pictured=pictures.rows.get(name, ()),
             files=_write_downloads(site, entry, name, result, rows),
             summaries=summaries.get(name, []),
         )
     return methods
-
-
-def _standings(leaderboards: SuiteLeaderboards, own: Boards) -> dict[str, dict[str, Any]]:
-    leading = own.standings.leading
-    return {
-        row["explainer"]: {
-            **{name: row[name] for name in ("place", "last_place", "cells", "of")},
-            "metrics": [
-                {
-                    "label": leaderboards.run.metrics[metric].label,
-                    **{
-                        name: row[f"{name}:{metric}"]
-                        for name in ("mean", "low", "high", "n", "first", "last", "beats", "against")
-                    },
-                }
-                for metric in leading
-            ],
-        }
-        for row in board_rows(own)
-    }
 
 
 def _write_downloads(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.DataFrame) -> dict[str, str]:
@@ -173,7 +145,7 @@ def summarize_methods(
     for truth, board in boards.items():
         metric = board.standings.metrics[board.standings.ranking or 0]
         table = summary[summary["metric"] == metric]
-        rows = board_rows(board)
+        rows = board.rows()
         comparable = sum(not row["control"] and row["cells"] == row["of"] for row in rows)
         cells: dict[str, list[dict[str, Any]]] = {}
         for row in records(table[[*CELL, "explainer", "above_controls", "beats_controls"]]):

@@ -18,7 +18,6 @@ from xaibench.leaderboard.site.results import SuiteLeaderboards
 from xaibench.report.page.content import (
     ALL_CELLS,
     PAIR_COLUMNS,
-    board_rows,
     board_values,
     comparison_settings,
     page_values,
@@ -80,7 +79,7 @@ def render_suite(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         facts=_suite_facts(entry, leaderboards, usual),
         promises=promises(run),
         unscored=unscored_notes(leaderboards.unscored, {name: part.label for name, part in run.explainers.items()}),
-        boards={truth: rows for truth, found in leaderboards.boards.items() if (rows := board_rows(found))},
+        boards={truth: rows for truth, found in leaderboards.boards.items() if (rows := found.rows())},
         results=results,
         usual=usual,
         pairs_page=pairs_page,
@@ -112,7 +111,7 @@ def suite_summary_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> di
     """Return the rows of this suite in the table of suites, by kind of truth."""
     summary = {}
     for truth, own in leaderboards.boards.items():
-        if rows := board_rows(own):
+        if rows := own.rows():
             labels = [leaderboards.run.explainers[row["explainer"]].label for row in rows if row["place"] == 1]
             more = f" and {len(labels) - _MAX_BEST} more" if len(labels) > _MAX_BEST else ""
             best = ", ".join(labels[:_MAX_BEST]) + more
@@ -141,7 +140,7 @@ _METRIC_COLUMNS = (
 def _leaderboard_rows(entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> list[dict[str, Any]]:
     rows = []
     for truth, own in leaderboards.boards.items():
-        for row in board_rows(own):
+        for row in own.rows():
             name = row["explainer"]
             for metric in own.standings.metrics:
                 rows.append(
@@ -167,9 +166,9 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         leaderboards: Its numbers.
         pictures: Sprites of its samples and maps.
     """
-    run, names, shown = leaderboards.run, list(leaderboards.run.explainers), pictures.layout
+    run, names = leaderboards.run, list(leaderboards.run.explainers)
     combinations = _write_pair_files(site, entry, leaderboards)
-    order = list(dict.fromkeys(row["explainer"] for own in leaderboards.boards.values() for row in board_rows(own)))
+    order = list(dict.fromkeys(row["explainer"] for own in leaderboards.boards.values() for row in own.rows()))
     cells = list(dict.fromkeys(cell for cell, _ in combinations if cell is not None))
     numbers = {cell: number for number, cell in enumerate(cells)} | {None: ALL_CELLS}
     pairs: dict[str, Any] = {
@@ -184,7 +183,7 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         "slug": entry.slug,
         "sprites": [pictures.maps.get(name, "") for name in names],
         "pictured": [pictures.rows.get(name, ()) for name in names],
-        "shown": [dict(zip(CELL, cell, strict=True)) for cell in shown.cells] if shown else [],
+        "shown": [dict(zip(CELL, cell, strict=True)) for cell in pictures.cells],
     }
     del data["palette"]
     return site.render(
@@ -194,10 +193,8 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         entry=entry,
         run=run,
         pairs_data=json_block(pairs),
-        samples=pictures.samples,
-        shown=[run.words_of(cell) for cell in shown.cells] if shown else [],
+        pictures=pictures,
         limit=ALL_PAIRS,
-        columns=shown.columns if shown else 0,
     )
 
 

@@ -135,8 +135,7 @@ class _SiteBuilder:
         site = self.site = dataclasses.replace(self.site, left_out=[*self.site.left_out, *excluded])
         if leaderboards is None:
             return
-        folders = {name: result.folder for name, result in leaderboards.results.items()}
-        pictures = write_pictures(site, entry.slug, next(iter(leaderboards.results.values())).facts, folders)
+        pictures = write_pictures(site, entry.slug, leaderboards)
         pairs = f"pairs/{entry.slug}.html"
         self._pages[entry.key] = render_suite(site, entry, leaderboards, pairs)
         site.write(pairs, render_pairs(site, entry, leaderboards, pictures))

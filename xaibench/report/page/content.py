@@ -6,7 +6,6 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -59,33 +58,19 @@ def counts(run: RunResults, summary: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _iterate_leaves(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _iterate_leaves(inner, (*path, str(key)))
-    else:
-        yield path, value
-
-
 def facts(run: RunResults) -> dict[str, str]:
     """Return the entries of the page's header that are recorded in the environment."""
-    leaves = list(_iterate_leaves(run.environment))
-
-    def find(*names: str) -> Any:
-        return next((v for name in names for p, v in leaves if p[-1] == name and v not in (None, "")), None)
-
-    gpus, seconds = find("gpus") or [], find("seconds")
-    processor = [find("processor"), f"{find('cpus')} CPUs" if find("cpus") else "", *gpus, find("system")]
-    engine = [find("engine"), f"{find('workers')} workers" if (find("workers") or 1) > 1 else "", find("device")]
+    known = run.environment
+    machine, seconds, workers = known.get("machine", {}), known.get("seconds"), known.get("workers") or 1
+    cpus = f"{machine.get('cpus')} CPUs" if machine.get("cpus") else ""
+    engine = [known.get("engine"), f"{workers} workers" if workers > 1 else "", known.get("device")]
     facts = {
         "Suite": run.suite,
-        "Date": _format_date(find("finished", "started")),
-        "Time of the last run": format_duration(seconds)
-        if isinstance(seconds := find("seconds"), int | float)
-        else None,
-        "xaibench": find("xaibench"),
-        "Commit": str(find("commit") or "")[:12],
-        "Machine": _join_parts(processor),
+        "Date": _format_date(known.get("finished")),
+        "Time of the last run": format_duration(seconds) if isinstance(seconds, int | float) else None,
+        "xaibench": known.get("xaibench"),
+        "Commit": str(known.get("commit") or "")[:12],
+        "Machine": _join_parts([machine.get("processor"), cpus, *machine.get("gpus", []), machine.get("system")]),
         "Engine": _join_parts(engine),
     }
     return {term: str(value) for term, value in facts.items() if value not in (None, "")}
@@ -189,34 +174,6 @@ def alternative(run: RunResults, name: str) -> str:
     return f"Box plots of {label} by subset, model, explainer and variant; the numbers are in summary.csv."
 
 
-def board_rows(boards: Boards, metric: str | None = None) -> list[dict[str, Any]]:
-    """Return the rows of the leaderboard over all cells, best first; empty if nothing was ranked.
-
-    Args:
-        boards: The leaderboards of a kind of truth.
-        metric: Metric that orders the rows; None = the first leading one.
-    """
-    if metric not in boards.rows:  # several parts of the page look at them
-        boards.rows[metric] = _board_rows(boards, metric)
-    return boards.rows[metric]
-
-
-def _board_rows(boards: Boards, metric: str | None) -> list[dict[str, Any]]:
-    everything = (None, None, None)
-    if everything not in boards.cells:
-        return []
-    index = None if metric is None else boards.standings.metrics.index(metric)
-    columns = boards.columns(everything, index)
-    order = np.argsort(columns["order"], kind="stable")
-    counted = ("first:", "last:", "ahead:", "n:", "cells:", "of:", "best:", "above:", "beats:", "against:")
-    plain = []
-    for name, column in columns.items():
-        whole = name in ("place", "last_place", "ahead") or name.startswith(counted)
-        # NaN, which is not equal to itself, is a missing value.
-        plain.append([None if value != value else int(value) if whole else value for value in column[order].tolist()])
-    return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]
-
-
 def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
     """Return name, value and whether the suite states it, for each parameter of each method.
 
@@ -238,7 +195,7 @@ def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
 
 def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
     """Return the method in focus: the user's own, otherwise the first of a leaderboard; empty without either."""
-    rows = [row for board in boards.values() for row in board_rows(board)]
+    rows = [row for board in boards.values() for row in board.rows()]
     ranked = [row["explainer"] for row in rows]
     placed = [row["explainer"] for row in rows if row["place"] is not None]
     return next(iter([*(name for name in ranked if run.explainers[name].own), *placed]), "")
@@ -319,37 +276,24 @@ ALL_CELLS = -1
 PAIR_COLUMNS = ["difference", "low", "high", "p_holm"]
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Comparisons shown on the page.
-
-    Attributes:
-        subject: The method that is compared first: the user's own, or the first of the leaderboard.
-        whole: Whether the page has all pairs, rather than the subject's only.
-        data: Data of the script: the fields above, the significance level, the order of the methods, the cells, and
-            ``pairs``: ``"first second"`` (indices in the run's order) to concatenated rows ``[cell, metric, difference,
-            low, high, p]``, where the cell is :data:`ALL_CELLS` for the difference of the means over all cells.
-    """
-
-    subject: str
-    whole: bool
-    data: dict[str, Any]
-
-
 def method_pairs(
     run: RunResults, pairs: pd.DataFrame, overall: pd.DataFrame, subject: str, order: Sequence[str]
-) -> Pairs | None:
-    """Return the comparisons of a run.
+) -> dict[str, Any] | None:
+    """Return the comparisons of a run, as data of the page's script.
 
     Args:
         run: The run.
         pairs: From :func:`xaibench.scores.summary.infer`.
         overall: From :func:`xaibench.scores.leaderboards.overall_comparisons`.
-        subject: Method that is compared first.
+        subject: Method that is compared first: the user's own, or the first of the leaderboard.
         order: The methods in the order of the leaderboard.
 
     Returns:
-        None if the subject was not compared with any method.
+        ``subject``, the method that is compared first; ``whole``, whether the page has all pairs, rather than the
+        subject's only; the significance level, the order of the methods, the cells; and ``pairs``: ``"first second"``
+        (indices in the run's order) to concatenated rows ``[cell, metric, difference, low, high, p]``, where the cell
+        is :data:`ALL_CELLS` for the difference of the means over all cells. None if the subject was not compared with
+        any method.
     """
     mine, mine_overall = (rows[(rows["first"] == subject) | (rows["second"] == subject)] for rows in (pairs, overall))
     if mine.empty:
@@ -357,8 +301,8 @@ def method_pairs(
     whole = len(pairs) <= MAX_COMPARISONS
     cells = list(dict.fromkeys(_cells(pairs)))
     shown = (overall, pairs) if whole else (mine_overall, mine)
-    data = {"subject": subject, "whole": whole, **comparison_settings(cells, order), "pairs": _rows(run, cells, *shown)}
-    return Pairs(subject, whole, data)
+    settings = comparison_settings(cells, order)
+    return {"subject": subject, "whole": whole, **settings, "pairs": _rows(run, cells, *shown)}
 
 
 def comparison_settings(cells: Sequence[tuple[str, ...]], order: Sequence[str]) -> dict[str, Any]:
@@ -417,7 +361,7 @@ def unranked(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
     """Name, by kind of truth, the methods without a place because they are not better than the controls."""
     sentences = []
     for truth, board in boards.items():
-        names = [run.explainers[row["explainer"]].label for row in board_rows(board) if row["ahead"] == 0]
+        names = [run.explainers[row["explainer"]].label for row in board.rows() if row["ahead"] == 0]
         if names:
             start = f"{heading(truth)}: no place" if len(boards) > 1 else "No place"
             sentences.append(f"{start}, because not significantly better than the controls: {', '.join(names)}.")
@@ -465,7 +409,7 @@ def own_comparisons(run: RunResults, boards: Mapping[str, Boards], overall: pd.D
 
 def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
     """Return the best method by a metric, the methods that share its place, and how many do not beat the controls."""
-    rows = [row for row in board_rows(board, metric) if not row["control"]]
+    rows = [row for row in board.rows(metric) if not row["control"]]
     label, placed = run.metrics[metric].label, [row for row in rows if row[f"first:{metric}"] is not None]
     unproven = sum(row[f"ahead:{metric}"] == 0 for row in rows)
     if not placed:
@@ -503,7 +447,7 @@ def _beyond(run: RunResults, board: Boards, metric: str, placed: Sequence[Mappin
 
 def _own_sentences(run: RunResults, board: Boards, metric: str) -> Iterator[str]:
     """Yield how each of the user's own methods compares with the reference, over the cells that have both."""
-    ranked = [row["explainer"] for row in board_rows(board, metric) if not row["control"]]
+    ranked = [row["explainer"] for row in board.rows(metric) if not row["control"]]
     others = [name for name in ranked if not run.explainers[name].own]
     other = _REFERENCE if _REFERENCE in others else next(iter(others), "")
     tests = board.standings.tests[metric]

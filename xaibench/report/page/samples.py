@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.core.pictures import data_uri, fit, levels, name_slices, picture_uri, scale_levels
@@ -168,9 +169,7 @@ def browser(run: RunResults, room: int) -> Browser:
     """
     tables = {cell: _network_scores(run, cell) for cell in run.pictures.values()}
     cells = [
-        cell
-        for cell, table in tables.items()
-        if cell.browsed and np.isin(cell.samples[: cell.browsed], table.samples).all()
+        cell for cell, table in tables.items() if cell.browsed and np.isin(cell.samples[: cell.browsed], table[0]).all()
     ]
     if not cells:  # also if all samples belong to another run
         return Browser([], 0, 0)
@@ -181,9 +180,7 @@ def browser(run: RunResults, room: int) -> Browser:
             break
     small = max([max(cell.maps.shape[2:]) for cell in cells if cell.voxels is None], default=0) <= SMALL
     described = [
-        _describe_cell(run, cell, kept, tables[cell].of(cell, len(kept[0])))
-        for cell, kept in zip(cells, pictures, strict=True)
-        if kept[0]
+        _describe_cell(run, cell, kept, *tables[cell]) for cell, kept in zip(cells, pictures, strict=True) if kept[0]
     ]
     return Browser(described, count, 0 if small else reduced)
 
@@ -229,7 +226,9 @@ def _encode(image: NDArray[np.uint8], mask: NDArray[np.bool_], maps: NDArray[np.
     return picture_uri(image, _QUALITY), data_uri(mask, "png", optimize=True), picture_uri(maps, _QUALITY)
 
 
-def _describe_cell(run: RunResults, cell: SampleCell, kept: EncodedImages, scores: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_cell(
+    run: RunResults, cell: SampleCell, kept: EncodedImages, samples: NDArray[np.int64], values: Floats
+) -> dict[str, Any]:
     count = len(kept[0])
     return {
         **dict(zip(CELL, cell.cell, strict=True)),
@@ -241,7 +240,7 @@ def _describe_cell(run: RunResults, cell: SampleCell, kept: EncodedImages, score
         **{name: list(getattr(cell, name)[:count]) for name in ("classes", "predicted", "probabilities")},
         **dict(zip(("images", "masks", "maps"), kept, strict=True)),
         **({} if cell.voxels is None else {"volume": _describe_volume(cell.voxels, count)}),
-        **scores,
+        **_describe_scores(run, samples, values, np.searchsorted(samples, cell.samples[:count])),
     }
 
 
@@ -255,53 +254,40 @@ def _describe_volume(voxels: Voxels, count: int) -> dict[str, Any]:
     return {"shape": list(voxels.shape), "sides": list(voxels.sides), "slices": slices}
 
 
-@dataclass(frozen=True)
-class _NetworkScores:
-    """Scores ``[U, K, M]`` of one network, their samples, and the scores oriented so that higher is better."""
+def _network_scores(run: RunResults, cell: SampleCell) -> tuple[NDArray[np.int64], Floats]:
+    """Return the samples of the network of a cell that count, and their scores ``[U, K, M]``."""
+    names: dict[str, Any] = dict(zip(CELL, cell.cell, strict=True)) | {"dataset": cell.dataset}
+    names |= {"data_seed": cell.data_seed, "seed": cell.seed}
+    mine = np.logical_and.reduce([run.scores[key] == name for key, name in names.items()])
+    rows = run.scores[mine & run.scores["scored"].to_numpy()]
+    samples, index = np.unique(rows["sample"], return_inverse=True)
+    values = np.full((len(samples), len(run.metrics), len(cell.explainers)), np.nan)
+    m = pd.Index(cell.explainers).get_indexer(rows["explainer"].astype(str))
+    known, k = m >= 0, rows["metric"].cat.codes.to_numpy()
+    values[index[known], k[known], m[known]] = rows["value"].to_numpy()[known]
+    return samples, values
 
-    samples: NDArray[np.int64]
-    values: Floats
-    goodness: Floats
 
-    def of(self, cell: SampleCell, count: int) -> dict[str, Any]:
-        from scipy.stats import rankdata  # imported on use, because it is slow to load
+def _describe_scores(
+    run: RunResults, samples: NDArray[np.int64], values: Floats, shown: NDArray[np.intp]
+) -> dict[str, Any]:
+    from scipy.stats import rankdata  # imported on use, because it is slow to load
 
-        shown = np.searchsorted(self.samples, cell.samples[:count])
-        undefined = np.isnan(self.goodness)
-        ranks = rankdata(np.where(undefined, np.inf, self.goodness), axis=0, method="min")
-        ranks = np.where(undefined, np.nan, ranks)
-        hidden = np.delete(self.goodness, shown, axis=0)
-        bar = np.fmin.reduce(hidden, axis=0, initial=np.inf)
-        worst = (self.goodness[shown] <= bar).sum(axis=0)
-        return {
-            "of": len(self.samples),
-            "scores": _nested_lists(self.values[shown]),
-            "ranks": _nested_lists(ranks[shown]),
-            "valid": (~np.isnan(self.values)).sum(axis=0).tolist(),
-            "worst": worst.tolist(),
-        }
+    signs = [1.0 if part.higher_is_better else -1.0 for part in run.metrics.values()]
+    goodness = values * np.array(signs)[:, None]
+    undefined = np.isnan(goodness)
+    ranks = rankdata(np.where(undefined, np.inf, goodness), axis=0, method="min")
+    bar = np.fmin.reduce(np.delete(goodness, shown, axis=0), axis=0, initial=np.inf)
+    return {
+        "of": len(samples),
+        "scores": _nested_lists(values[shown]),
+        "ranks": _nested_lists(np.where(undefined, np.nan, ranks)[shown]),
+        "valid": (~undefined).sum(axis=0).tolist(),
+        "worst": (goodness[shown] <= bar).sum(axis=0).tolist(),
+    }
 
 
 def _nested_lists(values: Floats) -> list[list[list[float | None]]]:
     """Return ``[n, K, M]`` as lists ``[K][M][n]`` of rounded numbers, None if undefined."""
     turned = values.transpose(1, 2, 0).tolist()
     return [[[round_for_page(value) for value in row] for row in metric] for metric in turned]
-
-
-def _network_scores(run: RunResults, cell: SampleCell) -> _NetworkScores:
-    scores = run.scores
-    mine = scores["scored"].to_numpy() & (scores["dataset"] == cell.dataset).to_numpy()
-    for key, name in zip(CELL, cell.cell, strict=True):
-        mine &= (scores[key] == name).to_numpy()
-    for key, seed in (("data_seed", cell.data_seed), ("seed", cell.seed)):
-        mine &= scores[key].to_numpy() == seed
-    rows = scores[mine]
-    samples, index = np.unique(rows["sample"], return_inverse=True)
-    methods = {name: m for m, name in enumerate(cell.explainers)}
-    values = np.full((len(samples), len(run.metrics), len(methods)), np.nan)
-    known = rows["explainer"].isin(list(methods)).to_numpy()
-    k = rows["metric"].cat.codes.to_numpy()[known]
-    m = rows["explainer"].astype(str).map(methods)[known].to_numpy(int)
-    values[index[known], k, m] = rows["value"].to_numpy()[known]
-    higher = run.scores.groupby("metric", observed=False)["higher_is_better"].first().fillna(True).to_numpy(bool)
-    return _NetworkScores(samples, values, values * np.where(higher, 1.0, -1.0)[None, :, None])

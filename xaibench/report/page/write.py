@@ -17,7 +17,6 @@ from xaibench.core.files import write_file
 from xaibench.plots.run_figures import forest_content
 from xaibench.report.page.content import (
     accuracy_rows,
-    board_rows,
     citations,
     counts,
     facts,
@@ -38,8 +37,7 @@ from xaibench.report.page.samples import browser, map_strip, sheet_tables
 from xaibench.report.page.tables import grid_tables, page_tables
 from xaibench.report.page.templating import json_block, script, template_environment
 from xaibench.runfolder.sample_file import MOST_VOXELS
-from xaibench.runfolder.sanitize import quote_formula
-from xaibench.runfolder.schema import CELL, COMPARISONS, SUMMARY, RunFolderError, TableSchema
+from xaibench.runfolder.schema import CELL, COMPARISONS, SUMMARY, RunFolderError
 from xaibench.scores import published_comparison as published
 from xaibench.scores.cells import BUNDLES
 from xaibench.scores.claims import claims, exclusions
@@ -131,11 +129,11 @@ def make_report(
     findings = compute_findings(run)
     figures = FigureWriter(run, findings, target / "figures")
     begun = None if helper is None else figures.begin(helper)
-    write_file(target / SUMMARY.name, _csv(findings.summary, SUMMARY))
+    write_file(target / SUMMARY.name, SUMMARY.to_csv(findings.summary))
     overall = overall_comparisons(findings.boards)
     comparisons = pd.concat([findings.pairs, overall.assign(**dict.fromkeys(CELL, ALL))], ignore_index=True)
     comparisons = comparisons.astype(dict.fromkeys(("n_valid", "n_groups"), "Int64"))
-    write_file(target / COMPARISONS.name, _csv(comparisons, COMPARISONS))
+    write_file(target / COMPARISONS.name, COMPARISONS.to_csv(comparisons))
     page = _render(run, findings, overall, lambda: figures.finish(begun), target)
     write_file(target / "report.html", page)
     leaderboards = {truth: board.standings.board() for truth, board in findings.boards.items()}
@@ -171,11 +169,6 @@ def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
     """
     run = read_run(run_dir)
     return _printable(run, leaderboards_by_truth(run, *infer(run, summarize(run))))
-
-
-def _csv(table: pd.DataFrame, schema: TableSchema) -> bytes:
-    texts = {name: table[name].astype(object).map(quote_formula) for name in schema.text}
-    return table.assign(**texts)[list(schema.columns)].to_csv(index=False).encode()
 
 
 def _printable(run: RunResults, leaderboards: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -236,7 +229,7 @@ def _render(
 
 
 def _page_content(run: RunResults, findings: Findings, overall: pd.DataFrame, first: str) -> dict[str, Any]:
-    rows = {truth: board_rows(board) for truth, board in findings.boards.items()}
+    rows = {truth: board.rows() for truth, board in findings.boards.items()}
     order = list(dict.fromkeys(row["explainer"] for board in rows.values() for row in board))
     pairs = method_pairs(run, findings.pairs, overall, first, order)
     return {
@@ -247,7 +240,7 @@ def _page_content(run: RunResults, findings: Findings, overall: pd.DataFrame, fi
         "counts": counts(run, findings.summary),
         "boards": {truth: board for truth, board in rows.items() if board},
         "pairs": pairs,
-        "pairs_data": json_block(pairs.data) if pairs else "",
+        "pairs_data": json_block(pairs) if pairs else "",
         "parameters": parameters(run),
         "grids": grid_tables(run, findings.summary),
         "shares": share_bars(run),

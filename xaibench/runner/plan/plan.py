@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from xaibench.benchmarks.xai_tris.photo_backgrounds import hash_photographs
 from xaibench.evaluation.protocol import CONSTANT_MAP_REVISION, resolve_protocol, resolve_sign, scores_constant_maps
@@ -55,6 +56,18 @@ class CellPlan:
         """Subset and variant; of a data set without subsets, its name in tables and "-"."""
         info = self.data.dataset.info
         return self.label or info.subset or self.data.name, info.variant or "-"
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns that all rows of the cell share in the tables of a run folder."""
+        subset, variant = self.subset_and_variant
+        names = {"dataset": self.dataset_name, "subset": subset, "variant": variant, "model": self.model}
+        return names | {"data_seed": self.data.seed}
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Subset, variant and model."""
+        return (*self.subset_and_variant, self.model)
 
     def truth_of(self, score: Measurement) -> str:
         """Return the kind of truth that scores refer to (:mod:`xaibench.core.truth_kinds`)."""

@@ -30,7 +30,7 @@ from xaibench.runfolder.schema import (
     TableSchema,
 )
 from xaibench.runner.parts import MetricPart, ModelPart
-from xaibench.runner.plan.jobs import DataJob, Job, Measurement, Network
+from xaibench.runner.plan.jobs import DataJob, Job, Network
 from xaibench.runner.plan.plan import CellPlan, Plan, underlying_metric
 from xaibench.runner.stages.execute import (
     has_maps,
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 #: Columns that are copied from the scores of a measurement. Those of metrics with curves have further columns.
 _COPIED = ("sample", "value", "reason")
-#: Columns that are constant within a measurement.
-_CONSTANT = tuple(name for name in SCORES.columns if name not in (*_COPIED, "correct", "scored"))
 
 
 def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) -> None:
@@ -82,13 +80,10 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     if shares:
         write_atomic(out / SHARES.name, lambda partial: _write_table(pa.concat_tables(shares), partial))
     trainings = [row for cell in cells for row in _training_rows(cell, store, unlearned)]
+    accuracies = _accuracy_rows(cells, trainings, store, flags, plan.suite.explaining.min_accuracy)
     failed = [{"job": str(job), "stage": job.stage, "error": error} for job, error in failures.items()]
-    write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))
-    write_atomic(
-        out / ACCURACY.name,
-        ACCURACY.to_csv(_accuracy_rows(cells, trainings, store, flags, plan.suite.explaining.min_accuracy)),
-    )
-    write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
+    for table, found in ((TRAININGS, trainings), (ACCURACY, accuracies), (FAILURES, failed)):
+        write_atomic(out / table.name, table.to_csv(found))
     write_atomic(out / PARTS, _describe_parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
     sample_cells = list(_sample_cells(cells, store, flags, scores))
@@ -116,7 +111,7 @@ def _find_unlearned(cells: Iterable[CellPlan], store: Store, min_accuracy: float
             for network in cell.networks:
                 training, seed = select_training(store, network)
                 record = read_training(store, training.result(seed))
-                reached.setdefault((*cell.subset_and_variant, cell.model), {})[network] = 100 * record["test_accuracy"]
+                reached.setdefault(cell.key, {})[network] = 100 * record["test_accuracy"]
     return frozenset(
         network
         for networks in reached.values()
@@ -201,28 +196,17 @@ def _cell_scores(
             for (network, _), table in zip(measured, tables, strict=True)
         ]
         columns[name] = pa.array(np.concatenate(parts))
-    rows = [_constants(cell, network, score, store) for network, score in measured]
+    rows = [
+        cell.names
+        | {"seed": select_training(store, network)[1], "explainer": score.explain.explainer.name}
+        | {"metric": score.metric.name, "higher_is_better": bool(score.metric.info.higher_is_better)}
+        | {"truth": cell.truth_of(score)}
+        for network, score in measured
+    ]
     which = pa.array(np.repeat(np.arange(len(tables)), [len(table) for table in tables]))
-    for name, values in zip(_CONSTANT, zip(*rows, strict=True), strict=True):
-        columns[name] = pa.array(values, schema.field(name).type).take(which)
+    for name in rows[0]:
+        columns[name] = pa.array([row[name] for row in rows], schema.field(name).type).take(which)
     return pa.table([columns[name] for name in schema.names], schema)
-
-
-def _constants(cell: CellPlan, network: Network, score: Measurement, store: Store) -> list[Any]:
-    subset, variant = cell.subset_and_variant
-    constants = {
-        "dataset": cell.dataset_name,
-        "subset": subset,
-        "variant": variant,
-        "model": cell.model,
-        "seed": select_training(store, network)[1],
-        "explainer": score.explain.explainer.name,
-        "metric": score.metric.name,
-        "higher_is_better": bool(score.metric.info.higher_is_better),
-        "data_seed": cell.data.seed,
-        "truth": cell.truth_of(score),
-    }
-    return [constants[name] for name in _CONSTANT]
 
 
 def _share_tables(cell: CellPlan, store: Store, flags: Mapping[Network, _SampleFlags]) -> Iterator[pa.Table]:
@@ -244,14 +228,7 @@ def _share_tables(cell: CellPlan, store: Store, flags: Mapping[Network, _SampleF
                 maps = read_maps(store, job)
                 if not len(maps) == len(reliance) == len(masks):
                     continue
-                subset, variant = cell.subset_and_variant
-                constants: dict[str, object] = {
-                    "dataset": cell.dataset_name,
-                    "subset": subset,
-                    "variant": variant,
-                    "model": cell.model,
-                }
-                constants |= {"seed": select_training(store, network)[1], "data_seed": cell.data.seed}
+                constants = cell.names | {"seed": select_training(store, network)[1]}
                 constants |= {"reference": reference.explainer.name, "explainer": job.explainer.name}
                 columns = {
                     name: pa.repeat(pa.scalar(value, schema.field(name).type), len(maps))
@@ -264,19 +241,17 @@ def _share_tables(cell: CellPlan, store: Store, flags: Mapping[Network, _SampleF
 
 
 def _training_rows(cell: CellPlan, store: Store, unlearned: Container[Network]) -> Iterator[dict[str, Any]]:
-    subset, variant = cell.subset_and_variant
     explained = {select_training(store, network)[1]: network in unlearned for network in cell.networks}
     alpha = _read_alpha(cell, store)
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
             yield {
-                **{"subset": subset, "variant": variant, "model": cell.model, "data_seed": cell.data.seed},
+                **cell.names,
                 **record,
                 "val_accuracy": 100 * record["val_accuracy"],
                 "test_accuracy": 100 * record["test_accuracy"],
                 "explained": record["seed"] in explained,
                 "left_out": explained.get(record["seed"], False),
-                "dataset": cell.dataset_name,
                 "alpha": alpha,
             }
 
@@ -306,15 +281,15 @@ def _accuracy_rows(
         limits = {network: score.explain.samples for network, score in cell.scores}
         for network, limit in limits.items():
             counts = flags[network].scored[: None if limit == "all" else limit]
-            explained[(*cell.subset_and_variant, cell.model)] += len(counts)
-            scored[(*cell.subset_and_variant, cell.model)] += int(counts.sum())
+            explained[cell.key] += len(counts)
+            scored[cell.key] += int(counts.sum())
 
     groups: dict[tuple[str, str, str, float | str], list[Mapping[str, Any]]] = {}
     for row in trainings:
         groups.setdefault((row["subset"], row["variant"], row["model"], row["alpha"]), []).append(row)
     places: dict[tuple[str, str, str, float | str], list[CellPlan]] = {}
     for cell in cells:
-        places.setdefault((*cell.subset_and_variant, cell.model, _read_alpha(cell, store)), []).append(cell)
+        places.setdefault((*cell.key, _read_alpha(cell, store)), []).append(cell)
     for (subset, variant, model, alpha), mine in groups.items():
         reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
         cell = places[subset, variant, model, alpha][-1]

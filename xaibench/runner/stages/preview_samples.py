@@ -74,11 +74,7 @@ def picture_cell(cell: CellPlan, scores: pd.DataFrame, correct: NDArray[np.bool_
         kept, store, samples, [] if photographs else counting.tolist(), views, shown or 0
     )
     return SampleCell(
-        subset=cell.subset_and_variant[0],
-        variant=cell.subset_and_variant[1],
-        model=cell.model,
-        dataset=cell.dataset_name,
-        data_seed=cell.data.seed,
+        **cell.names,
         seed=seed,
         samples=tuple(samples),
         labels=tuple(_name_samples(split, samples, meta["classes"])),
@@ -124,11 +120,6 @@ def picture_ratios(data: Sequence[DataJob], store: Store) -> Iterator[SampleCell
             seed=0,
             samples=tuple(samples),
             labels=tuple(f"{job.parameters['alpha']:g}" for job in chosen),
-            browsed=0,
-            sheet=(),
-            example=None,
-            explainers=(),
-            photographs=False,
             images=images,
             masks=masks,
             maps=np.zeros((len(images), 0, *masks.shape[1:]), np.float16),
