@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import io
-import itertools
 from collections import Counter
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from xaibench.leaderboard.site.files import Site, SpriteFiles, SuiteEntry
 from xaibench.leaderboard.site.results import SuiteLeaderboards
 from xaibench.report.page.content import (
-    ALL_CELLS,
     PAIR_COLUMNS,
     board_values,
     comparison_settings,
     page_values,
+    pair_cells,
+    pair_rows,
 )
 from xaibench.report.page.templating import json_block
 from xaibench.runfolder.schema import CELL, SUMMARY
@@ -167,18 +165,14 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         pictures: Sprites of its samples and maps.
     """
     run, names = leaderboards.run, list(leaderboards.run.explainers)
-    combinations = _write_pair_files(site, entry, leaderboards)
+    comparisons = overall_comparisons(leaderboards.boards), leaderboards.pairs
+    cells = list(dict.fromkeys(pair_cells(leaderboards.pairs)))
+    for number, name in enumerate(names):  # each method has a file of its pairs with all later ones
+        mine = (table[table["first"] == name] for table in comparisons)
+        site.write_data(f"{entry.slug}/pairs-{number}", pair_rows(run, cells, *mine))
     order = list(dict.fromkeys(row["explainer"] for own in leaderboards.boards.values() for row in own.rows()))
-    cells = list(dict.fromkeys(cell for cell, _ in combinations if cell is not None))
-    numbers = {cell: number for number, cell in enumerate(cells)} | {None: ALL_CELLS}
-    pairs: dict[str, Any] = {
-        "subject": order[0] if order else names[0],
-        "whole": True,
-        **comparison_settings(cells, order),
-        "combinations": [[numbers[cell], list(run.metrics).index(metric)] for cell, metric in combinations],
-        "pairs": {},
-        "files": {},
-    }
+    pairs = {"subject": order[0] if order else names[0], "whole": True, **comparison_settings(cells, order)}
+    pairs |= {"pairs": {}, "files": {}}
     data = page_values(run, {}) | {
         "slug": entry.slug,
         "sprites": [pictures.maps.get(name, "") for name in names],
@@ -196,42 +190,6 @@ def render_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards,
         pictures=pictures,
         limit=ALL_PAIRS,
     )
-
-
-def _write_pair_files(
-    site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards
-) -> list[tuple[tuple[str, str, str] | None, str]]:
-    """Write, for each method, its pairs with all later methods, as base64 of float32 ``[methods, combinations, 4]``.
-
-    A combination is ``(cell, metric)``; its cell is None for the means over all cells. Entries without a test are
-    infinite.
-    Returns the combinations.
-    """
-    pairs, run = leaderboards.pairs, leaderboards.run
-    places = {name: number for number, name in enumerate(run.explainers)}
-    # ngroup is much faster than building a tuple per row: 200 methods give millions of rows.
-    named = [*CELL, "metric"]
-    which = pairs.groupby(named, observed=True, sort=False).ngroup().to_numpy(np.int64)
-    once = pairs.iloc[np.unique(which, return_index=True)[1]]
-    keys = list(zip(*(once[name].astype(str) for name in named), strict=True))
-    combinations: list[tuple[tuple[str, str, str] | None, str]] = [((key[0], key[1], key[2]), key[3]) for key in keys]
-    overall = overall_comparisons(leaderboards.boards)
-    over_cells = {metric: len(combinations) + i for i, metric in enumerate(dict.fromkeys(overall["metric"]))}
-    combinations += [(None, metric) for metric in over_cells]
-    tables = pairs, overall
-    which = np.concatenate([which, overall["metric"].map(over_cells).to_numpy(np.int64)])
-    first, second = (
-        np.concatenate([table[name].map(places).to_numpy(np.int64) for table in tables]) for name in ("first", "second")
-    )
-    numbers = np.concatenate([table.reindex(columns=PAIR_COLUMNS).to_numpy(np.float32) for table in tables])
-    order = np.argsort(first, kind="stable")
-    bounds = np.searchsorted(first[order], np.arange(len(places) + 1))
-    for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
-        mine = order[start:stop]
-        table = np.full((len(places) - number - 1, len(combinations), len(PAIR_COLUMNS)), np.inf, dtype="<f4")
-        table[second[mine] - number - 1, which[mine]] = numbers[mine]
-        site.write_data(f"{entry.slug}/pairs-{number}", base64.b64encode(table.tobytes()).decode("ascii"))
-    return combinations
 
 
 def write_pairs(site: Site, entry: SuiteEntry, leaderboards: SuiteLeaderboards) -> None:

@@ -299,10 +299,10 @@ def method_pairs(
     if mine.empty:
         return None
     whole = len(pairs) <= MAX_COMPARISONS
-    cells = list(dict.fromkeys(_cells(pairs)))
+    cells = list(dict.fromkeys(pair_cells(pairs)))
     shown = (overall, pairs) if whole else (mine_overall, mine)
     settings = comparison_settings(cells, order)
-    return {"subject": subject, "whole": whole, **settings, "pairs": _rows(run, cells, *shown)}
+    return {"subject": subject, "whole": whole, **settings, "pairs": pair_rows(run, cells, *shown)}
 
 
 def comparison_settings(cells: Sequence[tuple[str, ...]], order: Sequence[str]) -> dict[str, Any]:
@@ -310,9 +310,17 @@ def comparison_settings(cells: Sequence[tuple[str, ...]], order: Sequence[str]) 
     return {"level": ALPHA, "order": list(order), "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells]}
 
 
-def _rows(
+def pair_rows(
     run: RunResults, cells: Sequence[tuple[str, ...]], overall: pd.DataFrame, pairs: pd.DataFrame
 ) -> dict[str, list[float | None]]:
+    """Return the rows of :func:`method_pairs` by pair, and those over all cells first.
+
+    Args:
+        run: The run.
+        cells: The cells, to whose indices the rows refer.
+        overall: Comparisons over all cells.
+        pairs: Comparisons in each cell.
+    """
     methods = {name: place for place, name in enumerate(run.explainers)}
     metrics = {name: place for place, name in enumerate(run.metrics)}
     number = {cell: place for place, cell in enumerate(cells)}
@@ -321,7 +329,7 @@ def _rows(
         if frame.empty:
             continue
         over_cells = CELL[0] not in frame
-        where = [ALL_CELLS] * len(frame) if over_cells else [number[cell] for cell in _cells(frame)]
+        where = [ALL_CELLS] * len(frame) if over_cells else [number[cell] for cell in pair_cells(frame)]
         names = (frame[name].tolist() for name in ("first", "second", "metric"))
         values = zip(*(frame[name].astype(float).tolist() for name in PAIR_COLUMNS), strict=True)
         for cell, first, second, metric, numbers in zip(where, *names, values, strict=True):
@@ -330,7 +338,8 @@ def _rows(
     return rows
 
 
-def _cells(frame: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+def pair_cells(frame: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    """Yield subset, variant and model of each row."""
     return zip(*(frame[key].astype(str) for key in CELL), strict=True)
 
 
