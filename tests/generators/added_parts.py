@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.registry.info import MetricInfo
 from xaibench.core.types import Reduction
 from xaibench.metrics.shared.inputs import Scores, flat, score_pairs, share
+from xaibench.registry.info import MetricInfo
 
 if TYPE_CHECKING:
     from xaibench.core.types import Array
@@ -94,8 +94,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from xaibench.registry.info import ExplainerInfo
 from xaibench.explainers.base import Attribution, target_gradient
+from xaibench.registry.info import ExplainerInfo
 
 
 @ExplainerInfo("Added Gradient", family="Gradients", citation="Nobody: Added by a test, 2024.", passes=2)
@@ -176,11 +176,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.registry.info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.file_readers import opened_image
 from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.source import Source
+from xaibench.registry.info import DatasetInfo
 
 
 class AddedBars(AnnotatedSet):
