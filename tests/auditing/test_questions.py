@@ -13,6 +13,7 @@ from xaibench.auditing.questions import (
     insert_images,
     make_mosaics,
     place_of,
+    score_maps,
     train_planted_trigger,
 )
 
@@ -168,6 +169,18 @@ def test_places_have_names(pixel, name):
     mask = torch.zeros([9] * len(pixel), dtype=torch.bool)
     mask[pixel] = True
     assert place_of(mask) == name
+
+
+def test_interventions_are_combined_in_units_of_their_standard_deviation(tag_audit):
+    (question,) = [question for question in tag_audit.questions if question.key == "interventions"]
+    combined = np.zeros(question.samples)
+    for metric, parameters in question.metrics.items():
+        scores = [
+            score_maps(tag_audit.subject, maps, question.batch, metric, parameters) for maps in tag_audit.maps.values()
+        ]
+        combined += np.nan_to_num(scores[0]) / np.nanstd(scores) / len(question.metrics)
+    assert len(question.metrics) == 3
+    assert question.scores[next(iter(tag_audit.maps))] == pytest.approx(combined)
 
 
 def test_skipped_questions_say_why():
