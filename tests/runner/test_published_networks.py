@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ from xaibench.runner.published_networks import (
     read_network,
 )
 from xaibench.runner.store import Store
-from xaibench.runner.suites.parsing import load_suite
+from xaibench.runner.suites.parsing import SUITES, load_suite
 from xaibench.scores.results import read_run
 from xaibench.scores.run_comparison import compare_trainings
 
@@ -307,3 +308,16 @@ def test_large_sums_are_exact():
     assert int(np.float32(sum_)) != sum_
     (restored,) = decode({"w": torch.full((1, 1), -123.0)}, encoded).values()
     assert restored.item() == np.float32(sum_ * 2.0**-20 - 123)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_quick_run_uses_published_networks_if_the_suite_has_any(name, monkeypatch):
+    def trainings(*, quick):
+        suite, _ = load_suite(name, quick=quick)
+        generated = [cell for cell in suite.cells if not any("$" in word for word in (*cell.datasets, *cell.models))]
+        jobs = make_plan(replace(suite, cells=tuple(generated))).jobs if generated else ()
+        return [job for job in jobs if job.stage == "train" and job.parameters.get("method", "fit") == "fit"]
+
+    monkeypatch.setenv("XAIBENCH_IMAGES", "missing")
+    if any(job.published for job in trainings(quick=False)) and load_suite(name)[0].explainers:
+        assert all(job.published for job in trainings(quick=True))

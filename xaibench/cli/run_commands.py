@@ -157,6 +157,8 @@ def _write_report(folder: str | Path, out: Path | None = None, helper: Executor 
         from xaibench.report.page.write import make_report
 
         written = make_report(folder, out, helper)
+        if written.warning:
+            echo(alarm(f"\n{written.warning}"))
         for truth, table in written.ranked.items():
             echo(f"\n{question_of(truth)}" if truth else "")
             print_table(table)

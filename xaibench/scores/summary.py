@@ -280,6 +280,20 @@ def left_out_networks(run: RunResults) -> pd.DataFrame:
     return trainings[trainings["test_accuracy"] < min_accuracy(run)].merge(silent, on=keys)
 
 
+def unlearned_networks(run: RunResults) -> pd.DataFrame:
+    """Return the trainings of explained networks that are scored although they did not learn their task.
+
+    No network of their cell has reached the suite's ``min_accuracy``; otherwise they would be left out
+    (:func:`left_out_networks`).
+
+    Returns:
+        Rows of :data:`~xaibench.runfolder.schema.TRAININGS`, the lowest test accuracy first.
+    """
+    explained = run.trainings[run.trainings["explained"].astype(bool)]
+    low = explained[explained["test_accuracy"] < min_accuracy(run)]
+    return low.drop(left_out_networks(run).index, errors="ignore").sort_values("test_accuracy", kind="stable")
+
+
 def undefined(run: RunResults) -> pd.DataFrame:
     """Count the undefined scores of samples that count, and the scores of maps scored as chance, by reason.
 

@@ -1,6 +1,8 @@
 """Merging of scores: only changed shards are read again; a damaged shard is set aside and computed again."""
 
+import html
 import logging
+import re
 import shutil
 from dataclasses import replace
 
@@ -9,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from xaibench.report.page.content import left_out_text
+from xaibench.report.page.write import make_report
 from xaibench.runfolder.schema import SCORES, TABLES
 from xaibench.runner import load_suite, run
 from xaibench.runner.plan.plan import make_plan
@@ -70,6 +73,12 @@ def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(ti
 
     assert counted() == ({0, 1, 2}, {0, 1, 2}), "none has learned: the cell is what it is"
     reached = pd.read_csv(folder / "trainings.csv").query("model == 'llr'").set_index("seed")["test_accuracy"]
+    explained = pd.read_csv(folder / "trainings.csv").query("explained").sort_values("test_accuracy", kind="stable")
+    below = explained[explained["test_accuracy"] < 80]
+    warning = make_report(folder).warning
+    assert warning.startswith(f"{len(below)} of {len(explained)} networks have not learned the task")
+    assert [f"{x:.1f} %" for x in below["test_accuracy"].head(4)] == re.findall(r"\(([\d.]+ %)\)", warning)
+    assert warning in html.unescape((folder / "report.html").read_text())
     assert reached.nunique() > 1
     loaded = load_suite(suite)[0]
     stricter = replace(loaded, explaining=replace(loaded.explaining, min_accuracy=float(reached.max())))

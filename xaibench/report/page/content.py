@@ -21,7 +21,7 @@ from xaibench.runfolder.schema import ACCURACY, CELL
 from xaibench.scores.leaderboards import Boards, place_text
 from xaibench.scores.rank_tests import ALPHA
 from xaibench.scores.results import RunResults, place
-from xaibench.scores.summary import accuracy_margins, left_out_networks, min_accuracy
+from xaibench.scores.summary import accuracy_margins, left_out_networks, min_accuracy, unlearned_networks
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -111,14 +111,35 @@ def scored_text(run: RunResults) -> str:
     )
 
 
-def left_out_text(run: RunResults) -> str:
-    """Return a sentence that names the networks that are left out of their cells; empty if there are none."""
-    networks, several = left_out_networks(run), run.trainings["seed"].nunique() > 1
-    names = []
-    for row in records(networks):
+def _name_networks(run: RunResults, trainings: pd.DataFrame) -> list[str]:
+    """Return the cell, the data set and the test accuracy of each training, and its seed if there are several."""
+    several, names = run.trainings["seed"].nunique() > 1, []
+    for row in records(trainings):
         which = f", training {row['seed']}" if several else ""
         cell = run.words_of((row["subset"], row["variant"], row["model"]))
         names.append(f"{cell}, data set {row['data_seed']}{which} ({row['test_accuracy']:.1f} %)")
+    return names
+
+
+def unlearned_text(run: RunResults) -> str:
+    """Return a sentence that names the scored networks that have not learned their task; empty if there are none.
+
+    It is about masks of the data or of people. What a network uses, and how its output changes, can be asked of any.
+    """
+    names = _name_networks(run, unlearned_networks(run))
+    if not names or not {"data", "human", ""} & run.truths.keys():
+        return ""
+    count = int(run.trainings["explained"].astype(bool).sum())
+    which = "network has" if count == 1 else "networks have"
+    return (
+        f"{len(names)} of {count} {which} not learned the task (test accuracy below {min_accuracy(run):g} %), so their "
+        f"scores against the masks say nothing about explainers: {listed(names, 4)}."
+    )
+
+
+def left_out_text(run: RunResults) -> str:
+    """Return a sentence that names the networks that are left out of their cells; empty if there are none."""
+    names = _name_networks(run, left_out_networks(run))
     if not names:
         return ""
     which = "network is" if len(names) == 1 else "networks are"

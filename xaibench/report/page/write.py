@@ -29,6 +29,7 @@ from xaibench.report.page.content import (
     scored_rule,
     scored_text,
     subject,
+    unlearned_text,
     unranked,
     verdict,
 )
@@ -98,6 +99,7 @@ class Report:
         page: Path of the page.
         ranked: As :func:`ranked_methods`.
         best: As :func:`best_methods`; without scores, the test accuracies or the chosen signal-to-noise ratios.
+        warning: Which scored networks have not learned their task; empty if all have.
         notes: Sentences about the user's own methods, methods that are not ranked, samples that count, controls that
             are not ranked, maps that were scored as chance, and undefined scores.
     """
@@ -105,6 +107,7 @@ class Report:
     page: Path
     ranked: dict[str, pd.DataFrame]
     best: pd.DataFrame
+    warning: str
     notes: list[str]
 
 
@@ -146,7 +149,7 @@ def make_report(
         *filter(None, [scored_text(run), left_out_text(run), run.answers_text]),
         *_unscored(run),
     ]
-    return Report(target / "report.html", ranked, best, notes)
+    return Report(target / "report.html", ranked, best, unlearned_text(run), notes)
 
 
 def _unscored(run: RunResults) -> list[str]:
@@ -234,7 +237,7 @@ def _page_content(run: RunResults, findings: Findings, overall: pd.DataFrame, fi
     pairs = method_pairs(run, findings.pairs, overall, first, order)
     return {
         "facts": facts(run),
-        "verdict": verdict(run, findings.boards),
+        "verdict": [*filter(None, [unlearned_text(run)]), *verdict(run, findings.boards)],
         "forest": forest_content(run, findings.boards),
         "strip": map_strip(run, order),
         "counts": counts(run, findings.summary),
