@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from scipy.stats import t
 from xaibench.report.page.content import board_values
 from xaibench.runfolder.schema import CELL
 from xaibench.scores import SamplingDesign
-from xaibench.scores.leaderboards import CellTests, boards, leaderboard, printable
+from xaibench.scores.leaderboards import CellTests, boards, leaderboard, overall_comparisons, printable
 from xaibench.scores.results import read_run
 from xaibench.scores.summary import infer, pair_tests, summarize
 
@@ -83,11 +84,13 @@ def literal_places(run, rows, pairs, metric):
     whole = {name for name in own if count[name] == len(cells)}
     # A method without a place takes part: its pairs are corrected with all pairs.
     wins |= {pair for pair in better(own, None) if whole >= set(pair) and not set(ranked) >= set(pair)}
+    below = {worse for other in control for one, worse in better(own, [(name, other) for name in own]) if one == other}
     places = {
         name: (1 + sum(worse == name for _, worse in wins), len(whole) - sum(one == name for one, _ in wins))
         for name in ranked
     }
-    return places, ahead
+    # A method that may be first has no place below a control.
+    return {name: ends for name, ends in places.items() if ends[0] > 1 or name not in below}, ahead
 
 
 @pytest.mark.parametrize("choice", [EVERYTHING, (0, None, None), (None, 1, None), (0, 0, 1)])
@@ -279,23 +282,45 @@ def with_p_controls(found, values):
 def test_better_in_one_cell_is_corrected_for_the_number_of_cells(few):
     found, cells = few[1].standings, range(4)
     nowhere, barely, clearly = (
-        with_p_controls(found, [p, 1.0, 1.0, 1.0])._are_ahead(0, cells) for p in (1.0, 0.03, 0.01)
+        with_p_controls(found, [p, 1.0, 1.0, 1.0]).compare_with_controls(0, cells) for p in (1.0, 0.03, 0.01)
     )
-    unproven = nowhere == 0
-    assert unproven.any()
-    assert (barely[unproven] == 0).all()
-    assert (clearly[unproven] == 1).all()
+    assert not nowhere.in_a_cell.any()
+    assert not barely.in_a_cell.any()
+    assert clearly.in_a_cell[clearly.tested].all()
 
 
 def test_a_method_must_be_better_than_every_control(few):
     found, cells = few[1].standings, range(4)
-    alone = with_p_controls(found, [1.0] * 4)
-    name = found.explainers[int(np.flatnonzero(alone._are_ahead(0, cells) == 1)[0])]
+    m = int(np.flatnonzero(found.compare_with_controls(0, cells).overall)[0])
     tests = found.tests[found.metrics[0]]
-    untested = np.array([set(pair) == {name, "uniform"} for pair in tests.pairs])
+    untested = np.array([set(pair) == {found.explainers[m], "uniform"} for pair in tests.pairs])
     fewer = dataclasses.replace(tests, deviation=np.where(untested, np.nan, tests.deviation))
-    changed = dataclasses.replace(alone, tests=found.tests | {found.metrics[0]: fewer})
-    assert changed._are_ahead(0, cells)[found.explainers.index(name)] == 0
+    changed = dataclasses.replace(found, tests=found.tests | {found.metrics[0]: fewer})
+    assert not changed.compare_with_controls(0, cells).overall[m]
+
+
+@pytest.mark.parametrize("metric", [0, 1])
+def test_outcomes_against_the_controls_follow_from_the_comparisons_over_all_cells(few, metric):
+    run, standings = few[0], few[1].standings
+    name = standings.metrics[metric]
+    table = overall_comparisons({"": few[1]}).query("metric == @name")
+    control = {one for one, part in run.explainers.items() if part.control}
+    sign = 1 if run.metrics[name].higher_is_better else -1
+    better, worse = Counter(), set()
+    for other in control:
+        rows = table[((table["first"] == other) ^ (table["second"] == other))]
+        rows = rows[~(rows["first"].isin(control) & rows["second"].isin(control))]
+        for row, p in zip(rows.itertuples(), holm(rows["p"].tolist()), strict=True):
+            method, lead = (row.second, -row.difference) if row.first == other else (row.first, row.difference)
+            better[method] += p < 0.05 and sign * lead > 0
+            worse |= {method} if p < 0.05 and sign * lead < 0 else set()
+    outcomes = standings.compare_with_controls(metric, range(len(standings.cells)))
+    whole = ~np.isnan(standings.numbers["rank"][:, metric]).any(axis=0)
+    named = np.array(standings.explainers)
+    assert set(named[outcomes.overall & whole]) == {one for one in named[whole] if better[one] == len(control)}
+    assert set(named[outcomes.worse & whole]) == worse & set(named[whole])
+    assert better
+    assert worse
 
 
 NAMES = list("abcdefgh")

@@ -6,8 +6,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,22 @@ RESAMPLES = 1000
 Choice = tuple[int | None, int | None, int | None]
 #: Columns of the summary that leaderboards use; some only exist after inference.
 _NUMBERS = ("rank", "median", "mean", "above_controls", "beats_controls", "p_controls", "low", "high", "n_valid")
+
+
+class ControlOutcomes(NamedTuple):
+    """How methods compare with the controls over cells, ``[M]`` bool each, after correction for all comparisons.
+
+    Attributes:
+        tested: Whether the method was compared.
+        overall: Its mean is significantly better than that of every control, over the cells of that control.
+        in_a_cell: It is in at least one cell.
+        worse: Its mean is significantly worse than that of at least one control, over the cells of that control.
+    """
+
+    tested: NDArray[np.bool_]
+    overall: NDArray[np.bool_]
+    in_a_cell: NDArray[np.bool_]
+    worse: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -101,19 +117,24 @@ class Standings:
 
         ``ahead`` is whether the mean over all cells is significantly better than that of every control, or the one in
         some cell is, after Bonferroni's correction for the number of cells. Methods that are not are not ranked, but
-        widen the interval of each ranked method that they are not significantly different from.
+        widen the interval of each ranked method that they are not significantly different from. A method that could be
+        first, but is significantly worse than a control over all cells, has no place.
         """
         metric = self.metrics[k]
         ranks, ahead = np.full((2, len(whole)), np.nan), np.full(len(whole), np.nan)
         if metric in self.tests:
-            ahead = self._are_ahead(k, cells)
+            outcomes = self.compare_with_controls(k, cells)
+            if outcomes is not None:
+                ahead[outcomes.tested] = (outcomes.overall | outcomes.in_a_cell)[outcomes.tested]
             ranked = {self.explainers[m] for m in np.flatnonzero(whole & (ahead != 0))}
             tests = self.test_pairs(metric, [self.cells[i] for i in cells], ranked)
             higher = self.run.metrics[metric].higher_is_better
             names = [self.explainers[m] for m in np.flatnonzero(whole)]
             for name, ends in rank_intervals(names, tests, higher_is_better=higher).items():
-                if name in ranked:
-                    ranks[:, self.explainers.index(name)] = ends
+                m = self.explainers.index(name)
+                # Nothing is first below a control.
+                if name in ranked and not (ends[0] == 1 and outcomes is not None and outcomes.worse[m]):
+                    ranks[:, m] = ends
         return {f"first:{metric}": ranks[0], f"last:{metric}": ranks[1], f"ahead:{metric}": ahead}
 
     def test_pairs(
@@ -136,30 +157,39 @@ class Standings:
         among_ranked = pd.DataFrame(test(cells, list(itertools.combinations(ranked, 2))))
         return pd.concat([every[is_other], among_ranked], ignore_index=True)
 
-    def _are_ahead(self, k: int, cells: Sequence[int]) -> Floats:
-        """Return ``[M]`` whether each method is significantly better than the controls; NaN without a comparison."""
+    def compare_with_controls(self, k: int, cells: Sequence[int]) -> ControlOutcomes | None:
+        """Compare each method with every control over cells; None without a comparison.
+
+        A control that is the answer by construction of the data has no rank in that cell, and is not compared there.
+        """
         ranked = ~np.isnan(self.numbers["rank"][list(cells), k])
         against = ~np.isnan(self.numbers["above_controls"][list(cells), k]).all(axis=0)
         in_cells = np.fmin.reduce(self.numbers["p_controls"][list(cells), k], axis=0, initial=1.0)
         methods = [name for name in self.explainers if not self.run.explainers[name].control]
+        higher = self.run.metrics[self.metrics[k]].higher_is_better
         rows: list[tuple[str, str, float, float]] = []
+        worse: set[str] = set()
         families = 0
         for c in np.flatnonzero(ranked.any(axis=0)):
             if (control := self.explainers[c]) not in methods:
-                # A control that is the answer by construction of the data has no rank in that cell.
                 there = [self.cells[i] for i, is_ranked in zip(cells, ranked[:, c], strict=True) if is_ranked]
                 tests = self.tests[self.metrics[k]].test(there, [(name, control) for name in methods])
                 columns = (tests[name].tolist() for name in ("first", "second", "difference", "p_holm"))
                 rows += zip(*columns, strict=True)
                 families += 1
         if not families:
-            return np.full(len(self.explainers), np.nan)
+            return None
+        for first, second, difference, p in rows:
+            worse |= {first if (difference < 0) == higher else second} if p < ALPHA else set()
         tested = Counter(itertools.chain.from_iterable(row[:2] for row in rows))
-        higher = self.run.metrics[self.metrics[k]].higher_is_better
         compared = compare_with_controls(rows, set(self.explainers) - set(methods), higher_is_better=higher)
         beaten = [name in compared and compared[name].beats and tested[name] == families for name in self.explainers]
-        # Bonferroni's correction for the cells.
-        return np.where(against, ((in_cells * len(cells) < ALPHA) | np.array(beaten)).astype(float), np.nan)
+        return ControlOutcomes(
+            tested=against,
+            overall=against & np.array(beaten),
+            in_a_cell=against & (in_cells * len(cells) < ALPHA),  # Bonferroni's correction for the cells
+            worse=against & np.array([name in worse for name in self.explainers]),
+        )
 
     def board(self, cells: Sequence[int] | None = None) -> pd.DataFrame:
         """Return the explainers over some cells (None = all), best first; see :func:`leaderboard`."""
@@ -235,7 +265,11 @@ def standings(run: RunResults, summary: pd.DataFrame, truth: str, pairs: pd.Data
             table[where] = ranked[column].astype("Float64").to_numpy(float, na_value=np.nan)
             numbers[column] = table
     there = set() if pairs is None else set(pairs["metric"].astype(str)) & set(names["metric"])
-    tests = {name: CellTests.read(pairs, name) for name in names["metric"] if name in there and pairs is not None}
+    tests = {}
+    for k, name in enumerate(names["metric"]):
+        if pairs is not None and name in there:
+            has_rank = ~np.isnan(numbers["rank"][:, k])
+            tests[name] = CellTests.read(pairs, name).among_ranked(cells, names["explainer"], has_rank)
     return Standings(run, truth, cells, names["explainer"], names["metric"], numbers, tests)
 
 
@@ -523,6 +557,17 @@ class CellTests:
             deviation = np.minimum(difference - low, high - difference) / t.ppf(0.975, df)
         methods: list[Any] = tables[0].columns.to_list()  # (first, second) pairs: the columns have two levels
         return cls(tuple(tables[0].index.to_list()), tuple(methods), difference, deviation, df, groups)
+
+    def among_ranked(
+        self, cells: Sequence[tuple[str, str, str]], methods: Sequence[str], has_rank: NDArray[np.bool_]
+    ) -> CellTests:
+        """Leave out the tests of a method in the cells where it has no rank, ``has_rank`` ``[cells, methods]``.
+
+        A control has none where it is the answer by construction of the data.
+        """
+        ranked = {(cells[c], methods[m]) for c, m in np.argwhere(has_rank).tolist()}
+        known = [[(cell, a) in ranked and (cell, b) in ranked for a, b in self.pairs] for cell in self.cells]
+        return replace(self, deviation=np.where(np.array(known, bool), self.deviation, np.nan))
 
     def cells_of(self, first: str, second: str) -> list[tuple[str, str, str]]:
         """Return the cells in which two methods were tested against each other."""

@@ -21,6 +21,13 @@ def without_interval(sentence):
 HALF = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093  # Student's t with 19 degrees of freedom
 
 
+def of(methods, better, worse):
+    """Return the end of the sentence of a single cell, which counts the methods above and below the controls."""
+    return (
+        f"of {methods} methods, {better} significantly better than every control, {worse} significantly worse than one."
+    )
+
+
 @pytest.mark.parametrize(
     ("means", "noise", "expected"),
     [
@@ -28,30 +35,30 @@ HALF = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093  # Student's t with 19 degr
             {"a": 0.9, "b": 0.7, "c": 0.6, "sobel": 0.1},
             {"b": NOISE},
             "By k, a has the best mean, 0.900, significantly better than the next ranked method, b, by 0.200 "
-            f"[{0.2 - HALF:.3f}, {0.2 + HALF:.3f}].",
+            f"[{0.2 - HALF:.3f}, {0.2 + HALF:.3f}]; {of(3, '3 are', 'none is')}",
         ),
         (
             {"a": 0.61, "b": 0.6, "c": 0.3, "d": 0.1, "sobel": 0.2},
             {"b": 10 * NOISE},
-            "By k, a has the best mean, 0.610, but is not significantly better than b; "
-            "1 of 4 methods is not significantly better than the controls.",
+            "By k, a has the best mean, 0.610, but is not significantly better than b; " + of(4, "3 are", "1 is"),
         ),
         (
             {"a": 0.61, "b": 0.6, "c": 0.6, "d": 0.6, "sobel": 0.2},
             dict.fromkeys("bcd", 10 * NOISE),
-            "By k, a has the best mean, 0.610, but is not significantly better than 3 other methods.",
+            "By k, a has the best mean, 0.610, but is not significantly better than 3 other methods; "
+            + of(4, "4 are", "none is"),
         ),
         (  # the best mean is b's, which varies so much that it is not significantly better than the control
             {"a": 0.5, "b": 0.51, "sobel": 0.4},
             {"b": 60 * NOISE},
-            "By k, a is the only ranked method (places 1–2), 0.500; "
-            "1 of 2 methods is not significantly better than the controls.",
+            "By k, a is the only ranked method (places 1–2), 0.500; " + of(2, "1 is", "none is"),
         ),
-        ({"a": 0.3, "b": 0.2, "sobel": 0.4}, {}, "By k, no method is significantly better than the controls."),
+        ({"a": 0.3, "b": 0.2, "sobel": 0.4}, {}, "By k, no method has a place; " + of(2, "none is", "2 are")),
         (  # the next method is significantly worse than the second one, but not than the first one
             {"a": 0.61, "b": 0.6, "c": 0.59, "sobel": 0.1},
             {"a": 20 * NOISE},
-            "By k, a has the best mean (places 1–3), 0.610, but is not significantly better than b.",
+            "By k, a has the best mean (places 1–3), 0.610, but is not significantly better than b; "
+            + of(3, "3 are", "none is"),
         ),
     ],
 )
@@ -103,7 +110,7 @@ def test_the_users_own_method_is_compared_with_every_other_in_one_sentence(tmp_p
 def test_a_method_that_is_not_better_than_the_controls_is_named_and_never_first(tmp_path):
     means = {"a": 0.61, "b": 0.6, "sobel": 0.6}
     run, found = make_board(tmp_path, means, {"a": 10 * NOISE, "b": 0.01 * NOISE})
-    assert unranked(run, found) == ["No place, because not significantly better than the controls: a, b."]
+    assert unranked(run, found) == ["No place, because in no cell significantly better than every control: a, b."]
     summary, pairs = infer(run, summarize(run))
     best = best_by_cell(run, summary, leaderboards_by_truth(run, summary, pairs))
     assert best["k"].tolist() == ["a 0.610", "-"]

@@ -391,10 +391,15 @@ def unranked(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
     """Name, by kind of truth, the methods without a place because they are not better than the controls."""
     sentences = []
     for truth, board in boards.items():
-        names = [run.explainers[row["explainer"]].label for row in board.rows() if row["ahead"] == 0]
-        if names:
-            start = f"{heading(truth)}: no place" if len(boards) > 1 else "No place"
-            sentences.append(f"{start}, because not significantly better than the controls: {', '.join(names)}.")
+        rows = board.rows()
+        nowhere = [run.explainers[row["explainer"]].label for row in rows if row["ahead"] == 0]
+        whole = [row for row in rows if row["ahead"] and row["cells"] == row["of"]]
+        below = [run.explainers[row["explainer"]].label for row in whole if row["place"] is None]
+        start = f"{heading(truth)}: no place" if len(boards) > 1 else "No place"
+        if nowhere:
+            sentences.append(f"{start}, because in no cell significantly better than every control: {listed(nowhere)}.")
+        if below:
+            sentences.append(f"{start}, because significantly worse than a control over its cells: {listed(below)}.")
     return sentences
 
 
@@ -438,12 +443,12 @@ def own_comparisons(run: RunResults, boards: Mapping[str, Boards], overall: pd.D
 
 
 def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
-    """Return the best method by a metric, the methods that share its place, and how many do not beat the controls."""
+    """Return the best method by a metric, the methods that share its place, and how many are above the controls."""
     rows = [row for row in board.rows(metric) if not row["control"]]
     label, placed = run.metrics[metric].label, [row for row in rows if row[f"first:{metric}"] is not None]
-    unproven = sum(row[f"ahead:{metric}"] == 0 for row in rows)
+    controls = _control_counts(board, metric, rows)
     if not placed:
-        return f"By {label}, no method is significantly better than the controls." if unproven else ""
+        return f"By {label}, no method has a place; {controls}." if controls else ""
     best, name = placed[0], run.explainers[placed[0]["explainer"]].label
     # A method with a better mean may be without a place, because its scores vary too much or it lacks a cell.
     lead = "has the best mean" if best is rows[0] else "is the best ranked method"
@@ -453,10 +458,39 @@ def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
     mean, low, high = (best[f"{one}:{metric}"] for one in ("mean", "low", "high"))
     interval = "" if low is None else f" [{number(low)}, {number(high)}]"
     sentence = f"By {label}, {name} {lead}, {number(mean)}{interval}{_beyond(run, board, metric, placed)}"
-    if unproven:
-        verb = "is" if unproven == 1 else "are"
-        sentence += f"; {unproven} of {len(rows)} methods {verb} not significantly better than the controls"
-    return f"{sentence}."
+    return f"{sentence}; {controls}." if controls else f"{sentence}."
+
+
+def _control_counts(board: Boards, metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many methods are significantly better, and worse, than the controls; empty without controls.
+
+    Methods without a score in some cell are not counted.
+    """
+    standings = board.standings
+    if metric not in standings.tests:
+        return ""
+    cells = range(len(standings.cells))
+    outcomes = standings.compare_with_controls(standings.metrics.index(metric), cells)
+    whole = {row["explainer"] for row in rows if row[f"cells:{metric}"] == row[f"of:{metric}"]}
+    counted = np.array([name in whole for name in standings.explainers])
+    if outcomes is None or not (counted & outcomes.tested).any():
+        return ""
+
+    def are(count: int) -> str:
+        return f"{count or 'none'} {'are' if count > 1 else 'is'}"
+
+    tested, overall, better, worse = (
+        int((counted & flags).sum())
+        for flags in (outcomes.tested, outcomes.overall, outcomes.overall | outcomes.in_a_cell, outcomes.worse)
+    )
+    which = " with scores in all cells" if len(whole) < len(rows) else ""
+    start, end = f"of {tested} method{'s' if tested > 1 else ''}{which}", f"{are(worse)} significantly worse than one"
+    if len(cells) == 1:
+        return f"{start}, {are(better)} significantly better than every control, {end}"
+    return (
+        f"{start}, {are(overall)} significantly better than every control over all cells of that control, "
+        f"{better - overall} more in at least one cell, {tested - better} in none; {end} over all its cells"
+    )
 
 
 def _beyond(run: RunResults, board: Boards, metric: str, placed: Sequence[Mapping[str, Any]]) -> str:
