@@ -51,6 +51,7 @@ class Statement:
         datasets: Ending of the names of the data sets that the statement is about, such as ``"-64x64"``; empty = all.
         where: Cells that the statement is about.
         noted: Whether cells with a note (:attr:`PaperClaims.noted`) support it as well; its verdict has the note.
+        least: Smallest number of comparisons for a verdict, such as 2 for a statement about most data sets.
         tried: If the bound is ours, since the paper gives only words: a lower and an upper bound, at which the verdict
             is given as well. Empty if the bound follows from the words, such as a majority or a sign.
     """
@@ -67,6 +68,7 @@ class Statement:
     datasets: str = ""
     where: Selection | Sequence[Selection] = field(default_factory=dict)
     noted: bool = False
+    least: int = 1
     tried: tuple[float, ...] = ()
 
 

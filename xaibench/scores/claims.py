@@ -58,10 +58,13 @@ class Claim(Statement):
         return self.verdict_at(self.bound)
 
     def verdict_at(self, bound: float) -> ClaimVerdict:
-        """Return ``"holds"`` if the whole interval is on the stated side, ``"undecided"`` if the bound is inside it."""
-        if self.low <= bound <= self.high:
+        """Return ``"holds"`` if the whole interval is on the stated side, ``"undecided"`` if it contains the bound.
+
+        It is undecided as well if there are too few comparisons (:attr:`.Statement.least`).
+        """
+        if self.low <= bound <= self.high or self.cells < self.least:
             return "undecided"
-        return "holds" if (self.value > bound) == self.above else "does not hold"
+        return "holds" if (self.low > bound) == self.above else "does not hold"
 
     @property
     def verdict_text(self) -> str:
@@ -86,9 +89,18 @@ class Claim(Statement):
 
 
 def _make_claim(stated: Statement, values: Floats, cells: int, metric: str, **changes: str) -> Claim:
-    """Return the claim for a value and its resamples ``[1 + R]``."""
-    low, high = np.quantile(values[1:], [0.025, 0.975])
-    numbers: dict[str, Any] = {"value": float(values[0]), "low": float(low), "high": float(high)}
+    """Return the claim for a value and its resamples ``[1 + R]``.
+
+    Resampling biases some statistics: noise lowers Kendall's tau and the share of the most frequent first method. If
+    the middle 95 % of the resamples do not contain the value, the interval also has those of the resamples shifted
+    until the value is their median.
+    """
+    value, resamples = values[0], values[1:]
+    low, high = np.quantile(resamples, [0.025, 0.975])
+    if not low <= value <= high:
+        shift = value - np.median(resamples)
+        low, high = min(low, low + shift), max(high, high + shift)
+    numbers: dict[str, Any] = {"value": float(value), "low": float(low), "high": float(high)}
     return Claim(**vars(stated) | changes, **numbers, cells=cells, metric=metric)
 
 
