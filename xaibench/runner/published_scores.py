@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 PUBLISHED: Mapping[str, Path] = {file.stem: file for file in benchmark_files("suites/published/*.parquet")}
 
 _KEYS = ["dataset", "model", "seed", "data_seed", "explainer", "metric", "sample"]
-#: Number of stored decimals. The rounding error is far below the confidence intervals of a few hundred samples.
-_DECIMALS = 3
 #: Columns that identify an image within a run, and a sample of a training.
 _IMAGE = ["dataset", "data_seed", "sample"]
 _ROW = ["dataset", "model", "data_seed", "seed", "sample"]
@@ -207,8 +205,10 @@ def write_published(folder: Path, file: Path) -> None:
     rows = rows.astype({key: object for key in _KEYS if key in SCORES.text})
     rows = rows[rows["scored"] & ~rows["explainer"].isin(unranked)].drop(columns="scored")
     skills = _find_skills(suite)
-    rows = _replace_skills(rows, skills).sort_values(_KEYS, kind="stable")
-    rows["value"] = rows["value"].round(_DECIMALS).astype("float32")
+    rows = _replace_skills(rows, skills).sort_values(["metric", *_KEYS[:5], "sample"], kind="stable")
+    # With fewer digits, a method would differ from its own copy: the chance level is the same for all images of a set,
+    # so its error would not average out.
+    rows["value"] = rows["value"].astype("float32")
     known, ran = read_parts(folder), read_environment(folder)
     where = {name: ran.get(name) for name in ("xaibench", "commit", "finished", "python", "versions", "machine")}
     about: dict[str, Any] = {"suite": suite.name, **where, **identity(plan)}
@@ -226,7 +226,16 @@ def write_published(folder: Path, file: Path) -> None:
     table = table.replace_schema_metadata({_ABOUT: json.dumps(about).encode()})
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(file) as stream:
-        pq.write_table(table, stream, compression="zstd", compression_level=19)
+        # A stream per byte of the scores compresses them to two thirds.
+        names = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
+        pq.write_table(
+            table,
+            stream,
+            compression="zstd",
+            compression_level=19,
+            use_byte_stream_split=["value"],
+            use_dictionary=names,
+        )
 
 
 def identity(plan: Plan) -> dict[str, dict[str, str]]:
