@@ -10,6 +10,7 @@ from report.known_scores import NOISE, make_board
 from xaibench.report.page.content import own_comparisons, unranked, verdict
 from xaibench.report.page.write import make_report
 from xaibench.scores.leaderboards import best_by_cell, boards, leaderboards_by_truth, overall_comparisons
+from xaibench.scores.results import read_run
 from xaibench.scores.summary import infer, summarize
 
 
@@ -104,6 +105,22 @@ def test_the_users_own_method_is_compared_with_every_other_in_one_sentence(tmp_p
     pairs = pd.read_csv(tmp_path / "comparisons.csv").query("subset == 'all'")
     assert set(zip(pairs["first"], pairs["second"], strict=True)) == set(
         zip(overall["first"], overall["second"], strict=True)
+    )
+
+
+def test_what_holds_by_all_metrics_is_stated_and_contradictions_are_named(tmp_path):
+    make_board(tmp_path, {"mine": 0.7, "a": 0.6, "b": 0.5, "c": 0.8, "sobel": 0.1}, own=["mine"])
+    by_k = pd.read_parquet(tmp_path / "scores.parquet")
+    other = by_k.assign(metric="l", value=by_k["value"] + by_k["explainer"].map({"a": 0.3}).fillna(0))
+    pd.concat([by_k, other]).to_parquet(tmp_path / "scores.parquet")
+    run = read_run(tmp_path)
+    found = boards(run, *infer(run, summarize(run)))
+    first, second, last = own_comparisons(run, found, overall_comparisons(found))
+    assert first.endswith("mine (yours) is significantly better than a, b, sobel; significantly worse than c.")
+    assert second.endswith("mine (yours) is significantly better than b, sobel; significantly worse than a, c.")
+    assert last == (
+        "By all 2 metrics, mine (yours) is significantly better than b, sobel; the metrics contradict each other for "
+        "a: report all of them."
     )
 
 

@@ -17,6 +17,7 @@ from xaibench.core.messages import listed
 from xaibench.core.pictures import palette
 from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.report.page.templating import format_duration, number
+from xaibench.runfolder.descriptions import PartDescription
 from xaibench.runfolder.schema import ACCURACY, CELL
 from xaibench.scores.leaderboards import Boards, place_text
 from xaibench.scores.rank_tests import ALPHA
@@ -404,42 +405,51 @@ def unranked(run: RunResults, boards: Mapping[str, Boards]) -> list[str]:
 
 
 def own_comparisons(run: RunResults, boards: Mapping[str, Boards], overall: pd.DataFrame) -> list[str]:
-    """State in one sentence per own method and kind of truth which methods it is significantly better or worse than.
+    """State which methods each own method is significantly better or worse than, by each leading metric.
+
+    If the metrics of one kind of truth are several, a last sentence states what holds by all of them.
 
     Args:
         run: The run.
-        boards: Its leaderboards; the metric that orders the methods is the one of the sentence.
+        boards: Its leaderboards.
         overall: Tests over all cells, from :func:`xaibench.scores.leaderboards.overall_comparisons`.
     """
     sentences = []
     for board in boards.values():
-        if (index := board.standings.ranking) is None:
-            continue
-        metric = run.metrics[board.standings.metrics[index]]
-        tests = overall[overall["metric"] == metric.name]
-        for name in (name for name, part in run.explainers.items() if part.own):
-            others: dict[str, list[str]] = {
-                "significantly better than": [],
-                "significantly worse than": [],
-                "not significantly different from": [],
-            }
-            for row in records(tests[(tests["first"] == name) | (tests["second"] == name)]):
-                is_first = row["first"] == name
-                ahead = (row["difference"] > 0) == (is_first == metric.higher_is_better)
-                better, worse, same = others.values()
-                where = same if not row["p_holm"] < ALPHA else better if ahead else worse
-                where.append(row["second" if is_first else "first"])
-            labels = {
-                words: [part.label for one, part in run.explainers.items() if one in names]
-                for words, names in others.items()
-            }
-            verdicts = [f"{words} {listed(names, 6)}" for words, names in labels.items() if names]
-            if verdicts:
-                label = run.explainers[name].label
-                sentences.append(
-                    f"By {metric.label} over all cells that both have, {label} (yours) is {'; '.join(verdicts)}."
-                )
+        for own in (part for part in run.explainers.values() if part.own):
+            leads = {}
+            for metric in (run.metrics[name] for name in board.standings.leading):
+                if lead := _compare_own(own.name, metric, overall[overall["metric"] == metric.name]):
+                    leads[metric.label] = lead
+                    named = {
+                        words: [part.label for name, part in run.explainers.items() if lead.get(name) == sign]
+                        for words, sign in _OUTCOMES.items()
+                    }
+                    verdicts = [f"{words} {listed(labels, 6)}" for words, labels in named.items() if labels]
+                    start = f"By {metric.label} over all cells that both have, {own.label} (yours) is"
+                    sentences.append(f"{start} {'; '.join(verdicts)}.")
+            if len(leads) > 1:
+                signs = {name: {lead.get(name, 0) for lead in leads.values()} for name in run.explainers}
+                better = [run.explainers[name].label for name, each in signs.items() if each == {1}]
+                both = [run.explainers[name].label for name, each in signs.items() if {1, -1} <= each]
+                split = f"; the metrics contradict each other for {listed(both, 6)}: report all of them" if both else ""
+                start = f"By all {len(leads)} metrics, {own.label} (yours) is significantly better than"
+                sentences.append(f"{start} {listed(better, 6)}{split}.")
     return sentences
+
+
+#: Verdicts on a difference, and its sign; 0 if it is not significant.
+_OUTCOMES = {"significantly better than": 1, "significantly worse than": -1, "not significantly different from": 0}
+
+
+def _compare_own(name: str, metric: PartDescription, tests: pd.DataFrame) -> dict[str, int]:
+    """Return whether a method is significantly better (1) or worse (-1) than each other one, or neither (0)."""
+    leads = {}
+    for row in records(tests[(tests["first"] == name) | (tests["second"] == name)]):
+        is_first = row["first"] == name
+        is_better = (row["difference"] > 0) == (is_first == metric.higher_is_better)
+        leads[row["second" if is_first else "first"]] = 0 if not row["p_holm"] < ALPHA else 1 if is_better else -1
+    return leads
 
 
 def _metric_sentence(run: RunResults, board: Boards, metric: str) -> str:
