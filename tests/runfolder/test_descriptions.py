@@ -29,6 +29,8 @@ def test_parts_are_read_back_and_what_is_as_usual_is_not_written(tmp_path):
     assert written["explainers"]["sobel"] == {"label": "Sobel", "control": True}
     assert list(written["explainers"]) == ["rise", "sobel"]
     assert written["metrics"]["far"]["range"] == [0, None]  # JSON has no infinity
+    (tmp_path / PARTS).rename(tmp_path / "parts.json")  # its name in folders of older versions
+    assert read_parts(tmp_path) == parts
 
 
 def test_parts_of_earlier_versions_are_read(tmp_path):

@@ -15,6 +15,7 @@ from xaibench.runfolder.sanitize import sanitize_json, sanitize_text
 from xaibench.runfolder.schema import damaged_file
 
 PARTS, ENVIRONMENT, SUITE = "descriptions.json", "environment.json", "suite.toml"
+_OLDER_PARTS = "parts.json"
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,13 @@ _KINDS = ("explainers", "models", "metrics")
 def read_parts(folder: Path) -> RunParts:
     """Read the parts of a run; empty if the folder has no ``descriptions.json``.
 
+    In folders of older versions the file is called ``parts.json``.
+
     Raises:
         RunFolderError: If the file is damaged.
     """
-    return parse_parts(_read_object(folder / PARTS), folder / PARTS)
+    file = folder / PARTS if (folder / PARTS).exists() else folder / _OLDER_PARTS
+    return parse_parts(_read_object(file), file)
 
 
 def parse_parts(content: Mapping[str, Any], file: Path) -> RunParts:

@@ -163,7 +163,7 @@ class Standings:
         A control that is the answer by construction of the data has no rank in that cell, and is not compared there.
         """
         ranked = ~np.isnan(self.numbers["rank"][list(cells), k])
-        against = ~np.isnan(self.numbers["above_controls"][list(cells), k]).all(axis=0)
+        against: NDArray[np.bool_] = np.any(~np.isnan(self.numbers["above_controls"][list(cells), k]), axis=0)
         in_cells = np.fmin.reduce(self.numbers["p_controls"][list(cells), k], axis=0, initial=1.0)
         methods = [name for name in self.explainers if not self.run.explainers[name].control]
         higher = self.run.metrics[self.metrics[k]].higher_is_better

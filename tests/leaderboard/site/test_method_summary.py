@@ -39,7 +39,9 @@ def test_a_method_that_does_not_beat_the_controls_is_not_shown_to_be_good(tmp_pa
     (summary,) = summaries(tmp_path, {"a": mean, "b": 0.9, "sobel": 0.4}, {"a": noise * NOISE})["a"]
     assert summary.good == "Not significantly better than every control in any of 1 cell."
     assert summary.bad == bad
-    assert summary.standing.startswith("Without a place, because it is not significantly better than the controls")
+    assert summary.standing.startswith(
+        "Without a place, because it is in no cell significantly better than every control"
+    )
 
 
 def test_without_controls_nothing_is_claimed(tmp_path):

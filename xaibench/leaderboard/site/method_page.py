@@ -197,7 +197,9 @@ def _standing(row: Mapping[str, Any], comparable: int) -> str:
     if row["place"] is None:
         if row["cells"] < row["of"]:
             return f"Without a place, because it has scores in {row['cells']} of {row['of']} cells only."
-        return "Without a place, because it is not significantly better than the controls over all cells."
+        if row["ahead"]:
+            return "Without a place, because it is significantly worse than a control over all cells of that control."
+        return "Without a place, because it is in no cell significantly better than every control."
     better, worse = row["place"] - 1, comparable - row["last_place"]
     return (
         f"Of the {comparable - 1} other methods with scores in all cells, {better} {_are(better)} significantly better "
