@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 # The classes of the explainers are imported on first use.
-_HOME = EXPLAINERS.names_by_module(__name__) | {"perturbation.pattern_local": ["tune_pattern_local"]}
+_HOME = EXPLAINERS.names_by_module(__name__)
+_HOME["perturbation.pattern_local"] = [*_HOME["perturbation.pattern_local"], "tune_pattern_local"]
 __getattr__, _list_lazy, _ = lazy_loader.attach(__name__, None, _HOME)
 
 
