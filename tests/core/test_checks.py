@@ -57,7 +57,7 @@ def test_other_values_are_refused(check, name, value, limits, said):
 
 
 def test_the_foundation_loads_neither_torch_nor_numpy():
-    names = ("core.checks", "core.messages", "core.files", "core.types", "component.info", "component.registry")
+    names = ("core.checks", "core.messages", "core.files", "core.types", "registry.info", "registry.table")
     modules = ", ".join(f"xaibench.{name}" for name in names)
     code = f"import sys, {modules}; sys.exit(bool({{'torch', 'numpy'}} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
