@@ -257,6 +257,10 @@ def pair_tests(
     return pd.DataFrame(columns | {"n_valid": (~np.isnan(difference)).sum(axis=0), "of_controls": of_controls})
 
 
+#: Columns that name a network.
+_NETWORK = [*CELL, "data_seed", "seed"]
+
+
 def min_accuracy(run: RunResults) -> float:
     """Return the test accuracy in percent from which a network counts as trained, as in the suite."""
     return float(run.settings.get("explaining", {}).get("min_accuracy", 80.0))
@@ -274,10 +278,15 @@ def left_out_networks(run: RunResults) -> pd.DataFrame:
     if trainings["left_out"].notna().all():
         return trainings[trainings["left_out"].astype(bool)]
     # Folders of older versions lack the column.
-    keys = [*CELL, "data_seed", "seed"]
-    any_scored = run.scores.groupby(keys, observed=True)["scored"].any()
-    silent = any_scored[~any_scored].reset_index()[keys].astype(dict.fromkeys(CELL, str))
-    return trainings[trainings["test_accuracy"] < min_accuracy(run)].merge(silent, on=keys)
+    any_scored = run.scores.groupby(_NETWORK, observed=True)["scored"].any()
+    silent = any_scored[~any_scored].reset_index()[_NETWORK].astype(dict.fromkeys(CELL, str))
+    return trainings[trainings["test_accuracy"] < min_accuracy(run)].merge(silent, on=_NETWORK)
+
+
+def explained_networks(run: RunResults) -> pd.DataFrame:
+    """Return the trainings of networks that have scores: rows of :data:`~xaibench.runfolder.schema.TRAININGS`."""
+    scored = run.scores[_NETWORK].drop_duplicates().astype(dict.fromkeys(CELL, str))
+    return run.trainings.merge(scored, on=_NETWORK)
 
 
 def unlearned_networks(run: RunResults) -> pd.DataFrame:
@@ -289,9 +298,11 @@ def unlearned_networks(run: RunResults) -> pd.DataFrame:
     Returns:
         Rows of :data:`~xaibench.runfolder.schema.TRAININGS`, the lowest test accuracy first.
     """
-    explained = run.trainings[run.trainings["explained"].astype(bool)]
+    explained = explained_networks(run)
     low = explained[explained["test_accuracy"] < min_accuracy(run)]
-    return low.drop(left_out_networks(run).index, errors="ignore").sort_values("test_accuracy", kind="stable")
+    found = low.merge(left_out_networks(run)[_NETWORK], on=_NETWORK, how="left", indicator=True)
+    scored = found[found["_merge"] == "left_only"].drop(columns="_merge")
+    return scored.sort_values("test_accuracy", kind="stable")
 
 
 def undefined(run: RunResults) -> pd.DataFrame:

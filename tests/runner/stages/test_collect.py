@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from xaibench.report.page.content import left_out_text
+from xaibench.report.page.content import left_out_text, unlearned_text
 from xaibench.report.page.write import make_report
 from xaibench.runfolder.schema import SCORES, TABLES
 from xaibench.runner import load_suite, run
@@ -79,6 +79,11 @@ def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(ti
     assert warning.startswith(f"{len(below)} of {len(explained)} networks have not learned the task")
     assert [f"{x:.1f} %" for x in below["test_accuracy"].head(4)] == re.findall(r"\(([\d.]+ %)\)", warning)
     assert warning in html.unescape((folder / "report.html").read_text())
+    older = shutil.copytree(folder, tmp_path / "older", ignore=shutil.ignore_patterns("store"))
+    pd.read_csv(folder / "trainings.csv").drop(columns=["explained", "left_out"]).to_csv(
+        older / "trainings.csv", index=False
+    )
+    assert unlearned_text(read_run(older)) == warning
     assert reached.nunique() > 1
     loaded = load_suite(suite)[0]
     stricter = replace(loaded, explaining=replace(loaded.explaining, min_accuracy=float(reached.max())))

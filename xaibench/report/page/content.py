@@ -22,7 +22,13 @@ from xaibench.runfolder.schema import ACCURACY, CELL
 from xaibench.scores.leaderboards import Boards, place_text
 from xaibench.scores.rank_tests import ALPHA
 from xaibench.scores.results import RunResults, place
-from xaibench.scores.summary import accuracy_margins, left_out_networks, min_accuracy, unlearned_networks
+from xaibench.scores.summary import (
+    accuracy_margins,
+    explained_networks,
+    left_out_networks,
+    min_accuracy,
+    unlearned_networks,
+)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -130,7 +136,7 @@ def unlearned_text(run: RunResults) -> str:
     names = _name_networks(run, unlearned_networks(run))
     if not names or not {"data", "human", ""} & run.truths.keys():
         return ""
-    count = int(run.trainings["explained"].astype(bool).sum())
+    count = len(explained_networks(run))
     which = "network has" if count == 1 else "networks have"
     return (
         f"{len(names)} of {count} {which} not learned the task (test accuracy below {min_accuracy(run):g} %), so their "
