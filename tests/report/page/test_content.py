@@ -24,9 +24,7 @@ HALF = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093  # Student's t with 19 degr
 
 def of(methods, better, worse):
     """Return the end of the sentence of a single cell, which counts the methods above and below the controls."""
-    return (
-        f"of {methods} methods, {better} significantly better than every control, {worse} significantly worse than one."
-    )
+    return f"of {methods} methods, {better} significantly better than every control, {worse} worse than one."
 
 
 @pytest.mark.parametrize(

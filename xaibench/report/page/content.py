@@ -499,13 +499,12 @@ def _control_counts(board: Boards, metric: str, rows: Sequence[Mapping[str, Any]
         int((counted & flags).sum())
         for flags in (outcomes.tested, outcomes.overall, outcomes.overall | outcomes.in_a_cell, outcomes.worse)
     )
-    which = " with scores in all cells" if len(whole) < len(rows) else ""
-    start, end = f"of {tested} method{'s' if tested > 1 else ''}{which}", f"{are(worse)} significantly worse than one"
+    start = f"of {tested} methods{' with all cells' if len(whole) < len(rows) else ''}"
     if len(cells) == 1:
-        return f"{start}, {are(better)} significantly better than every control, {end}"
+        return f"{start}, {are(better)} significantly better than every control, {are(worse)} worse than one"
     return (
-        f"{start}, {are(overall)} significantly better than every control over all cells of that control, "
-        f"{better - overall} more in at least one cell, {tested - better} in none; {end} over all its cells"
+        f"{start}, {are(overall)} significantly better than every control over all its cells and {are(worse)} worse "
+        f"than one; {better - overall} more in at least one cell, {tested - better} in none"
     )
 
 
