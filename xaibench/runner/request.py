@@ -39,7 +39,7 @@ class RunRequest:
     Attributes:
         suite: Name of a built-in suite (``xaibench list suites``), or path of a TOML file.
         out: The run folder; default ``runs/SUITE``. Results that it has are not computed again.
-        quick: Run the suite's small form, which takes less than a minute.
+        quick: Run the suite's small form, which takes a minute or two.
         store: Where the results of the jobs are kept: a folder, or a URL that fsspec supports (``"s3://bucket/run"``);
             default ``store`` in the run folder. With the engine ``"ray"`` all machines must reach it under this name.
         workers: Largest number of jobs that run at the same time on CPUs; default one per CPU (with ``"ray"``, of the

@@ -311,7 +311,8 @@ def leaderboard(
           were scored.
 
         Not ranked are controls, methods without a score in some cell (such as an explainer of convolutions only), since
-        means over different cells are not comparable, and methods that are not better than the controls.
+        means over different cells are not comparable, methods that are not better than the controls, and methods that
+        could be first but are significantly worse than a control.
 
     Raises:
         ValueError: If ``truth`` is not a kind of truth of the run, or is None and the run has several. Scores of

@@ -28,6 +28,8 @@ from xaibench.scores.nested_draws import (
 from xaibench.scores.rank_tests import ALPHA, average_ranks, compare_with_controls, holm
 from xaibench.scores.results import RunResults
 
+#: Columns that name a network.
+_NETWORK = [*CELL, "data_seed", "seed"]
 #: Largest number of outliers drawn on each side of a box, to bound the size of the figures.
 MAX_OUTLIERS = 8
 #: In cells of up to this many explainers, all pairs are one family of tests. In larger cells, pairs of a method and a
@@ -257,10 +259,6 @@ def pair_tests(
     return pd.DataFrame(columns | {"n_valid": (~np.isnan(difference)).sum(axis=0), "of_controls": of_controls})
 
 
-#: Columns that name a network.
-_NETWORK = [*CELL, "data_seed", "seed"]
-
-
 def min_accuracy(run: RunResults) -> float:
     """Return the test accuracy in percent from which a network counts as trained, as in the suite."""
     return float(run.settings.get("explaining", {}).get("min_accuracy", 80.0))
@@ -298,11 +296,12 @@ def unlearned_networks(run: RunResults) -> pd.DataFrame:
     Returns:
         Rows of :data:`~xaibench.runfolder.schema.TRAININGS`, the lowest test accuracy first.
     """
-    explained = explained_networks(run)
-    low = explained[explained["test_accuracy"] < min_accuracy(run)]
-    found = low.merge(left_out_networks(run)[_NETWORK], on=_NETWORK, how="left", indicator=True)
-    scored = found[found["_merge"] == "left_only"].drop(columns="_merge")
-    return scored.sort_values("test_accuracy", kind="stable")
+    low = run.trainings[run.trainings["test_accuracy"] < min_accuracy(run)]
+    if low.empty:  # as usual; the many scores are not read
+        return low
+    found = explained_networks(run).merge(left_out_networks(run)[_NETWORK], on=_NETWORK, how="left", indicator=True)
+    scored = found[(found["_merge"] == "left_only") & (found["test_accuracy"] < min_accuracy(run))]
+    return scored.drop(columns="_merge").sort_values("test_accuracy", kind="stable")
 
 
 def undefined(run: RunResults) -> pd.DataFrame:

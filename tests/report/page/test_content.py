@@ -24,7 +24,9 @@ HALF = 0.01 * np.sqrt(20 / 19) / np.sqrt(20) * 2.093  # Student's t with 19 degr
 
 def of(methods, better, worse):
     """Return the end of the sentence of a single cell, which counts the methods above and below the controls."""
-    return f"of {methods} methods, {better} significantly better than every control, {worse} worse than one."
+    first, second = ("is" if count in ("none", "1") else "are" for count in (better, worse))
+    start = f"{better} of {methods} methods {first} significantly better than every control"
+    return f"{start}; {worse} {second} significantly worse than one."
 
 
 @pytest.mark.parametrize(
@@ -34,30 +36,30 @@ def of(methods, better, worse):
             {"a": 0.9, "b": 0.7, "c": 0.6, "sobel": 0.1},
             {"b": NOISE},
             "By k, a has the best mean, 0.900, significantly better than the next ranked method, b, by 0.200 "
-            f"[{0.2 - HALF:.3f}, {0.2 + HALF:.3f}]; {of(3, '3 are', 'none is')}",
+            f"[{0.2 - HALF:.3f}, {0.2 + HALF:.3f}]; {of(3, '3', 'none')}",
         ),
         (
             {"a": 0.61, "b": 0.6, "c": 0.3, "d": 0.1, "sobel": 0.2},
             {"b": 10 * NOISE},
-            "By k, a has the best mean, 0.610, but is not significantly better than b; " + of(4, "3 are", "1 is"),
+            "By k, a has the best mean, 0.610, but is not significantly better than b; " + of(4, "3", "1"),
         ),
         (
             {"a": 0.61, "b": 0.6, "c": 0.6, "d": 0.6, "sobel": 0.2},
             dict.fromkeys("bcd", 10 * NOISE),
             "By k, a has the best mean, 0.610, but is not significantly better than 3 other methods; "
-            + of(4, "4 are", "none is"),
+            + of(4, "4", "none"),
         ),
         (  # the best mean is b's, which varies so much that it is not significantly better than the control
             {"a": 0.5, "b": 0.51, "sobel": 0.4},
             {"b": 60 * NOISE},
-            "By k, a is the only ranked method (places 1–2), 0.500; " + of(2, "1 is", "none is"),
+            "By k, a is the only ranked method (places 1–2), 0.500; " + of(2, "1", "none"),
         ),
-        ({"a": 0.3, "b": 0.2, "sobel": 0.4}, {}, "By k, no method has a place; " + of(2, "none is", "2 are")),
+        ({"a": 0.3, "b": 0.2, "sobel": 0.4}, {}, "By k, no method has a place; " + of(2, "none", "2")),
         (  # the next method is significantly worse than the second one, but not than the first one
             {"a": 0.61, "b": 0.6, "c": 0.59, "sobel": 0.1},
             {"a": 20 * NOISE},
             "By k, a has the best mean (places 1–3), 0.610, but is not significantly better than b; "
-            + of(3, "3 are", "none is"),
+            + of(3, "3", "none"),
         ),
     ],
 )
@@ -120,6 +122,39 @@ def test_what_holds_by_all_metrics_is_stated_and_contradictions_are_named(tmp_pa
         "By all 2 metrics, mine (yours) is significantly better than b, sobel; the metrics contradict each other for "
         "a: report all of them."
     )
+
+
+def make_cells(folder, cells, controls):
+    """Write a run of several cells, cell to mean scores, and return it with its leaderboards."""
+    parts = []
+    for (subset, variant), means in cells.items():
+        make_board(folder, means, controls=controls)
+        scores = pd.read_parquet(folder / "scores.parquet")
+        parts.append(scores.assign(subset=subset, variant=variant, dataset=f"{subset}-{variant}"))
+    pd.concat(parts).to_parquet(folder / "scores.parquet")
+    run = read_run(folder)
+    return run, boards(run, *infer(run, summarize(run)))
+
+
+def test_a_method_that_is_first_below_a_control_has_no_place(tmp_path):
+    cells = {("d", "-"): {"a": 0.9, "b": 0.2, "sobel": 0.8}, ("e", "-"): {"a": 0.3, "b": 0.1, "sobel": 0.6}}
+    run, found = make_cells(tmp_path, cells, ["sobel"])
+    assert verdict(run, found) == [
+        "By k, no method has a place; over all cells, none of 2 methods is significantly better than every control, "
+        "1 more in at least one cell, 1 in none; 2 are significantly worse than one."
+    ]
+    assert unranked(run, found) == [
+        "No place, because in no cell significantly better than every control: b.",
+        "No place, because significantly worse than a control over its cells: a.",
+    ]
+
+
+def test_comparisons_over_all_cells_leave_out_those_in_which_a_control_is_the_answer(tmp_path):
+    means = {"a": 0.4, "b": 0.3, "laplace": 1.0}, {"a": 0.6, "b": 0.4, "laplace": 0.5}
+    _, found = make_cells(tmp_path, dict(zip([("rigid", "white"), ("rigid", "corr")], means, strict=True)), ["laplace"])
+    rows = overall_comparisons(found).set_index(["first", "second"])["difference"]
+    assert rows["a", "b"] == pytest.approx(0.15)
+    assert rows["a", "laplace"] == pytest.approx(0.1)
 
 
 def test_a_method_that_is_not_better_than_the_controls_is_named_and_never_first(tmp_path):

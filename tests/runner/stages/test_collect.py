@@ -9,7 +9,9 @@ from dataclasses import replace
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from xaibench.cli import app
 from xaibench.report.page.content import left_out_text, unlearned_text
 from xaibench.report.page.write import make_report
 from xaibench.runfolder.schema import SCORES, TABLES
@@ -79,6 +81,11 @@ def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(ti
     assert warning.startswith(f"{len(below)} of {len(explained)} networks have not learned the task")
     assert [f"{x:.1f} %" for x in below["test_accuracy"].head(4)] == re.findall(r"\(([\d.]+ %)\)", warning)
     assert warning in html.unescape((folder / "report.html").read_text())
+    printed = CliRunner().invoke(app, ["report", str(folder)]).output
+    assert 0 <= printed.index(warning) < printed.index("place  method")
+    shown = read_run(folder)
+    of_use = {name: replace(part, truth="use") for name, part in shown.metrics.items()}
+    assert not unlearned_text(replace(shown, metrics=of_use)), "what a network uses can be asked of any"
     older = shutil.copytree(folder, tmp_path / "older", ignore=shutil.ignore_patterns("store"))
     pd.read_csv(folder / "trainings.csv").drop(columns=["explained", "left_out"]).to_csv(
         older / "trainings.csv", index=False

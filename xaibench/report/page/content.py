@@ -492,19 +492,21 @@ def _control_counts(board: Boards, metric: str, rows: Sequence[Mapping[str, Any]
     if outcomes is None or not (counted & outcomes.tested).any():
         return ""
 
-    def are(count: int) -> str:
-        return f"{count or 'none'} {'are' if count > 1 else 'is'}"
-
     tested, overall, better, worse = (
         int((counted & flags).sum())
         for flags in (outcomes.tested, outcomes.overall, outcomes.overall | outcomes.in_a_cell, outcomes.worse)
     )
-    start = f"of {tested} methods{' with all cells' if len(whole) < len(rows) else ''}"
+
+    def are(count: int, methods: str = "") -> str:
+        return f"{count or 'none'}{methods} {'are' if count > 1 else 'is'} significantly"
+
+    of = f" of {tested} method{'s' if tested > 1 else ''}"
+    end = f"{are(worse)} worse than one"
     if len(cells) == 1:
-        return f"{start}, {are(better)} significantly better than every control, {are(worse)} worse than one"
+        return f"{are(better, of)} better than every control; {end}"
     return (
-        f"{start}, {are(overall)} significantly better than every control over all its cells and {are(worse)} worse "
-        f"than one; {better - overall} more in at least one cell, {tested - better} in none"
+        f"over all cells, {are(overall, of)} better than every control, {better - overall} more in at least one cell, "
+        f"{tested - better} in none; {end}"
     )
 
 
